@@ -1,0 +1,623 @@
+"""Syntax nodes: statements and streaming clauses as frozen data.
+
+Expressions and queries inside them are sqlglot trees, treated as immutable. A node compares by content; spans do
+not take part. Clauses hang on sqlglot's trees as follows (see ``grammar.dialect``):
+
+* ``StreamClauses`` of a SELECT: ``clauses_of(select)``
+* ``TableFunction`` (TUMBLE, …, process functions) as a table factor: ``table_function_of(table)``
+* ``AlignBarriers``, ``LookupAsync``, ``WatermarkDelay`` of a table: ``table_clauses_of(table)``
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlglot import exp
+
+from sqlstream.errors import Span
+
+# Lower-case dotted SQL names keep the spelling of the user; lookups ignore case.
+
+
+def _span() -> Span:
+    return field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Node:
+    """``span`` points into the text of the script."""
+
+    span: Span = _span()
+
+
+# --- measures -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows(Node):
+    """``n ROWS``."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Duration(Node):
+    """A time interval: any expression of interval type, most often an ``INTERVAL`` literal."""
+
+    expression: exp.Expression
+
+
+Measure = Rows | Duration
+
+
+# --- table functions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Descriptor(Node):
+    """``DESCRIPTOR(ts, …)``."""
+
+    columns: tuple[exp.Identifier, ...]
+
+
+@dataclass(frozen=True)
+class TableArgument(Node):
+    """``TABLE t [PARTITION BY k, …] [ORDER BY ts, …]``; ``source`` is an ``exp.Table`` or ``exp.Subquery``."""
+
+    source: exp.Expression
+    partition_by: tuple[exp.Expression, ...] = ()
+    order_by: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class Argument(Node):
+    """One argument of a table function; ``name`` is None where it is positional."""
+
+    name: str | None
+    value: exp.Expression | Descriptor | TableArgument | Rows
+
+
+@dataclass(frozen=True)
+class TableFunction(Node):
+    """``name(args)`` in FROM with at least one TABLE or DESCRIPTOR argument; ``wrapped``: inside ``TABLE( )``."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    wrapped: bool = False
+
+
+# --- windows as clauses ---------------------------------------------------------------------------------------
+
+
+class WindowKind(Enum):
+    TUMBLE = "TUMBLE"
+    HOP = "HOP"
+    CUMULATE = "CUMULATE"
+    SESSION = "SESSION"
+
+
+@dataclass(frozen=True)
+class GroupWindow(Node):
+    """``TUMBLE(ts, size [, offset])`` and so on among the keys of GROUP BY.
+
+    ``measures`` are the arguments after the time column in the order written: TUMBLE size [offset],
+    HOP slide size [offset], CUMULATE step size [offset], SESSION gap.
+    """
+
+    kind: WindowKind
+    time: exp.Expression
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True)
+class CountWindow(Node):
+    """``COUNT WINDOW (size [SLIDE slide] [FULL ONLY])``."""
+
+    size: Measure
+    slide: Measure | None = None
+    full_only: bool = False
+
+
+@dataclass(frozen=True)
+class GlobalWindow(Node):
+    """``GLOBAL WINDOW``."""
+
+
+@dataclass(frozen=True)
+class UserCall(Node):
+    """``f(args)`` naming a Python class: assigner, trigger or evictor."""
+
+    name: str
+    arguments: tuple[exp.Expression, ...]
+
+
+@dataclass(frozen=True)
+class UserWindow(Node):
+    """``WINDOW USING f(args)``."""
+
+    call: UserCall
+
+
+WindowClause = GroupWindow | CountWindow | GlobalWindow | UserWindow
+
+
+# --- triggers -------------------------------------------------------------------------------------------------
+
+
+class Domain(Enum):
+    EVENT = "EVENT TIME"
+    PROCESSING = "PROCESSING TIME"
+
+
+class Accumulation(Enum):
+    ACCUMULATING = "ACCUMULATING"
+    DISCARDING = "DISCARDING"
+    RETRACTING = "RETRACTING"
+
+
+@dataclass(frozen=True)
+class EveryRows(Node):
+    """``EVERY n ROWS``."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class EveryInterval(Node):
+    """``EVERY interval [EVENT TIME | PROCESSING TIME]``."""
+
+    interval: exp.Expression
+    domain: Domain | None = None
+
+
+@dataclass(frozen=True)
+class When(Node):
+    """``WHEN (condition)``."""
+
+    condition: exp.Expression
+
+
+Pulse = EveryRows | EveryInterval | When  # what EARLY and LATE take
+
+
+@dataclass(frozen=True)
+class AfterWatermark(Node):
+    """``AFTER WATERMARK [EARLY early] [LATE late]``."""
+
+    early: Pulse | None = None
+    late: Pulse | None = None
+
+
+@dataclass(frozen=True)
+class AfterProcessingTime(Node):
+    """``AFTER PROCESSING TIME``."""
+
+
+@dataclass(frozen=True)
+class DeltaTrigger(Node):
+    """``[ABSOLUTE] DELTA (number) > threshold``."""
+
+    value: exp.Expression
+    threshold: exp.Expression
+    absolute: bool = False
+
+
+@dataclass(frozen=True)
+class AfterSilence(Node):
+    """``AFTER interval OF SILENCE``."""
+
+    interval: exp.Expression
+
+
+@dataclass(frozen=True)
+class OnBarrier(Node):
+    """``ON BARRIER``."""
+
+
+@dataclass(frozen=True)
+class Never(Node):
+    """``NEVER``."""
+
+
+@dataclass(frozen=True)
+class UserTrigger(Node):
+    """``USING f(args)``."""
+
+    call: UserCall
+
+
+@dataclass(frozen=True)
+class Purging(Node):
+    """``PURGING (expr)``."""
+
+    inner: TriggerExpr
+
+
+class Combinator(Enum):
+    OR = "OR"
+    AND = "AND"
+    THEN = "THEN"
+
+
+@dataclass(frozen=True)
+class Combined(Node):
+    """``left OR|AND|THEN right``; AND binds tighter than OR, THEN weakest; parentheses group."""
+
+    combinator: Combinator
+    left: TriggerExpr
+    right: TriggerExpr
+
+
+TriggerExpr = (
+    EveryRows | EveryInterval | When | AfterWatermark | AfterProcessingTime | DeltaTrigger | AfterSilence | OnBarrier
+    | Never | UserTrigger | Purging | Combined
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trigger(Node):
+    """``TRIGGER expr [accumulation]``."""
+
+    expression: TriggerExpr
+    accumulation: Accumulation | None = None
+
+
+# --- evictors, late data, emit --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeepLast(Node):
+    """``KEEP LAST n ROWS | interval``."""
+
+    measure: Measure
+
+
+@dataclass(frozen=True)
+class DeltaEvictor(Node):
+    """``[ABSOLUTE] DELTA (number) >= threshold``."""
+
+    value: exp.Expression
+    threshold: exp.Expression
+    absolute: bool = False
+
+
+@dataclass(frozen=True)
+class UserEvictor(Node):
+    """``USING f(args)``."""
+
+    call: UserCall
+
+
+@dataclass(frozen=True)
+class Evict(Node):
+    """``EVICT [BEFORE | AFTER] …``; BEFORE is the default."""
+
+    evictor: KeepLast | DeltaEvictor | UserEvictor
+    after: bool = False
+
+
+class LateAction(Enum):
+    DROP = "DROP"
+    TO = "TO"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True)
+class LateData(Node):
+    """``LATE DATA [ALLOW interval] [DROP | TO table | FAIL]``."""
+
+    allow: exp.Expression | None = None
+    action: LateAction | None = None
+    table: exp.Table | None = None
+
+
+class EmitKind(Enum):
+    ON_WINDOW_CLOSE = "ON WINDOW CLOSE"
+    CHANGES = "CHANGES"
+    EVERY = "EVERY"
+
+
+@dataclass(frozen=True)
+class Emit(Node):
+    """``EMIT …``; ``interval`` is the delay of ON_WINDOW_CLOSE (AFTER WATERMARK WITH DELAY) or the period of EVERY."""
+
+    kind: EmitKind
+    interval: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
+class StreamClauses(Node):
+    """The streaming clauses of one SELECT, each optional. ``window`` stands among or behind the keys of GROUP BY."""
+
+    window: WindowClause | None = None
+    trigger: Trigger | None = None
+    evict: Evict | None = None
+    late_data: LateData | None = None
+    emit: Emit | None = None
+
+
+# --- clauses of a table ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WatermarkDelay(Node):
+    """``FROM t WATERMARK ts DELAY OF interval`` (Spark's spelling)."""
+
+    column: exp.Identifier
+    delay: exp.Expression
+
+
+@dataclass(frozen=True)
+class AlignBarriers(Node):
+    """``ALIGN BARRIERS (CHANNEL c OF n, MARKER cond, ID expr, …)``."""
+
+    channel: exp.Expression
+    channels: int
+    marker: exp.Expression
+    id: exp.Expression
+    cancel_when: exp.Expression | None = None
+    end_when: exp.Expression | None = None
+    at_least_once: bool = False
+    timeout: exp.Expression | None = None
+
+
+class LookupOrder(Enum):
+    ORDERED = "ORDERED"
+    UNORDERED = "UNORDERED"
+    KEY_ORDERED = "KEY ORDERED"
+
+
+@dataclass(frozen=True)
+class Retry(Node):
+    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])``; ``on``: MISS, ERROR or None for both."""
+
+    on: str | None
+    times: int
+    delay: exp.Expression
+    exponential: bool = False
+    limit: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
+class Cache(Node):
+    """``CACHE n ROWS [TTL i] [NEGATIVE TTL i]``."""
+
+    rows: int
+    ttl: exp.Expression | None = None
+    negative_ttl: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
+class LookupAsync(Node):
+    """``LOOKUP ASYNC (option, …)``; None where an option is not given."""
+
+    order: LookupOrder | None = None
+    capacity: int | None = None
+    timeout: exp.Expression | None = None
+    on_timeout: str | None = None  # FAIL, NULL, DEFER
+    on_error: str | None = None  # FAIL, NULL, TO
+    error_table: exp.Table | None = None
+    retry: tuple[Retry, ...] = ()
+    cache: Cache | None = None
+    batch: int | None = None
+    batch_within: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
+class TableClauses(Node):
+    """What stands behind a table and its alias."""
+
+    watermark: WatermarkDelay | None = None
+    barriers: AlignBarriers | None = None
+    lookup: LookupAsync | None = None
+
+
+# --- statements -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Name(Node):
+    """A name, dotted or not, as written: ``parts`` without quotes."""
+
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True)
+class Option(Node):
+    """``'key' = 'value'``."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class PhysicalColumn(Node):
+    """``name TYPE [NOT NULL] [COMMENT 'c']``."""
+
+    name: str
+    type: exp.DataType
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class MetadataColumn(Node):
+    """``name TYPE METADATA [FROM 'key'] [VIRTUAL]``."""
+
+    name: str
+    type: exp.DataType
+    key: str | None = None
+    virtual: bool = False
+
+
+@dataclass(frozen=True)
+class ComputedColumn(Node):
+    """``name AS expression``; PROCTIME() and INGESTION_TIME() are calls in the expression."""
+
+    name: str
+    expression: exp.Expression
+    comment: str | None = None
+
+
+Column = PhysicalColumn | MetadataColumn | ComputedColumn
+
+
+@dataclass(frozen=True)
+class WatermarkDef(Node):
+    """``WATERMARK FOR column AS expression``."""
+
+    column: str
+    expression: exp.Expression
+
+
+@dataclass(frozen=True)
+class CreateTable(Node):
+    """``CREATE [TEMPORARY] TABLE …``; ``query`` for CREATE TABLE … AS."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    watermark: WatermarkDef | None
+    primary_key: tuple[str, ...]
+    options: tuple[Option, ...]
+    query: exp.Expression | None = None
+    if_not_exists: bool = False
+    temporary: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateView(Node):
+    """``CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] name [(columns)] AS query``."""
+
+    name: Name
+    query: exp.Expression
+    columns: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    temporary: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class CreateFunction(Node):
+    """``CREATE [TEMPORARY] FUNCTION [IF NOT EXISTS] name AS 'package.module:name' LANGUAGE PYTHON``."""
+
+    name: Name
+    target: str
+    language: str = "PYTHON"
+    if_not_exists: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class Drop(Node):
+    """``DROP [TEMPORARY] TABLE|VIEW|FUNCTION [IF EXISTS] name``."""
+
+    kind: str
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Insert(Node):
+    """``INSERT INTO target [(columns)] query``."""
+
+    target: Name
+    query: exp.Expression
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StatementSet(Node):
+    """``EXECUTE STATEMENT SET BEGIN insert; … END``."""
+
+    inserts: tuple[Insert, ...]
+
+
+@dataclass(frozen=True)
+class Query(Node):
+    """A query on its own."""
+
+    query: exp.Expression
+
+
+@dataclass(frozen=True)
+class Explain(Node):
+    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage] statement``; ``stage`` defaults to OPTIMIZED."""
+
+    statement: Query | Insert | StatementSet | CreateTable
+    format: str = "TEXT"
+    stage: str = "OPTIMIZED"
+
+
+@dataclass(frozen=True)
+class Show(Node):
+    """``SHOW what``; ``what``: TABLES, VIEWS, FUNCTIONS, CONNECTORS, JOBS, CHECKPOINTS, CREATE TABLE."""
+
+    what: str
+    name: Name | None = None
+
+
+@dataclass(frozen=True)
+class Describe(Node):
+    """``DESCRIBE name`` (``kind`` TABLE) or ``DESCRIBE JOB name``."""
+
+    kind: str
+    name: Name
+
+
+@dataclass(frozen=True)
+class StopJob(Node):
+    """``STOP JOB j [WITH SAVEPOINT ['path']] [WITH DRAIN]``."""
+
+    job: Name
+    savepoint: bool = False
+    path: str | None = None
+    drain: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointJob(Node):
+    """``CHECKPOINT JOB j``."""
+
+    job: Name
+
+
+@dataclass(frozen=True)
+class SavepointJob(Node):
+    """``SAVEPOINT JOB j ['path']``."""
+
+    job: Name
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Set(Node):
+    """``SET 'key' = 'value'``; both None for a bare ``SET``, which lists the settings."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
+class Reset(Node):
+    """``RESET ['key']``."""
+
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Use(Node):
+    """``USE MODULE|CATALOG|DATABASE …``: parsed to be refused with a hint."""
+
+    kind: str
+    name: Name
+
+
+Statement = (
+    CreateTable | CreateView | CreateFunction | Drop | Insert | StatementSet | Query | Explain | Show | Describe
+    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use
+)  # fmt: skip

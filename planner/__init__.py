@@ -1,0 +1,1 @@
+"""Syntax to plan: binder, plan nodes, rules, explain; ``planner.lowering`` makes Spark DataFrames of plans."""

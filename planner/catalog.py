@@ -1,0 +1,131 @@
+"""What the planner knows of tables, views and functions: frozen definitions and the protocol that serves them.
+
+The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from sqlglot import exp
+
+from sqlstream.types import DataType
+
+
+class RowKind(Enum):
+    """Kind of a row in a changelog, spelled as Flink prints it."""
+
+    INSERT = "+I"
+    UPDATE_BEFORE = "-U"
+    UPDATE_AFTER = "+U"
+    DELETE = "-D"
+
+
+APPEND_ONLY = frozenset({RowKind.INSERT})
+
+
+class TimeDomain(Enum):
+    EVENT = "event time"
+    PROCESSING = "processing time"
+    INGESTION = "ingestion time"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
+    neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
+    """
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    expression: exp.Expression | None = None
+    metadata_key: str | None = None
+    time: TimeDomain | None = None
+
+    @property
+    def physical(self) -> bool:
+        return self.expression is None and self.metadata_key is None
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """``WATERMARK FOR column AS column - delay``; the watermark is ``max(column) - delay_ms``, exactly."""
+
+    column: str
+    delay_ms: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``."""
+
+    name: str
+    columns: tuple[Column, ...]
+    connector: str
+    options: tuple[tuple[str, str], ...] = ()
+    watermark: Watermark | None = None
+    primary_key: tuple[str, ...] = ()
+    changelog: frozenset[RowKind] = APPEND_ONLY
+    bounded: bool = False
+
+    @property
+    def physical_columns(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if c.physical)
+
+    def option(self, key: str) -> str | None:
+        return dict(self.options).get(key)
+
+
+@dataclass(frozen=True)
+class View:
+    """A named query; ``columns`` renames its outputs where given; ``text`` is the script the query's spans point into."""
+
+    name: str
+    query: exp.Expression
+    columns: tuple[str, ...] = ()
+    text: str = ""
+
+
+class FunctionKind(Enum):
+    SCALAR = "scalar"
+    AGGREGATE = "aggregate"
+    TABLE = "table"
+    ASYNC = "asynchronous"
+    PROCESS = "process"
+    ASSIGNER = "assigner"
+    TRIGGER = "trigger"
+    EVICTOR = "evictor"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function from CREATE FUNCTION. ``target`` is ``package.module:name``.
+
+    ``returns`` is the type of the result; for a table function the STRUCT of its row.
+    ``parameters`` are (name, type) where declared; ``min_arguments``/``max_arguments`` bound a call (None: any).
+    """
+
+    name: str
+    target: str
+    kind: FunctionKind
+    returns: DataType
+    parameters: tuple[tuple[str, DataType], ...] = ()
+    min_arguments: int = 0
+    max_arguments: int | None = None
+
+
+class Catalog(Protocol):
+    """What the binder asks. Names compare without regard to case."""
+
+    def relation(self, name: str) -> Table | View | None: ...
+
+    def function(self, name: str) -> Function | None: ...
+
+    def relation_names(self) -> list[str]: ...
+
+    def function_names(self) -> list[str]: ...

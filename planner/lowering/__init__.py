@@ -1,0 +1,1 @@
+"""Plan to Spark: one lowering function per plan node (``functools.singledispatch``)."""

@@ -1,0 +1,270 @@
+"""Plan nodes: frozen, each with its inputs and a schema.
+
+Every field name is unique within a node's schema, so expressions name fields unqualified: an ``exp.Column`` in a
+plan expression is quoted and means the field of the input with exactly that name. Times in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.types import TIMESTAMP, DataType
+
+
+@dataclass(frozen=True)
+class Field:
+    """``time`` marks a time attribute: a column that windows may be built on."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    time: TimeDomain | None = None
+
+
+Schema = tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A named expression over the fields of the input."""
+
+    name: str
+    expression: exp.Expression
+    type: DataType
+    nullable: bool = True
+    time: TimeDomain | None = None
+
+    @property
+    def field(self) -> Field:
+        return Field(self.name, self.type, self.nullable, self.time)
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all plan nodes."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, top down."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """Physical and metadata columns of a table, pruned to ``columns``, filtered by the pushed ``predicates``."""
+
+    table: Table
+    columns: tuple[str, ...]
+    predicates: tuple[exp.Expression, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        by_name = {c.name: c for c in self.table.columns}
+        found = (by_name[name] for name in self.columns)
+        return tuple(Field(c.name, c.type, c.nullable) for c in found)
+
+
+@dataclass(frozen=True)
+class Unary(Node):
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class AssignTime(Unary):
+    """Makes ``column`` the time attribute of ``domain`` and its watermark ``max(column) - delay_ms``.
+
+    For PROCESSING and INGESTION the column is added to the schema (the clock at the batch, at the source) and
+    ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) unite with the rows here.
+    """
+
+    column: str
+    delay_ms: int
+    domain: TimeDomain
+    table: str
+
+    @property
+    def schema(self) -> Schema:
+        marked = Field(self.column, TIMESTAMP, False, self.domain)
+        if self.domain is TimeDomain.EVENT:
+            return tuple(
+                Field(f.name, f.type, False, self.domain) if f.name == self.column else f for f in self.input.schema
+            )
+        return (*self.input.schema, marked)
+
+
+@dataclass(frozen=True)
+class Project(Unary):
+    items: tuple[Item, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(item.field for item in self.items)
+
+
+@dataclass(frozen=True)
+class Filter(Unary):
+    condition: exp.Expression
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """UNION ALL; fields by position, names and types of ``schema_`` (the branches are projected to them)."""
+
+    branches: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.branches
+
+    @property
+    def schema(self) -> Schema:
+        return self.branches[0].schema
+
+
+@dataclass(frozen=True)
+class Correlate(Unary):
+    """For each row the rows of a table function, UNNEST or LATERAL VIEW generator; ``outer`` keeps rows without any.
+
+    ``function`` is a call over the input's fields; ``outputs`` are the fields it adds.
+    """
+
+    function: exp.Expression
+    outputs: Schema
+    outer: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *self.outputs)
+
+
+# --- windows --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tumble:
+    size_ms: int
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Hop:
+    slide_ms: int
+    size_ms: int
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Cumulate:
+    step_ms: int
+    size_ms: int
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Session:
+    gap_ms: int
+
+
+Window = Tumble | Hop | Cumulate | Session
+
+
+@dataclass(frozen=True)
+class WindowColumns:
+    """Names of the three fields that a window adds."""
+
+    start: str = "window_start"
+    end: str = "window_end"
+    time: str = "window_time"
+
+    def fields(self, domain: TimeDomain) -> Schema:
+        return (
+            Field(self.start, TIMESTAMP, False),
+            Field(self.end, TIMESTAMP, False),
+            Field(self.time, TIMESTAMP, False, domain),
+        )
+
+
+@dataclass(frozen=True)
+class AssignWindows(Unary):
+    """A window table function: each row once per window that holds it, with the window's columns.
+
+    ``partition_by`` names fields and matters for SESSION only, whose rows come out when the session closes.
+    """
+
+    window: Window
+    time: str
+    partition_by: tuple[str, ...]
+    columns: WindowColumns = WindowColumns()
+    domain: TimeDomain = TimeDomain.EVENT
+
+    @property
+    def schema(self) -> Schema:
+        plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
+        return (*plain, *self.columns.fields(self.domain))
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Unary):
+    """Aggregates per key and window, emitted once, when the window closes.
+
+    Where ``session`` is None the input carries the window ``columns`` already (AssignWindows or another
+    WindowAggregate below). Otherwise this node assigns sessions of rows with equal ``keys`` on the field ``time``.
+    ``keys`` are fields of the input without the window columns; ``grouping_sets`` lists, for GROUPING SETS, the keys
+    of each set, and ``grouping_id`` then names an extra BIGINT field with GROUPING_ID over all ``keys`` in order.
+    ``aggregates`` are calls of one aggregate function each. Schema: keys, grouping_id, window columns, aggregates.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: tuple[Item, ...]
+    columns: WindowColumns = WindowColumns()
+    session: Session | None = None
+    time: str | None = None
+    grouping_sets: tuple[tuple[str, ...], ...] | None = None
+    grouping_id: str | None = None
+    domain: TimeDomain = TimeDomain.EVENT
+
+    @property
+    def schema(self) -> Schema:
+        by_name = {f.name: f for f in self.input.schema}
+        nullable = self.grouping_sets is not None
+        keys = tuple(Field(k, by_name[k].type, nullable or by_name[k].nullable) for k in self.keys)
+        grouping = (Field(self.grouping_id, DataType("BIGINT"), False),) if self.grouping_id else ()
+        return (*keys, *grouping, *self.columns.fields(self.domain), *(a.field for a in self.aggregates))
+
+
+# --- roots ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Output(Unary):
+    """The root of a query: ``names`` are what the user sees, duplicates allowed, one per field of the input."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Insert(Unary):
+    """The root of INSERT INTO: the input has exactly the physical columns of ``table``, in order and cast."""
+
+    table: Table

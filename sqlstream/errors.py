@@ -1,0 +1,140 @@
+"""Errors as data: a ``Diagnostic`` says what, where and what to do; an exception carries one or several.
+
+Wording follows Materialize's guide: the message is lower-case, without a full stop and names objects in double
+quotes; detail and hint are sentences. Everything here pickles, because errors cross Spark's workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Span:
+    """Half-open range ``[start, end)`` of characters in the text of a script."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    detail: str | None = None
+    hint: str | None = None
+    source: str | None = None
+
+    def render(self) -> str:
+        """The message as users read it: message, line with carets, detail, hint."""
+        lines = [f"{self.code}: {self.message}"]
+        if self.span is not None and self.source is not None:
+            lines += _excerpt(self.source, self.span)
+        if self.detail:
+            lines.append(f"DETAIL: {self.detail}")
+        if self.hint:
+            lines.append(f"HINT: {self.hint}")
+        return "\n".join(lines)
+
+
+def _excerpt(source: str, span: Span) -> list[str]:
+    start = min(span.start, len(source))
+    line_start = source.rfind("\n", 0, start) + 1
+    line_end = source.find("\n", start)
+    line_end = len(source) if line_end < 0 else line_end
+    prefix = f"LINE {source.count(chr(10), 0, start) + 1}: "
+    # A tab is one character here and in the caret line, so that both stay aligned in any terminal.
+    line = source[line_start:line_end].replace("\t", " ")
+    width = max(1, min(span.end, line_end) - start)
+    return [prefix + line, " " * (len(prefix) + start - line_start) + "^" * width]
+
+
+class SqlStreamError(Exception):
+    """Base of everything that sqlstream raises on purpose. ``diagnostics`` is never empty."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        diagnostics: Iterable[Diagnostic] = (),
+    ) -> None:
+        self.diagnostics = tuple(diagnostics) or (Diagnostic(code, message, span, detail, hint),)
+        super().__init__(code, message)
+
+    @classmethod
+    def of(cls, diagnostics: Iterable[Diagnostic]) -> SqlStreamError:
+        """The error of the class that the first diagnostic's code stands for, carrying all of them."""
+        found = tuple(diagnostics)
+        first = found[0]
+        kind = next((c for c in _CLASSES if first.code.startswith(c.prefix)), SqlStreamError)
+        return kind(first.code, first.message, diagnostics=found)
+
+    prefix = "SS"
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        return self.diagnostics[0]
+
+    @property
+    def code(self) -> str:
+        return self.diagnostic.code
+
+    def with_source(self, source: str) -> SqlStreamError:
+        """The same error with the SQL text attached, once, where the text is known."""
+        self.diagnostics = tuple(d if d.source is not None else replace(d, source=source) for d in self.diagnostics)
+        return self
+
+    def __str__(self) -> str:
+        return "\n\n".join(d.render() for d in self.diagnostics)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.diagnostics))
+
+
+def _rebuild(kind: type[SqlStreamError], diagnostics: tuple[Diagnostic, ...]) -> SqlStreamError:
+    return kind(diagnostics[0].code, diagnostics[0].message, diagnostics=diagnostics)
+
+
+class ParseError(SqlStreamError):
+    """SS1xx: the text is not a statement of the dialect."""
+
+    prefix = "SS1"
+
+
+class BindError(SqlStreamError):
+    """SS2xx: names, types and legality."""
+
+    prefix = "SS2"
+
+
+class UnsupportedError(SqlStreamError):
+    """SS3xx: a part of the dialect, or of Flink's, that is not executed; the hint says what to write instead."""
+
+    prefix = "SS3"
+
+
+class ExecutionError(SqlStreamError):
+    """SS4xx: a job failed while it ran."""
+
+    prefix = "SS4"
+
+
+class ConnectorError(SqlStreamError):
+    """SS5xx: options and outside systems."""
+
+    prefix = "SS5"
+
+
+_CLASSES = (ParseError, BindError, UnsupportedError, ExecutionError, ConnectorError)

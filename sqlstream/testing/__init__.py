@@ -1,0 +1,1 @@
+"""Deterministic tests of streaming SQL: ``StreamTest``, golden files and case files."""

@@ -1,0 +1,150 @@
+"""What a connector is: a frozen description, with functions that read and write streams of rows.
+
+A new connector is one module here with a ``CONNECTOR`` and one name in ``connectors.NAMES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import (
+    MISSING_OPTION,
+    UNKNOWN_OPTION,
+    WRONG_VALUE,
+    Option,
+    check_value,
+    find,
+    hint_of,
+    parsed,
+)
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+UNKNOWN_CONNECTOR = "SS501"
+WRONG_COLUMN = "SS505"
+NOT_A_SOURCE = "SS506"
+NOT_A_SINK = "SS507"
+PATH_ERROR = "SS508"
+MISSING_JAR = "SS509"
+
+_NO_SPANS: Mapping[str, Span] = {}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What reading and writing need beside the table.
+
+    ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart
+    and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint.
+    """
+
+    spark: SparkSession
+    directory: Path
+    job: str = "job"
+    resumed: bool = False
+
+
+Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
+Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
+Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
+
+
+def _never(table: Table) -> bool:
+    return False
+
+
+def _no_check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A connector as data.
+
+    ``read(environment, table, columns)`` returns a streaming DataFrame with exactly the named physical and metadata
+    columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow.
+    ``write(environment, table, rows)`` returns the writer of a streaming DataFrame that has exactly the physical
+    columns of the table, not yet started: the job adds checkpoint, trigger and name. None: it cannot.
+    ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
+    ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
+    ``metadata`` are the keys of METADATA columns with their natural types.
+    """
+
+    name: str
+    doc: str
+    options: tuple[Option, ...] = ()
+    read: Read | None = None
+    write: Write | None = None
+    bounded: Callable[[Table], bool] = _never
+    check: Check = _no_check
+    ready: Check = _no_check
+    metadata: tuple[tuple[str, DataType], ...] = ()
+
+    @property
+    def is_source(self) -> bool:
+        return self.read is not None
+
+    @property
+    def is_sink(self) -> bool:
+        return self.write is not None
+
+    def values(self, table: Table) -> dict[str, Any]:
+        """The options of a valid table as Python values, with the defaults."""
+        return parsed(self.options, dict(table.options))
+
+    def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
+        """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""
+        wrong = [*self._wrong_options(table, spans), *self._missing_options(table, spans)]
+        wrong += self._wrong_metadata(table)
+        return tuple(wrong or self.check(table, spans))
+
+    def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        for key, value in table.options:
+            found = find(self.options, key)
+            if found is None:
+                yield self._unknown_option(key, spans.get(key))
+            elif wrong := check_value(found, key, value, spans.get(key)) or _missing_field(found, key, table, spans):
+                yield wrong
+
+    def _unknown_option(self, key: str, span: Span | None) -> Diagnostic:
+        message = f'connector "{self.name}" has no option "{key}"'
+        hint = hint_of(key, (o.key for o in self.options), "Options")
+        return Diagnostic(UNKNOWN_OPTION, message, span, hint=hint)
+
+    def _missing_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        for option in self.options:
+            if option.required and table.option(option.key) is None:
+                message = f'connector "{self.name}" requires the option "{option.key}"'
+                hint = f"Add '{option.key}' = '…' to WITH: {option.doc}"
+                yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
+
+    def _wrong_metadata(self, table: Table) -> Iterable[Diagnostic]:
+        known = dict(self.metadata)
+        for column in table.columns:
+            if column.metadata_key is not None and column.metadata_key not in known:
+                message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'
+                yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, known, "Metadata keys"))
+
+
+def _missing_field(option: Option, key: str, table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:
+    """``fields.#.…`` must name a column of the table."""
+    word = option.word(key)
+    names = [c.name for c in table.physical_columns]
+    if word is None or not option.key.startswith("fields.") or word in names:
+        return None
+    message = f'option "{key}" names the column "{word}", which table "{table.name}" does not have'
+    return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint_of(word, names, "Columns"))
+
+
+def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
+    """The columns with the given names, in the order given."""
+    by_name = {c.name: c for c in table.columns}
+    return tuple(by_name[name] for name in names)

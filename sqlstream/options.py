@@ -1,0 +1,188 @@
+"""Options as data: the ``'key' = 'value'`` pairs of tables and settings, their types, checks and documentation.
+
+A ``Kind`` turns the text of a value into a Python object. An ``Option`` is one key; a key may hold one ``#``, which
+stands for any word (``fields.#.kind``). Nothing unknown or unreadable gets past ``check``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from sqlstream.errors import Diagnostic, Span
+
+UNKNOWN_OPTION = "SS502"
+MISSING_OPTION = "SS503"
+WRONG_VALUE = "SS504"
+NOT_EXECUTED = "SS350"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``parse`` returns the value or raises ValueError; ``accepted`` says in words what it takes.
+
+    ``planned`` are values of the dialect or of Flink that are not executed yet.
+    """
+
+    name: str
+    accepted: str
+    parse: Callable[[str], Any]
+    planned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Option:
+    """``default`` is spelled as in SQL; None: the option is off where it is not given."""
+
+    key: str
+    kind: Kind
+    doc: str
+    default: str | None = None
+    required: bool = False
+    source: bool = True
+    sink: bool = False
+
+    @property
+    def is_pattern(self) -> bool:
+        return "#" in self.key
+
+    def matches(self, key: str) -> bool:
+        return self.key == key or self.word(key) is not None
+
+    def word(self, key: str) -> str | None:
+        """What ``#`` stands for in ``key``; None where the key is another one."""
+        if not self.is_pattern:
+            return None
+        head, tail = self.key.split("#")
+        fits = key.startswith(head) and key.endswith(tail) and len(key) > len(head) + len(tail)
+        return key[len(head) : len(key) - len(tail)] if fits else None
+
+
+# --- kinds ----------------------------------------------------------------------------------------------------
+
+
+def _number(text: str, low: int, high: int) -> int:
+    if not re.fullmatch(r"[+-]?\d+", text.strip()) or not low <= int(text) <= high:
+        raise ValueError(text)
+    return int(text)
+
+
+def integer(low: int = 0, high: int = 2**63 - 1) -> Kind:
+    accepted = f"a whole number, {low} or more" if high == 2**63 - 1 else f"a whole number from {low} to {high}"
+    return Kind("integer", accepted, lambda text: _number(text, low, high))
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def _nonempty(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text
+
+
+def _character(text: str) -> str:
+    found = {"\\t": "\t", "\\\\": "\\"}.get(text, text)
+    if len(found) != 1:
+        raise ValueError(text)
+    return found
+
+
+_MILLISECONDS = {
+    "ms milli millis millisecond milliseconds": 1,
+    "s sec secs second seconds": 1_000,
+    "min m minute minutes": 60_000,
+    "h hour hours": 3_600_000,
+    "d day days": 86_400_000,
+}
+_UNITS = {unit: scale for units, scale in _MILLISECONDS.items() for unit in units.split()} | {"": 1}
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of a duration as Flink spells it: ``10 s``, ``1min``, ``500 ms``; without unit milliseconds."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(text)
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def one_of(*values: str, planned: Iterable[str] = ()) -> Kind:
+    """One of a few words, without regard to case; the value is the word as listed."""
+    by_name = {v.lower(): v for v in values}
+    listed = ", ".join(f"'{v}'" for v in values)
+    return Kind("enumeration", f"one of {listed}", lambda text: by_name[text.strip().lower()], tuple(planned))
+
+
+STRING = Kind("string", "any text", str)
+NAME = Kind("string", "a text that is not empty", _nonempty)
+PATH = Kind("path", "a path or a URI that is not empty", _nonempty)
+CHARACTER = Kind("character", r"one character, or '\t' for a tab", _character)
+BOOLEAN = Kind("boolean", "'true' or 'false'", _boolean)
+RATIO = Kind("number", "a number from 0 to 1", _ratio)
+DURATION = Kind("duration", "a duration such as '500 ms', '10 s', '1 min', '2 h' or '1 d'", duration_ms)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------
+
+
+def find(options: Iterable[Option], key: str) -> Option | None:
+    """The option that ``key`` spells: an exact one before a pattern."""
+    fitting = [o for o in options if o.matches(key)]
+    return min(fitting, key=lambda o: o.is_pattern, default=None)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str | None:
+    """``Did you mean "…"?`` where something known is spelled alike."""
+    by_name = {k.lower(): k for k in known}
+    close = get_close_matches(word.lower(), by_name, n=1, cutoff=0.6)
+    return f'Did you mean "{by_name[close[0]]}"?' if close else None
+
+
+def hint_of(word: str, known: Iterable[str], what: str) -> str:
+    """The suggestion, if any, and the list of all that is valid."""
+    listed = sorted(known)
+    return " ".join(filter(None, (suggestion(word, listed), f"{what}: {', '.join(listed) or 'none'}.")))
+
+
+def check_value(option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
+    """SS504 for an unreadable value, SS350 for one that is not executed yet, None for a good one."""
+    if value.strip().lower() in option.kind.planned:
+        message = f'value "{value}" of option "{key}" is not executed yet'
+        return Diagnostic(NOT_EXECUTED, message, span, hint=f"Write {option.kind.accepted}.")
+    try:
+        option.kind.parse(value)
+    except (ValueError, KeyError):
+        message = f'value "{value}" of option "{key}" is not {_indefinite(option.kind)}'
+        return Diagnostic(WRONG_VALUE, message, span, hint=f"Accepted: {option.kind.accepted}.")
+    return None
+
+
+def _indefinite(kind: Kind) -> str:
+    if kind.name == "enumeration":
+        return "accepted"
+    return f"{'an' if kind.name[0] in 'aeiou' else 'a'} {kind.name}"
+
+
+def parsed(options: Iterable[Option], values: Mapping[str, str]) -> dict[str, Any]:
+    """Checked values by key, with the defaults; an option without value and default is None."""
+    known = tuple(options)
+    given = {key: _of(known, key).kind.parse(value) for key, value in values.items()}
+    defaults = {o.key: o.default if o.default is None else o.kind.parse(o.default) for o in known if not o.is_pattern}
+    return defaults | given
+
+
+def _of(options: Iterable[Option], key: str) -> Option:
+    found = find(options, key)
+    assert found is not None, key
+    return found

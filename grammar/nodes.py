@@ -370,7 +370,7 @@ class LookupOrder(Enum):
 
 @dataclass(frozen=True)
 class Retry(Node):
-    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])``; ``on``: MISS, ERROR or None for both."""
+    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])``; ``on`` is None for both."""
 
     on: str | None
     times: int

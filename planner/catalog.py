@@ -83,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """A named query; ``columns`` renames its outputs where given; ``text`` is the script the query's spans point into."""
+    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script."""
 
     name: str
     query: exp.Expression

@@ -1,0 +1,66 @@
+# Every target sets up its own virtual environment first. Override: make PYTHON=python3.12 VENV=/tmp/venv test
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := check
+.PHONY: check demo test test-fast lint types fmt bless bench docs clean help setup python java
+
+check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
+
+demo: java $(READY) ## run a query over a year of real departures, end to end
+	@$(BIN)/python -m examples.flights.demo
+
+test: java $(READY) ## all tests
+	@$(BIN)/python -m pytest
+
+test-fast: $(READY) ## the tests that need no Spark
+	@$(BIN)/python -m pytest -m "not spark"
+
+lint: $(READY) ## ruff and codespell
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/codespell
+
+types: $(READY) ## mypy, strict
+	@$(BIN)/mypy
+
+fmt: $(READY) ## format the code, mend what ruff can mend
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
+	@$(BIN)/python -m pytest tests/golden --bless
+
+bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
+	@$(BIN)/python -m examples.bench
+
+docs: $(READY) ## regenerate the generated pages of docs/
+	@$(BIN)/python docs/generate.py
+
+clean: ## remove caches and outputs; the virtual environment stays
+	rm -rf build dist out *.egg-info spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## only set up the virtual environment
+
+python:
+	@if [ -z "$(PYTHON)" ]; then printf '%s\n' \
+		'sqlstream needs Python 3.11 or newer, and none was found on PATH.' \
+		'  Debian, Ubuntu: sudo apt-get install python3 python3-venv' \
+		'  macOS:          brew install python@3.12' \
+		'Or name one: make PYTHON=/path/to/python3.11 …' >&2; exit 1; fi
+
+java: python
+	@$(PYTHON) -m sqlstream.java
+
+$(READY): pyproject.toml constraints.txt | python
+	@echo "Setting up $(VENV) (once; downloads about 500 MB, most of it Spark)"
+	@$(PYTHON) -m venv $(VENV) || { echo 'The venv module is missing; Debian, Ubuntu: sudo apt-get install python3-venv' >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,examples]'
+	@touch $@

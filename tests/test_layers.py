@@ -1,0 +1,111 @@
+"""The layers: imports point downwards, PySpark stays where it belongs, ``import sqlstream`` is cheap."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("grammar", "planner", "udfs")
+FOUNDATION = ("errors", "types")
+
+# What a room may import of sqlstream; the rest of the product may import everything.
+MAY_IMPORT = {
+    "errors": set(),
+    "types": {"errors"},
+    "grammar": {"grammar", *FOUNDATION},
+    "udfs": {"udfs", *FOUNDATION},
+    "planner": {"planner", "grammar", "udfs", *FOUNDATION},
+}
+SPARK_ALLOWED = ("planner/lowering/", "udfs/adapter", "sqlstream/")
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
+
+
+def _modules() -> list[str]:
+    """All modules of the product; rglob does not follow the links in sqlstream/, so each comes once."""
+    folders = ("sqlstream", *ROOMS)
+    return sorted(str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"), module)
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """Full names of the modules and objects imported anywhere in a module, also inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _room(module: str) -> str:
+    """The layer of a file: its room, or for sqlstream/errors.py and the like the name of the module."""
+    first, *rest = Path(module).with_suffix("").parts
+    return first if first in ROOMS else rest[0]
+
+
+def test_every_room_has_modules():
+    assert {_room(m) for m in _modules()} >= {*ROOMS, *FOUNDATION}
+
+
+@pytest.mark.parametrize("module", [m for m in _modules() if _room(m) in MAY_IMPORT])
+def test_imports_point_downwards(module: str):
+    ours = {name.split(".")[1] for name in _imports(_tree(module)) if name.startswith("sqlstream.")}
+    assert ours <= MAY_IMPORT[_room(module)]
+
+
+@pytest.mark.parametrize("module", _modules())
+def test_rooms_are_imported_through_the_product(module: str):
+    assert not [name for name in _imports(_tree(module)) if name.split(".")[0] in (*ROOMS, "None")]
+
+
+@pytest.mark.parametrize("module", [m for m in _modules() if not m.startswith(SPARK_ALLOWED)])
+def test_pyspark_stays_in_its_places(module: str):
+    assert not [name for name in _imports(_tree(module)) if name.split(".")[0] in ("pyspark", "py4j")]
+
+
+@pytest.mark.parametrize("module", _modules())
+def test_every_module_says_what_it_is(module: str):
+    assert ast.get_docstring(_tree(module))
+
+
+@pytest.mark.parametrize("module", _modules())
+def test_names_of_modules_say_something(module: str):
+    assert not set(Path(module).with_suffix("").parts) & VAGUE_NAMES
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_are_relative_links(room: str):
+    link = ROOT / "sqlstream" / room
+    assert link.is_symlink()
+    assert str(link.readlink()) == f"../{room}"
+
+
+def _loaded_by(statement: str) -> tuple[float, set[str]]:
+    """Seconds that a statement takes in a fresh interpreter, and the top-level packages it loads."""
+    script = (
+        f"import sys, time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start); "
+        "print(*{name.split('.')[0] for name in sys.modules})"
+    )
+    out = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    seconds, names = out.splitlines()
+    return float(seconds), set(names.split())
+
+
+def test_import_of_the_product_is_fast_and_light():
+    tries = [_loaded_by("import sqlstream") for _ in range(3)]
+    assert min(seconds for seconds, _ in tries) < 0.3
+    assert not tries[0][1] & {"pyspark", "py4j", "pandas", "pyarrow", "numpy"}
+
+
+@pytest.mark.parametrize("room", ["grammar", "planner"])
+def test_parsing_and_planning_load_no_spark(room: str):
+    _, loaded = _loaded_by(f"import sqlstream.{room}")
+    assert not loaded & {"pyspark", "py4j"}

@@ -20,15 +20,11 @@ from sqlstream.errors import Span
 # Lower-case dotted SQL names keep the spelling of the user; lookups ignore case.
 
 
-def _span() -> Span:
-    return field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
-
-
 @dataclass(frozen=True)
 class Node:
     """``span`` points into the text of the script."""
 
-    span: Span = _span()
+    span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)
 
 
 # --- measures -------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ _SPARK_INTERVAL = "INTERVAL DAY TO SECOND"
 
 @dataclass(frozen=True)
 class DataType:
-    """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type) pairs of STRUCT."""
+    """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type)s of STRUCT."""
 
     name: str
     args: tuple[object, ...] = ()

@@ -55,10 +55,15 @@ class Environment:
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
 Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
 Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
+Drop = Callable[[Path, Table], None]
 
 
 def _never(table: Table) -> bool:
     return False
+
+
+def _keep(directory: Path, table: Table) -> None:
+    return None
 
 
 def _no_check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -75,6 +80,7 @@ class Connector:
     columns of the table, not yet started: the job adds checkpoint, trigger and name. None: it cannot.
     ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
+    ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
     ``metadata`` are the keys of METADATA columns with their natural types.
     """
 
@@ -86,6 +92,7 @@ class Connector:
     bounded: Callable[[Table], bool] = _never
     check: Check = _no_check
     ready: Check = _no_check
+    drop: Drop = _keep
     metadata: tuple[tuple[str, DataType], ...] = ()
 
     @property

@@ -1,0 +1,19 @@
+"""``blackhole``: a sink that computes every row and keeps none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.connector import Connector, Environment
+from sqlstream.planner.catalog import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    return rows.writeStream.format("noop")
+
+
+CONNECTOR = Connector(name="blackhole", doc="A sink that computes every row and keeps none.", write=write)

@@ -1,0 +1,175 @@
+"""``datagen``: made-up rows. Each value is an expression over the row's number, so a batch that is run again after
+a failure holds the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
+from sqlstream.connectors.datagen_values import GENERATED, NUMBERS, SEQUENCES, expression, is_integer, limits
+from sqlstream.connectors.formats import quoted
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Kind, Option, integer, one_of
+from sqlstream.planner.catalog import Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        found = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError(text) from None
+    if not found.is_finite():
+        raise ValueError(text)
+    return found
+
+
+NUMBER = Kind("number", "a number", _decimal)
+
+
+def field_options(table: Table, column: Column) -> dict[str, Any]:
+    """What is said about one column: the last words of ``fields.<column>.…`` with their values."""
+    prefix = f"fields.{column.name}."
+    values = CONNECTOR.values(table)
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def row_count(table: Table) -> int | None:
+    """How many rows there are in all: ``number-of-rows``, or fewer where a sequence ends earlier; None: no end."""
+    fields = (field_options(table, c) for c in table.physical_columns)
+    lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
+    stated = CONNECTOR.values(table)["number-of-rows"]
+    return min([*lengths, *([] if stated is None else [stated])], default=None)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    for column in table.physical_columns:
+        if column.type.name not in GENERATED:
+            message = f'connector "datagen" cannot make values of type {column.type.ddl()} for column "{column.name}"'
+            yield Diagnostic(WRONG_COLUMN, message, hint=f"It makes {', '.join(sorted(GENERATED))}.")
+        else:
+            yield from _check_field(table, column, spans)
+
+
+def _check_field(table: Table, column: Column, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    given = field_options(table, column)
+    sequence = given.get("kind") == "sequence"
+    if sequence and column.type.name not in SEQUENCES:
+        key = f"fields.{column.name}.kind"
+        message = f'column "{column.name}" of type {column.type.ddl()} cannot be a sequence'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"Sequences are {', '.join(sorted(SEQUENCES))}.")
+        return
+    allowed = _allowed(column, sequence)
+    for word in given:
+        if word not in allowed:
+            yield _no_effect(column, word, allowed, spans)
+    if sequence:
+        yield from (_missing(column, word, spans) for word in ("start", "end") if word not in given)
+    yield from _check_order(column, given, spans)
+
+
+def _allowed(column: Column, sequence: bool) -> set[str]:
+    if sequence:
+        return {"kind", "start", "end"}
+    type_name = column.type.name
+    extra = {"STRING": {"length"}, "BINARY": {"length"}, "TIMESTAMP": {"max-past"}, "TIMESTAMP_NTZ": {"max-past"}}
+    return {"kind", "null-rate"} | ({"min", "max"} if type_name in NUMBERS else extra.get(type_name, set()))
+
+
+def _no_effect(column: Column, word: str, allowed: set[str], spans: Mapping[str, Span]) -> Diagnostic:
+    key = f"fields.{column.name}.{word}"
+    message = f'option "{key}" has no effect on column "{column.name}" of type {column.type.ddl()}'
+    return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"It takes {', '.join(sorted(allowed))}.")
+
+
+def _missing(column: Column, word: str, spans: Mapping[str, Span]) -> Diagnostic:
+    message = f'the sequence of column "{column.name}" requires the option "fields.{column.name}.{word}"'
+    hint = f"Add 'fields.{column.name}.{word}' = '…' to WITH."
+    return Diagnostic(MISSING_OPTION, message, spans.get(f"fields.{column.name}.kind"), hint=hint)
+
+
+def _check_order(column: Column, given: Mapping[str, Any], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    for low, high in (("min", "max"), ("start", "end")):
+        if low in given and high in given and given[low] > given[high]:
+            key = f"fields.{column.name}.{high}"
+            message = f'option "{key}" is smaller than "fields.{column.name}.{low}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Exchange the two.")
+    if column.type.name in NUMBERS:
+        yield from (
+            _out_of_range(column, w, given[w], spans) for w in ("min", "max") if not _fits(column, given.get(w))
+        )
+
+
+def _fits(column: Column, value: Decimal | None) -> bool:
+    if value is None:
+        return True
+    low, high = limits(column.type)
+    return low <= value <= high and not (is_integer(column.type) and value != int(value))
+
+
+def _out_of_range(column: Column, word: str, value: Decimal, spans: Mapping[str, Span]) -> Diagnostic:
+    key = f"fields.{column.name}.{word}"
+    low, high = limits(column.type)
+    message = f'value "{value}" of option "{key}" is not a {column.type.ddl()}'
+    return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"Accepted: a number from {low} to {high}.")
+
+
+# --- source ---------------------------------------------------------------------------------------------------
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    from pyspark import cloudpickle
+
+    from sqlstream.connectors import datagen_source
+
+    # The workers of a remote cluster need not have this package installed.
+    cloudpickle.register_pickle_by_value(datagen_source)  # type: ignore[no-untyped-call]
+    spark = environment.spark
+    spark.dataSource.register(datagen_source.RowNumbers)
+    values = CONNECTOR.values(table)
+    reader = spark.readStream.format(datagen_source.RowNumbers.name()).option("rate", values["rows-per-second"])
+    count = row_count(table)
+    if count is not None:
+        reader = reader.option("rows", count)
+    numbers = reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
+    position = {c.name: i for i, c in enumerate(table.columns)}
+    return numbers.selectExpr(
+        *(
+            f"{expression(c.type, field_options(table, c), values['seed'], position[c.name])} AS {quoted(c.name)}"
+            for c in columns_of(table, columns)
+        )
+    )
+
+
+def is_bounded(table: Table) -> bool:
+    return row_count(table) is not None
+
+
+CONNECTOR = Connector(
+    name="datagen",
+    doc="Made-up rows, random or in sequence; the same ones on every run with the same seed.",
+    options=(
+        Option("rows-per-second", integer(1), "How many rows a second brings.", "10000"),
+        Option("number-of-rows", integer(1), "How many rows in all; without it, and without a sequence, no end."),
+        Option("seed", integer(), "Another number gives other random values.", "0"),
+        Option("fields.#.kind", one_of("random", "sequence"), "How the values of column # are made; random."),
+        Option("fields.#.min", NUMBER, "Smallest random number; that of the type."),
+        Option("fields.#.max", NUMBER, "Largest random number; that of the type."),
+        Option("fields.#.length", integer(1, 100_000), "Length of random texts and binaries; 100."),
+        Option("fields.#.start", integer(-(2**63)), "First number of a sequence."),
+        Option("fields.#.end", integer(-(2**63)), "Last number of a sequence, at which the table ends."),
+        Option("fields.#.null-rate", RATIO, "Share of NULLs among the values; 0."),
+        Option("fields.#.max-past", DURATION, "Random timestamps lie at most so far before the current time; 0."),
+    ),
+    read=read,
+    check=check,
+    bounded=is_bounded,
+)

@@ -1,0 +1,91 @@
+"""Row numbers as a Spark data source, paced by the clock: the stream under ``datagen``.
+
+Spark's own ``rate`` source never ends; this one stops at ``rows`` and goes on after a restart where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before PySpark 4.2 a bounded run is one micro-batch
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+_SMALLEST_TASK = 10_000  # rows; more tasks than that cost more than they bring
+_CHUNK = 100_000  # rows of an Arrow batch
+
+
+class RowNumbers(DataSource):
+    """Options ``rate`` (rows a second), ``rows`` (how many in all, absent: no end), ``partitions``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sqlstream_row_numbers"
+
+    def schema(self) -> str:
+        return "id BIGINT"
+
+    def streamReader(self, schema: object) -> RowNumberReader:  # noqa: N802
+        end = self.options.get("rows")
+        return RowNumberReader(
+            int(self.options["rate"]), None if end is None else int(end), int(self.options["partitions"])
+        )
+
+
+class Range(InputPartition):
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+
+
+class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A micro-batch takes the rows that have become due since the last one, the first one those of a second."""
+
+    def __init__(self, rate: int, end: int | None, partitions: int) -> None:
+        self._rate, self._end, self._partitions = rate, end, partitions
+        self._due: float | None = None
+        self._waits = False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._waits = True
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"row": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802
+        row = int(start["row"])
+        if self._end is not None and row >= self._end:
+            return start
+        row += self._due_rows()
+        return {"row": row if self._end is None else min(row, self._end)}
+
+    def _due_rows(self) -> int:
+        """Rows due at whole seconds since the first call; a bounded run waits for some, a batch is then not empty."""
+        now = time.monotonic()
+        if self._due is None:
+            self._due = now
+        elif self._waits and now < self._due:
+            time.sleep(self._due - now)
+        seconds = max(0, int(time.monotonic() - self._due) + 1)
+        self._due += seconds
+        return seconds * self._rate
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        first, last = int(start["row"]), int(end["row"])
+        step = max(_SMALLEST_TASK, -(-(last - first) // self._partitions))
+        return [Range(row, min(row + step, last)) for row in range(first, last, step)]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        import numpy
+
+        for row in range(partition.start, partition.end, _CHUNK):
+            ids = numpy.arange(row, min(row + _CHUNK, partition.end), dtype=numpy.int64)
+            yield pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])

@@ -1,0 +1,183 @@
+"""``filesystem``: files as a stream, in the order of their modification time and name, and Spark's exactly-once
+file sink.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from sqlstream.connectors.connector import (
+    PATH_ERROR,
+    WRONG_COLUMN,
+    Connector,
+    Environment,
+    columns_of,
+)
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_OPTIONS,
+    PLANNED_FORMATS,
+    check_format,
+    drops_bad_rows,
+    quoted,
+    reading,
+    schema_ddl,
+    writing,
+)
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
+from sqlstream.planner.catalog import Table
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_METADATA = {
+    "file.path": ("file_path", DataType("STRING")),
+    "file.name": ("file_name", DataType("STRING")),
+    "file.size": ("file_size", DataType("BIGINT")),
+    "file.modification-time": ("file_modification_time", DataType("TIMESTAMP")),
+}
+
+
+def local_path(path: str) -> str | None:
+    """The path on this machine that ``path`` means; None where it lies in another file system."""
+    parts = urlsplit(path)
+    if parts.scheme == "file":
+        return unquote(parts.path)
+    return path if parts.scheme == "" else None
+
+
+def is_bounded(table: Table) -> bool:
+    return table.option("source.monitor-interval") is None
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    yield from check_format(table, spans)
+    names = [c.name for c in table.physical_columns]
+    for name in partition_columns(table):
+        if name not in names:
+            message = f'option "partition-by" names the column "{name}", which table "{table.name}" does not have'
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint_of(name, names, "Columns"))
+
+
+def partition_columns(table: Table) -> list[str]:
+    listed = (table.option("partition-by") or "").split(",")
+    return [name.strip() for name in listed if name.strip()]
+
+
+def ready(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """A bounded source on this machine must be there before the job starts; a watched one may come later."""
+    path = local_path(table.option("path") or "")
+    if path is not None and is_bounded(table) and not _exists(path):
+        message = f'path "{path}" of table "{table.name}" does not exist'
+        hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for files to appear."
+        yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
+
+
+def _exists(path: str) -> bool:
+    root = Path(path).anchor
+    return any(Path(root).glob(path.removeprefix(root))) if glob.has_magic(path) else Path(path).exists()
+
+
+# --- source ---------------------------------------------------------------------------------------------------
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    values = CONNECTOR.values(table)
+    path = values["path"]
+    if not is_bounded(table):
+        _make_directory(path)
+    reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
+    files = reader.options(**_reader_options(values)).format(values["format"]).load(path)
+    return files.select(
+        *(
+            F.col(f"_metadata.{_METADATA[c.metadata_key][0]}").cast(c.type.ddl()).alias(c.name)
+            if c.metadata_key is not None
+            else F.col(quoted(c.name))
+            for c in columns_of(table, columns)
+        )
+    )
+
+
+def _make_directory(path: str) -> None:
+    """A watched directory need not exist yet, but Spark asks for it."""
+    local = local_path(path)
+    if local is not None and not glob.has_magic(local) and not Path(local).exists():
+        Path(local).mkdir(parents=True)
+
+
+def _reader_options(values: Mapping[str, Any]) -> dict[str, str]:
+    options = reading(values)
+    if values["format"] in ("csv", "json"):
+        options["mode"] = "DROPMALFORMED" if drops_bad_rows(values) else "FAILFAST"
+    if values["format"] == "csv":
+        # Without enforceSchema=false a header that names other columns would be skipped silently.
+        options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}
+    if values["source.max-files-per-trigger"] is not None:
+        options["maxFilesPerTrigger"] = str(values["source.max-files-per-trigger"])
+    return options
+
+
+# --- sink -----------------------------------------------------------------------------------------------------
+
+
+def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    values = CONNECTOR.values(table)
+    _refuse_foreign_files(environment, table, values["path"])
+    options = writing(values)
+    if values["format"] == "csv":
+        options["header"] = str(values["csv.header"]).lower()
+    writer = rows.writeStream.format(values["format"]).options(**options).option("path", values["path"])
+    partitions = partition_columns(table)
+    return writer.partitionBy(*partitions) if partitions else writer
+
+
+def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
+    """Spark's file sink keeps one log per directory and skips the batches that another job logged there."""
+    local = local_path(path)
+    if environment.resumed or local is None or not Path(local).exists():
+        return
+    if not Path(local).is_dir() or any(Path(local).iterdir()):
+        message = f'path "{local}" of table "{table.name}" is not an empty directory'
+        hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
+        raise ConnectorError(PATH_ERROR, message, hint=hint)
+
+
+CONNECTOR = Connector(
+    name="filesystem",
+    doc="Files of a directory as a stream of rows; a directory that a job appends files to, each batch exactly once.",
+    options=(
+        Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
+        Option(
+            "format",
+            one_of("csv", "json", "parquet", "orc", "text", planned=(*PLANNED_FORMATS, "raw")),
+            "How rows are written: csv, json (one object a line), parquet, orc, text (one STRING a line).",
+            required=True,
+            sink=True,
+        ),
+        Option(
+            "source.monitor-interval",
+            DURATION,
+            "Watch the directory for new files this often, for ever; without it the files there at the start are all.",
+        ),
+        Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
+        Option("partition-by", NAME, "Columns, separated by commas, that become directories.", source=False, sink=True),
+        Option("csv.header", BOOLEAN, "The first line names the columns; they are checked.", "false", sink=True),
+        *CSV_OPTIONS,
+        *JSON_OPTIONS,
+    ),
+    read=read,
+    write=write,
+    bounded=is_bounded,
+    check=check,
+    ready=ready,
+    metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+)

@@ -1,0 +1,166 @@
+"""Formats of rows in files and messages: Flink's ``csv.*`` and ``json.*`` options and what they are called in Spark.
+
+Rows that cannot be read fail the job (Spark's FAILFAST) unless ``ignore-parse-errors`` drops them; they never
+become NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.connector import WRONG_COLUMN, columns_of
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+PLANNED_FORMATS = ("avro", "canal-json", "debezium-json", "maxwell-json", "ogg-json", "protobuf")
+
+CSV_OPTIONS = (
+    Option("csv.field-delimiter", CHARACTER, "What stands between two fields.", ",", sink=True),
+    Option("csv.quote-character", CHARACTER, "What encloses a field that holds a delimiter.", '"', sink=True),
+    Option("csv.disable-quote-character", BOOLEAN, "Quotes are ordinary characters.", "false", sink=True),
+    Option("csv.escape-character", CHARACTER, "What takes the next character literally.", "\\\\", sink=True),
+    Option("csv.null-literal", STRING, "The text that stands for NULL; else an empty field does.", sink=True),
+    Option("csv.allow-comments", BOOLEAN, "Lines that begin with # are skipped.", "false"),
+    Option("csv.ignore-parse-errors", BOOLEAN, "Unreadable rows are dropped; else they fail the job.", "false"),
+)
+JSON_OPTIONS = (
+    Option("json.ignore-parse-errors", BOOLEAN, "Unreadable rows are dropped; else they fail the job.", "false"),
+    Option(
+        "json.timestamp-format.standard",
+        one_of("SQL", "ISO-8601"),
+        "How timestamps are spelled: 2024-01-31 12:30:00.5 or 2024-01-31T12:30:00.5. "
+        "Not given, both are read and the first is written.",
+        sink=True,
+    ),
+    Option(
+        "json.encode.ignore-null-fields",
+        BOOLEAN,
+        "Fields that are NULL are left out of the object.",
+        "false",
+        source=False,
+        sink=True,
+    ),
+)
+
+_TIMESTAMPS = {"SQL": "yyyy-MM-dd HH:mm:ss", "ISO-8601": "yyyy-MM-dd'T'HH:mm:ss"}
+
+
+def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's CSV options that hold for reading and for writing."""
+    quote = "" if values["csv.disable-quote-character"] else values["csv.quote-character"]
+    found = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": values["csv.escape-character"]}
+    if values["csv.null-literal"] is not None:
+        found["nullValue"] = values["csv.null-literal"]
+    return found
+
+
+def reading(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to read the format of ``values``, without the mode for bad rows."""
+    if values["format"] == "csv":
+        return csv_settings(values) | ({"comment": "#"} if values["csv.allow-comments"] else {})
+    standard = values["json.timestamp-format.standard"] if values["format"] == "json" else None
+    if standard is None:
+        return {}
+    pattern = _TIMESTAMPS[standard] + "[.SSSSSS]"
+    return {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
+
+
+def writing(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to write the format of ``values``."""
+    pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
+    if values["format"] == "csv":
+        return csv_settings(values) | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
+    if values["format"] == "json":
+        pattern = _TIMESTAMPS[values["json.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
+        nulls = str(values["json.encode.ignore-null-fields"]).lower()
+        return {"timestampFormat": pattern, "timestampNTZFormat": pattern, "ignoreNullFields": nulls}
+    return {}
+
+
+def drops_bad_rows(values: Mapping[str, Any]) -> bool:
+    return bool(values.get(f"{values['format']}.ignore-parse-errors"))
+
+
+# --- checks ---------------------------------------------------------------------------------------------------
+
+
+def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Options of another format than the one given, and columns that the format cannot hold."""
+    chosen = (table.option("format") or "").lower()
+    for key, _ in table.options:
+        if key.startswith(("csv.", "json.")) and not key.startswith(f"{chosen}."):
+            message = f'option "{key}" has no effect with format "{chosen}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Leave it out.")
+    if chosen == "csv":
+        yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
+    if chosen in ("text", "raw"):
+        yield from _check_text(table, chosen)
+
+
+_NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
+_STRING = DataType("STRING")
+
+
+def _not_flat(table: Table, column: Column) -> Diagnostic:
+    message = f'format "csv" cannot hold column "{column.name}" of type {column.type.ddl()}'
+    return Diagnostic(WRONG_COLUMN, message, hint="Use the format json, parquet or orc, or declare it STRING.")
+
+
+def _check_text(table: Table, chosen: str) -> Iterable[Diagnostic]:
+    if [c.type for c in table.physical_columns] != [_STRING]:
+        message = f'format "{chosen}" needs exactly one column of type STRING'
+        hint = f'Table "{table.name}" has {len(table.physical_columns)} columns; each line is one value.'
+        yield Diagnostic(WRONG_COLUMN, message, hint=hint)
+
+
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+def schema_ddl(columns: Iterable[Column]) -> str:
+    """The columns as Spark's DDL."""
+    return ", ".join(f"{quoted(c.name)} {c.type.ddl()}" for c in columns)
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def decode(messages: DataFrame, value: str, table: Table, columns: tuple[str, ...], values: Mapping[str, Any],
+           keep: tuple[SparkColumn, ...] = ()) -> DataFrame:  # fmt: skip
+    """The named columns out of the text column ``value``, followed by the columns ``keep`` of the messages.
+
+    All physical columns are parsed, so that a bad message fails (or is dropped) whichever columns a query reads.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if values["format"] == "raw":
+        return messages.select(*(F.col(value).alias(c) for c in columns), *keep)
+    schema = schema_ddl(table.physical_columns)
+    drop = drops_bad_rows(values)
+    if drop:
+        schema += ", __corrupt STRING"
+    mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "__corrupt"} if drop else {"mode": "FAILFAST"}
+    parse = F.from_csv if values["format"] == "csv" else F.from_json
+    row = parse(F.col(value), schema, reading(values) | mode)
+    parsed = messages.select(row.alias("__row"), *keep)
+    if drop:
+        parsed = parsed.where(F.col("__row").isNotNull() & F.col("__row.__corrupt").isNull())
+    return parsed.select(*(F.col(f"__row.{quoted(c.name)}").alias(c.name) for c in columns_of(table, columns)), *keep)
+
+
+def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
+    """Each row of ``rows`` as one text of the format."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [F.col(quoted(c)) for c in rows.columns]
+    if values["format"] == "raw":
+        return columns[0]
+    write = F.to_csv if values["format"] == "csv" else F.to_json
+    return write(F.struct(*columns), writing(values))

@@ -1,0 +1,163 @@
+"""``kafka``: topics through Spark's own connector, whose jar comes apart from PySpark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.connector import MISSING_JAR, Connector, Environment, columns_of
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_OPTIONS,
+    PLANNED_FORMATS,
+    check_format,
+    decode,
+    encode,
+    quoted,
+)
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.planner.catalog import Table
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_METADATA = {
+    "topic": ("topic", DataType("STRING")),
+    "partition": ("partition", DataType("INT")),
+    "offset": ("offset", DataType("BIGINT")),
+    "timestamp": ("timestamp", DataType("TIMESTAMP")),
+    "timestamp-type": ("timestampType", DataType("INT")),
+    "key": ("key", DataType("BINARY")),
+}
+_START = {"earliest-offset": "earliest", "latest-offset": "latest"}
+
+
+def is_bounded(table: Table) -> bool:
+    return table.option("scan.bounded.mode") is not None
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    yield from check_format(table, spans)
+    given = dict(table.options)
+    if ("topic" in given) == ("topic-pattern" in given):
+        message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
+        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
+    mode, millis = given.get("scan.startup.mode", "").lower(), "scan.startup.timestamp-millis"
+    if (mode == "timestamp") != (millis in given):
+        message = f'option "{millis}" and "scan.startup.mode" = "timestamp" need each other'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(millis) or spans.get("scan.startup.mode"))
+    columns = [c.name for c in table.physical_columns]
+    for name in _key_fields(given.get("key.fields")):
+        if name not in columns:
+            message = f'option "key.fields" names the column "{name}", which table "{table.name}" does not have'
+            yield Diagnostic(WRONG_VALUE, message, spans.get("key.fields"), hint=hint_of(name, columns, "Columns"))
+
+
+def _key_fields(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(";") if name.strip()]
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    values = CONNECTOR.values(table)
+    _require_jar(environment.spark)
+    messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
+    chosen = columns_of(table, columns)
+    keep = tuple(F.col(_METADATA[c.metadata_key][0]).alias(c.name) for c in chosen if c.metadata_key is not None)
+    texts = messages.withColumn("value", F.col("value").cast("string"))
+    payload = tuple(c.name for c in chosen if c.metadata_key is None)
+    return decode(texts, "value", table, payload, values, keep).select(*(F.col(quoted(name)) for name in columns))
+
+
+def source_options(table: Table) -> dict[str, str]:
+    """Spark's Kafka options for Flink's."""
+    values = CONNECTOR.values(table)
+    topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
+    if values["topic-pattern"]:
+        topics = {"subscribePattern": values["topic-pattern"]}
+    start = {"startingOffsets": _START.get(values["scan.startup.mode"], "latest")}
+    if values["scan.startup.mode"] == "timestamp":
+        start = {"startingTimestamp": str(values["scan.startup.timestamp-millis"])}
+    group = values.get("properties.group.id")
+    return _properties(values) | topics | start | ({"kafka.group.id": group} if group else {})
+
+
+def _properties(values: Mapping[str, Any]) -> dict[str, str]:
+    prefix = "properties."
+    found = {f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None}
+    found.pop("kafka.group.id", None)
+    return found
+
+
+def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    values = CONNECTOR.values(table)
+    _require_jar(environment.spark)
+    fields = [encode(rows, values).alias("value")]
+    names = _key_fields(values["key.fields"])
+    if names:
+        fields.append(encode(rows.select(*(F.col(quoted(n)) for n in names)), values).alias("key"))
+    writer = rows.select(*fields).writeStream.format("kafka").options(**_properties(values))
+    return writer.option("topic", values["topic"])
+
+
+def _require_jar(spark: SparkSession) -> None:
+    """ConnectorError SS509 where Spark has no Kafka data source."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost").load()
+    except AnalysisException as error:
+        if "find data source: kafka" not in str(error):
+            raise
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        hint = (
+            f"Start spark-submit with --packages {package}, "
+            f"or connect with the option 'spark.jars.packages' = '{package}' before Spark starts."
+        )
+        raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
+
+
+CONNECTOR = Connector(
+    name="kafka",
+    doc="Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path.",
+    options=(
+        Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
+        Option("topic-pattern", NAME, "A regular expression of topics to read."),
+        Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
+        Option("properties.group.id", NAME, "The consumer group that brokers see."),
+        Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
+        Option(
+            "scan.startup.mode",
+            one_of("latest-offset", "earliest-offset", "timestamp", planned=("group-offsets", "specific-offsets")),
+            "Where a job without checkpoint begins.",
+            "latest-offset",
+        ),
+        Option("scan.startup.timestamp-millis", integer(), "Where the mode timestamp begins, in ms since 1970."),
+        Option(
+            "scan.bounded.mode",
+            one_of("latest-offset", planned=("group-offsets", "specific-offsets", "timestamp", "unbounded")),
+            "Ends at what is there when the job starts; without it, no end.",
+        ),
+        Option(
+            "format",
+            one_of("csv", "json", "raw", planned=PLANNED_FORMATS),
+            "How the value of a message is written: csv, json or raw (one STRING).",
+            required=True,
+            sink=True,
+        ),
+        Option("key.fields", NAME, "Columns, separated by semicolons, that make the key.", source=False, sink=True),
+        *CSV_OPTIONS,
+        *JSON_OPTIONS,
+    ),
+    read=read,
+    write=write,
+    bounded=is_bounded,
+    check=check,
+    metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+)

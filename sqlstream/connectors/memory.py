@@ -1,0 +1,51 @@
+"""``memory``: rows kept until the session closes, as Parquet files in its scratch folder, one folder per job.
+
+Spark's file sink keeps one log per directory, so jobs that write to the same table need a directory each.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.connector import Connector, Environment, columns_of
+from sqlstream.connectors.formats import quoted, schema_ddl
+from sqlstream.planner.catalog import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def _folder(directory: Path, table: Table) -> Path:
+    return directory / "memory" / table.name.lower()
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    folder = _folder(environment.directory, table)
+    (folder / "empty").mkdir(parents=True, exist_ok=True)
+    reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
+    streams = [reader.parquet(str(path)) for path in sorted(folder.iterdir())]
+    names = [quoted(c.name) for c in columns_of(table, columns)]
+    return reduce(lambda left, right: left.unionAll(right), streams).select(*names)
+
+
+def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    path = _folder(environment.directory, table) / environment.job
+    return rows.writeStream.format("parquet").option("path", str(path))
+
+
+def drop(directory: Path, table: Table) -> None:
+    shutil.rmtree(_folder(directory, table), ignore_errors=True)
+
+
+CONNECTOR = Connector(
+    name="memory",
+    doc="Rows kept until the session closes: written by INSERT, read as a bounded source of what is there.",
+    read=read,
+    write=write,
+    bounded=lambda table: True,
+    drop=drop,
+)

@@ -1,0 +1,69 @@
+"""Tables without a binder, and short streaming runs over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlstream.connectors import Environment
+from sqlstream.connectors import connector as registered
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import parse_type
+
+MakeTable = Callable[..., Table]
+
+
+@pytest.fixture
+def make_table() -> MakeTable:
+    def make(connector: str, columns: str, metadata: dict[str, str] | None = None, **options: object) -> Table:
+        """``columns`` as ``name TYPE, …``; in option keys ``__`` stands for a dot and ``_`` for a hyphen."""
+        types = dict(registered(connector).metadata)
+        physical = [Column(name, parse_type(kind)) for name, kind in (c.split(" ", 1) for c in columns.split("; "))]
+        extra = [Column(name, types[key], metadata_key=key) for name, key in (metadata or {}).items()]
+        pairs = tuple((key.replace("__", ".").replace("_", "-"), str(value)) for key, value in options.items())
+        return Table("t", (*physical, *extra), connector, pairs)
+
+    return make
+
+
+@pytest.fixture
+def environment(spark: Any, tmp_path: Path) -> Environment:
+    return Environment(spark, tmp_path / "session")
+
+
+@pytest.fixture
+def read_all(environment: Environment, tmp_path: Path) -> Callable[..., list[tuple[Any, ...]]]:
+    """What a bounded table yields, batch after batch."""
+
+    def run(table: Table, *columns: str, checkpoint: str = "checkpoint") -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        read = registered(table.connector).read
+        assert read is not None
+        frame = read(environment, table, columns or tuple(c.name for c in table.columns))
+        query = (
+            frame.writeStream.foreachBatch(lambda batch, _: found.extend(tuple(r) for r in batch.collect()))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return found
+
+    return run
+
+
+@pytest.fixture
+def write_all(environment: Environment, tmp_path: Path) -> Callable[..., None]:
+    """Runs the rows of a bounded table into a sink."""
+
+    def run(source: Table, sink: Table, env: Environment = environment, checkpoint: str = "sink-checkpoint") -> None:
+        read, write = registered(source.connector).read, registered(sink.connector).write
+        assert read is not None and write is not None
+        writer = write(env, sink, read(env, source, tuple(c.name for c in source.columns)))
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    return run

@@ -1,0 +1,80 @@
+"""The command line: one module per command, each with a ``command``; heavy imports stay inside the functions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from sqlstream.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
+from sqlstream.errors import SqlStreamError
+
+COMMANDS = ("run", "check", "explain", "format", "shell", "test", "version")
+DEBUG = "sqlstream.debug"
+
+_EPILOG = """\b
+Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,
+130 interrupted, 141 the reader of the output went away.
+
+\b
+Examples:
+  sqlstream run tables.sql query.sql
+  sqlstream run -e "SELECT 1 + 1 AS two"
+  sqlstream check query.sql
+"""
+
+
+class _Commands(click.Group):
+    """Loads a command's module when it is named, and all of them only for the list of ``--help``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"sqlstream.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show Python tracebacks and Spark's log.")
+@click.pass_context
+def commands(ctx: click.Context, debug: bool) -> None:
+    """Streaming SQL on Spark."""
+    ctx.meta[DEBUG] = debug
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command line (default: the process's) and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.exit(run(given))
+    except BrokenPipeError:
+        # Python flushes stdout once more on its way out; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of a command line; errors are printed to stderr. BrokenPipeError passes through."""
+    debug = "--debug" in arguments
+    try:
+        result = commands.main(arguments, prog_name="sqlstream", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except SqlStreamError as error:
+        if debug:
+            raise
+        click.echo(str(error), err=True)
+        return exit_code(error)
+    return result if isinstance(result, int) else OK

@@ -1,0 +1,187 @@
+"""How rows are written: an aligned table, JSON lines or CSV. Each batch is flushed as it comes."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Protocol, TextIO
+
+Row = Sequence[object]
+FORMATS = ("table", "jsonl", "csv")
+
+# A value longer than this does not widen its column for all the others.
+_WIDEST = 60
+
+
+class Writer(Protocol):
+    """Takes the rows of one result, batch by batch; ``close`` ends it."""
+
+    def write(self, rows: Sequence[Row]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
+    """The writer of one result with the given column names; ``style`` is one of FORMATS."""
+    match style:
+        case "table":
+            return TableWriter(names, out)
+        case "jsonl":
+            return JsonLinesWriter(names, out)
+        case "csv":
+            return CsvWriter(names, out)
+    raise TypeError(style)
+
+
+class TableWriter:
+    """Columns are as wide as the names and the first batch need; a longer value later only shifts its own line."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        self._names = list(names)
+        self._out = out
+        self._widths: list[int] | None = None
+        self._right: list[bool] = []
+        self._count = 0
+
+    def write(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        cells = [[text_of(value) for value in row] for row in rows]
+        if self._widths is None:
+            self._begin(cells, rows)
+        for row in cells:
+            self._line(row, self._right)
+        self._count += len(cells)
+        self._out.flush()
+
+    def close(self) -> None:
+        if self._widths is None:
+            self._begin([], [])
+        self._out.write(f"({self._count:,} row{'' if self._count == 1 else 's'})\n")
+        self._out.flush()
+
+    def _begin(self, cells: Sequence[Sequence[str]], rows: Sequence[Row]) -> None:
+        columns = list(zip(self._names, *cells, strict=True))
+        self._widths = [min(max(map(width_of, column)), max(_WIDEST, width_of(column[0]))) for column in columns]
+        self._right = [_is_numeric(row[i] for row in rows) for i in range(len(self._names))]
+        self._line(self._names, [False] * len(self._names))
+        self._out.write("+".join("-" * (width + 2) for width in self._widths) + "\n")
+
+    def _line(self, cells: Sequence[str], right: Sequence[bool]) -> None:
+        assert self._widths is not None
+        padded = [_pad(cell, width, r) for cell, width, r in zip(cells, self._widths, right, strict=True)]
+        self._out.write("|".join(f" {cell} " for cell in padded).rstrip() + "\n")
+
+
+class JsonLinesWriter:
+    """One object per row. Names that occur twice get a number, because an object would keep only one of them."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        self._names = distinct(names)
+        self._out = out
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            values = (json_value(value) for value in row)
+            line = json.dumps(dict(zip(self._names, values, strict=True)), ensure_ascii=False)
+            self._out.write(line + "\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+class CsvWriter:
+    """RFC 4180 with a header; NULL is the empty field."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        self._out = out
+        self._csv = csv.writer(out, lineterminator="\n")
+        self._csv.writerow(names)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._csv.writerows([None if value is None else text_of(value) for value in row] for row in rows)
+        self._out.flush()
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names, repeated ones with ``_2``, ``_3``, … behind them."""
+    found: list[str] = []
+    for name in names:
+        candidate, n = name, 1
+        while candidate in found:
+            n += 1
+            candidate = f"{name}_{n}"
+        found.append(candidate)
+    return found
+
+
+def text_of(value: object) -> str:
+    """A value as tables and CSV show it: as a CAST to STRING would, composite values as JSON."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return _timestamp(value, " ")
+        case bytes() | bytearray():
+            return bytes(value).hex()
+        case Mapping() | list() | tuple():
+            return json.dumps(json_value(value), ensure_ascii=False)
+    return str(value)
+
+
+def json_value(value: object) -> object:
+    """A value as JSON holds it: times in ISO 8601, DECIMAL as text (JSON's numbers are binary), BINARY in base64."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if value - value == 0 else str(value)  # NaN and infinities are no JSON
+        case datetime():
+            return _timestamp(value, "T")
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode("ascii")
+        case Mapping():
+            return {text_of(k): json_value(v) for k, v in value.items()}
+        case tuple() if hasattr(value, "asDict"):
+            return json_value(value.asDict())
+        case list() | tuple():
+            return [json_value(v) for v in value]
+        case date() | Decimal() | timedelta():
+            return str(value)
+    return str(value)
+
+
+def _timestamp(value: datetime, separator: str) -> str:
+    """Without fraction where there is none; without zone in tables, with it in JSON where the value has one."""
+    text = value.replace(tzinfo=None).isoformat(separator)
+    text = text.rstrip("0") if "." in text else text
+    if separator == " " or value.tzinfo is None:
+        return text
+    offset = value.isoformat()[-6:]
+    return text + ("Z" if offset == "+00:00" else offset)
+
+
+def _is_numeric(values: Iterable[object]) -> bool:
+    present = [value for value in values if value is not None]
+    return bool(present) and all(isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in present)
+
+
+def width_of(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    space = " " * (width - width_of(text))
+    return space + text if right else text + space

@@ -1,0 +1,92 @@
+"""Where commands get their SQL from: files, ``-e``, standard input; and ``${name}`` in it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sqlstream.errors import Diagnostic, ParseError, Span
+
+UNKNOWN_PARAMETER = "SS190"
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Script:
+    """SQL text with the name to show for it: a path, ``<stdin>`` or ``-e``."""
+
+    name: str
+    text: str
+
+
+def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments FILE…, -e and --param of commands that read SQL."""
+    for decorate in (
+        click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help="Put VALUE for ${NAME}."),
+        click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
+        click.argument("files", nargs=-1, metavar="[FILE]..."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
+    """The scripts of a command line, files first, parameters put in; a usage error where there are none."""
+    scripts = [_read(name) for name in files] + [Script("-e", text) for text in statements]
+    if not scripts:
+        raise click.UsageError('no SQL given: name a file, "-" for standard input, or write -e "SELECT …"')
+    return substitute(scripts, pairs(parameters, "--param"))
+
+
+def _read(name: str) -> Script:
+    if name == "-":
+        return Script("<stdin>", sys.stdin.read())
+    try:
+        return Script(name, Path(name).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise click.UsageError(f'cannot read "{name}": {reason}') from error
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """``name=value`` arguments as a dictionary."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f'{option} takes NAME=VALUE, not "{text}"')
+        if name in found:
+            raise click.UsageError(f'{option} "{name}" is given twice')
+        found[name] = value
+    return found
+
+
+def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list[Script]:
+    """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that nothing uses."""
+    used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
+    if unused := sorted(parameters.keys() - used):
+        raise click.UsageError(f'no script uses the parameter "{unused[0]}": there is no ${{{unused[0]}}}')
+    unknown = [_unknown(script, match) for script in scripts for match in _missing(script, parameters)]
+    if unknown:
+        raise ParseError.of(unknown)
+    return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters[match[1]], s.text)) for s in scripts]
+
+
+def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str]]:
+    return [match for match in _PLACEHOLDER.finditer(script.text) if match[1] not in parameters]
+
+
+def _unknown(script: Script, match: re.Match[str]) -> Diagnostic:
+    return Diagnostic(
+        UNKNOWN_PARAMETER,
+        f'parameter "{match[1]}" has no value',
+        Span(*match.span()),
+        hint=f"Give it one: --param {match[1]}=VALUE.",
+        source=script.text,
+    )

@@ -1,0 +1,66 @@
+"""The line editor: several lines until ``;``, history on disk, colours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.output import Output
+
+from sqlstream.shell.commands import is_command
+from sqlstream.shell.highlighting import SqlStreamLexer
+from sqlstream.shell.statements import is_blank, split
+
+PROMPT = "sqlstream> "
+_CONTINUED = "        -> "
+
+
+def history_file() -> Path:
+    """``$XDG_STATE_HOME/sqlstream/history``; its directory exists afterwards."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    directory = state / "sqlstream"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory / "history"
+
+
+def line_editor(history: Path, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
+    """``source`` and ``screen`` default to the terminal."""
+    return PromptSession(
+        PROMPT,
+        multiline=True,
+        prompt_continuation=_CONTINUED,
+        history=FileHistory(str(history)),
+        auto_suggest=AutoSuggestFromHistory(),
+        lexer=PygmentsLexer(SqlStreamLexer),
+        key_bindings=_bindings(),
+        input=source,
+        output=screen,
+    )
+
+
+def is_finished(text: str) -> bool:
+    """Whether Enter hands the text over: it is a command of the shell, or its last statement ends."""
+    if is_blank(text) or is_command(text):
+        return True
+    statements, rest = split(text)
+    return bool(statements) and is_blank(rest)
+
+
+def _bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_finished(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings

@@ -487,7 +487,7 @@ class CreateTable(Node):
 
 @dataclass(frozen=True)
 class CreateView(Node):
-    """``CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] name [(columns)] AS query``."""
+    """``CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] name [(columns)] [COMMENT 'c'] AS query``."""
 
     name: Name
     query: exp.Expression
@@ -495,6 +495,7 @@ class CreateView(Node):
     if_not_exists: bool = False
     temporary: bool = False
     replace: bool = False
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -515,6 +516,7 @@ class Drop(Node):
     kind: str
     name: Name
     if_exists: bool = False
+    temporary: bool = False
 
 
 @dataclass(frozen=True)

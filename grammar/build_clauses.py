@@ -1,0 +1,197 @@
+"""Trees of lark to the nodes of clauses: one short method per rule of ``streaming.lark``, children in its order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token, Transformer, v_args
+from lark.tree import Meta
+from sqlglot import exp
+
+from sqlstream.errors import Span
+from sqlstream.grammar import nodes as n
+from sqlstream.grammar.failures import LITERAL, failure
+
+
+def span_of_meta(meta: Meta) -> Span:
+    return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
+
+
+def whole(token: Token, least: int = 0) -> int:
+    """The number that the token spells; an error where it has a fraction or is below ``least``."""
+    text = str(token.value)
+    if not text.isdigit() or int(text) < least:
+        what = "a whole number" if not text.isdigit() else f"at least {least}"
+        raise failure(f'"{text}" is not {what}', Span(token.start_pos or 0, token.end_pos or 0), LITERAL)
+    return int(text)
+
+
+def text_of(token: Token) -> str:
+    """The name or string that a token carries."""
+    return token.value.name if isinstance(token.value, exp.Expression) else str(token.value)
+
+
+def words_of(tokens: tuple[Token, ...]) -> str:
+    return " ".join(str(t.value) for t in tokens)
+
+
+@v_args(meta=True, inline=True)
+class ClauseBuilder(Transformer[Token, Any]):
+    """Methods are named like rules; the children of a rule come as arguments, absent optional ones as None."""
+
+    def __init__(self) -> None:
+        super().__init__(visit_tokens=False)
+
+    def name(self, meta: Meta, *parts: Token) -> n.Name:
+        return n.Name(tuple(text_of(p) for p in parts), span=span_of_meta(meta))
+
+    # measures and table functions
+
+    def rows(self, meta: Meta, count: Token) -> n.Rows:
+        return n.Rows(whole(count), span=span_of_meta(meta))
+
+    def duration(self, meta: Meta, expression: Token) -> n.Duration:
+        return n.Duration(expression.value, span=span_of_meta(meta))
+
+    def table_function(self, meta: Meta, name: n.Name, *arguments: n.Argument) -> n.TableFunction:
+        return n.TableFunction(str(name), arguments, span=span_of_meta(meta))
+
+    def wrapped_table_function(self, meta: Meta, name: n.Name, *arguments: n.Argument) -> n.TableFunction:
+        return n.TableFunction(str(name), arguments, wrapped=True, span=span_of_meta(meta))
+
+    def argument(self, meta: Meta, name: Token | None, value: Any) -> n.Argument:
+        return n.Argument(name and text_of(name), getattr(value, "value", value), span=span_of_meta(meta))
+
+    def descriptor(self, meta: Meta, *columns: Token) -> n.Descriptor:
+        return n.Descriptor(tuple(c.value for c in columns), span=span_of_meta(meta))
+
+    def table_argument(self, meta: Meta, source: Token, partition: Any, order: Any) -> n.TableArgument:
+        table = source.value if source.type == "TABLE_NAME" else exp.Subquery(this=source.value)
+        return n.TableArgument(table, partition or (), order or (), span=span_of_meta(meta))
+
+    def partition_by(self, meta: Meta, keys: Token) -> tuple[exp.Expression, ...]:
+        return tuple(keys.value)
+
+    order_by = partition_by
+
+    # windows
+
+    def group_window(self, meta: Meta, kind: n.WindowKind, time: Token, *measures: n.Measure) -> n.GroupWindow:
+        return n.GroupWindow(kind, time.value, measures, span=span_of_meta(meta))
+
+    def window_kind(self, meta: Meta, kind: Token) -> n.WindowKind:
+        return n.WindowKind(kind.value)
+
+    def count_window(self, meta: Meta, size: n.Measure, slide: n.Measure | None, full: Any) -> n.CountWindow:
+        return n.CountWindow(size, slide, bool(full), span=span_of_meta(meta))
+
+    def full_only(self, meta: Meta) -> bool:
+        return True
+
+    absolute = full_only
+
+    def global_window(self, meta: Meta) -> n.GlobalWindow:
+        return n.GlobalWindow(span=span_of_meta(meta))
+
+    def user_window(self, meta: Meta, call: n.UserCall) -> n.UserWindow:
+        return n.UserWindow(call, span=span_of_meta(meta))
+
+    def user_call(self, meta: Meta, name: n.Name, *arguments: Token | None) -> n.UserCall:
+        return n.UserCall(str(name), tuple(a.value for a in arguments if a), span=span_of_meta(meta))
+
+    # TRIGGER
+
+    def trigger(self, meta: Meta, expression: n.TriggerExpr, accumulation: n.Accumulation | None) -> n.Trigger:
+        return n.Trigger(expression, accumulation, span=span_of_meta(meta))
+
+    def accumulation(self, meta: Meta, word: Token) -> n.Accumulation:
+        return n.Accumulation(word.value)
+
+    def then(self, meta: Meta, left: n.TriggerExpr, right: n.TriggerExpr) -> n.Combined:
+        return n.Combined(n.Combinator.THEN, left, right, span=span_of_meta(meta))
+
+    def or_(self, meta: Meta, left: n.TriggerExpr, right: n.TriggerExpr) -> n.Combined:
+        return n.Combined(n.Combinator.OR, left, right, span=span_of_meta(meta))
+
+    def and_(self, meta: Meta, left: n.TriggerExpr, right: n.TriggerExpr) -> n.Combined:
+        return n.Combined(n.Combinator.AND, left, right, span=span_of_meta(meta))
+
+    def after_watermark(self, meta: Meta, early: n.Pulse | None, late: n.Pulse | None) -> n.AfterWatermark:
+        return n.AfterWatermark(early, late, span=span_of_meta(meta))
+
+    def after_processing_time(self, meta: Meta) -> n.AfterProcessingTime:
+        return n.AfterProcessingTime(span=span_of_meta(meta))
+
+    def after_silence(self, meta: Meta, interval: Token) -> n.AfterSilence:
+        return n.AfterSilence(interval.value, span=span_of_meta(meta))
+
+    def every_rows(self, meta: Meta, count: Token) -> n.EveryRows:
+        return n.EveryRows(whole(count, 1), span=span_of_meta(meta))
+
+    def every_interval(self, meta: Meta, interval: Token, domain: n.Domain | None = None) -> n.EveryInterval:
+        return n.EveryInterval(interval.value, domain, span=span_of_meta(meta))
+
+    every_interval_pulse = every_interval
+
+    def domain(self, meta: Meta, *words: Token) -> n.Domain:
+        return n.Domain(words_of(words))
+
+    def delta_trigger(self, meta: Meta, absolute: Any, value: Token, threshold: Token) -> n.DeltaTrigger:
+        return n.DeltaTrigger(value.value, threshold.value, bool(absolute), span=span_of_meta(meta))
+
+    def when(self, meta: Meta, condition: Token) -> n.When:
+        return n.When(condition.value, span=span_of_meta(meta))
+
+    def on_barrier(self, meta: Meta) -> n.OnBarrier:
+        return n.OnBarrier(span=span_of_meta(meta))
+
+    def never(self, meta: Meta) -> n.Never:
+        return n.Never(span=span_of_meta(meta))
+
+    def user_trigger(self, meta: Meta, call: n.UserCall) -> n.UserTrigger:
+        return n.UserTrigger(call, span=span_of_meta(meta))
+
+    def purging(self, meta: Meta, inner: n.TriggerExpr) -> n.Purging:
+        return n.Purging(inner, span=span_of_meta(meta))
+
+    # EVICT, LATE DATA, EMIT
+
+    def evict(self, meta: Meta, side: str | None, evictor: Any) -> n.Evict:
+        return n.Evict(evictor, side == "AFTER", span=span_of_meta(meta))
+
+    def side(self, meta: Meta, word: Token) -> str:
+        return str(word.value)
+
+    def keep_last(self, meta: Meta, measure: n.Measure) -> n.KeepLast:
+        return n.KeepLast(measure, span=span_of_meta(meta))
+
+    def delta_evictor(self, meta: Meta, absolute: Any, value: Token, threshold: Token) -> n.DeltaEvictor:
+        return n.DeltaEvictor(value.value, threshold.value, bool(absolute), span=span_of_meta(meta))
+
+    def user_evictor(self, meta: Meta, call: n.UserCall) -> n.UserEvictor:
+        return n.UserEvictor(call, span=span_of_meta(meta))
+
+    def late_data(self, meta: Meta, allow: Token | None, action: Any) -> n.LateData:
+        kind, table = action or (None, None)
+        return n.LateData(allow and allow.value, kind, table, span=span_of_meta(meta))
+
+    def late_drop(self, meta: Meta) -> tuple[n.LateAction, None]:
+        return n.LateAction.DROP, None
+
+    def late_to(self, meta: Meta, table: Token) -> tuple[n.LateAction, exp.Table]:
+        return n.LateAction.TO, table.value
+
+    def late_fail(self, meta: Meta) -> tuple[n.LateAction, None]:
+        return n.LateAction.FAIL, None
+
+    def emit_on_window_close(self, meta: Meta) -> n.Emit:
+        return n.Emit(n.EmitKind.ON_WINDOW_CLOSE, span=span_of_meta(meta))
+
+    def emit_after_watermark(self, meta: Meta, delay: Token | None) -> n.Emit:
+        return n.Emit(n.EmitKind.ON_WINDOW_CLOSE, delay and delay.value, span=span_of_meta(meta))
+
+    def emit_changes(self, meta: Meta) -> n.Emit:
+        return n.Emit(n.EmitKind.CHANGES, span=span_of_meta(meta))
+
+    def emit_every(self, meta: Meta, interval: Token) -> n.Emit:
+        return n.Emit(n.EmitKind.EVERY, interval.value, span=span_of_meta(meta))

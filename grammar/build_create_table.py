@@ -1,0 +1,105 @@
+"""Trees of lark to CREATE TABLE: columns, watermark, key and options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from lark import Token, v_args
+from lark.tree import Meta
+
+from sqlstream.errors import Span
+from sqlstream.grammar import nodes as n
+from sqlstream.grammar.build_clauses import span_of_meta, text_of
+from sqlstream.grammar.build_tables import TableClauseBuilder
+from sqlstream.grammar.failures import failure
+
+
+class _Constraint(Enum):
+    NOT_NULL = "NOT NULL"
+    NULL = "NULL"
+    KEY = "PRIMARY KEY"
+
+
+@dataclass(frozen=True)
+class _PrimaryKey:
+    columns: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class _KeyColumn:
+    """A physical column with PRIMARY KEY behind its type."""
+
+    column: n.PhysicalColumn
+
+    @property
+    def key(self) -> _PrimaryKey:
+        return _PrimaryKey((self.column.name,), self.column.span)
+
+
+@v_args(meta=True, inline=True)
+class CreateTableBuilder(TableClauseBuilder):
+    def create_table(
+        self, meta: Meta, temporary: Any, exists: Any, name: n.Name, elements: Any, comment: Any, options: Any,
+        query: Token | None,
+    ) -> n.CreateTable:  # fmt: skip
+        columns, watermark, key = elements or ((), None, ())
+        selected = query and query.value
+        span = span_of_meta(meta)
+        return n.CreateTable(
+            name, columns, watermark, key, options or (), selected, bool(exists), bool(temporary), comment, span=span
+        )
+
+    def table_elements(
+        self, meta: Meta, *elements: Any
+    ) -> tuple[tuple[n.Column, ...], n.WatermarkDef | None, tuple[str, ...]]:
+        columns = [e.column if isinstance(e, _KeyColumn) else e for e in elements]
+        keys = [e.key if isinstance(e, _KeyColumn) else e for e in elements if isinstance(e, _KeyColumn | _PrimaryKey)]
+        watermarks = [e for e in elements if isinstance(e, n.WatermarkDef)]
+        if len(keys) > 1:
+            raise failure("PRIMARY KEY is given twice", keys[1].span)
+        if len(watermarks) > 1:
+            raise failure("WATERMARK is given twice", watermarks[1].span, hint="A table has one event-time column.")
+        kept = tuple(c for c in columns if isinstance(c, n.PhysicalColumn | n.MetadataColumn | n.ComputedColumn))
+        return kept, watermarks[0] if watermarks else None, keys[0].columns if keys else ()
+
+    def physical_column(self, meta: Meta, name: Token, type_: Token, *constraints: Any) -> Any:
+        comment = next((c for c in constraints if isinstance(c, str)), None)
+        nullable = not {_Constraint.NOT_NULL, _Constraint.KEY}.intersection(constraints)
+        column = n.PhysicalColumn(text_of(name), type_.value, nullable, comment, span=span_of_meta(meta))
+        return _KeyColumn(column) if _Constraint.KEY in constraints else column
+
+    def not_null(self, meta: Meta) -> _Constraint:
+        return _Constraint.NOT_NULL
+
+    def nullable(self, meta: Meta) -> _Constraint:
+        return _Constraint.NULL
+
+    def column_key(self, meta: Meta) -> _Constraint:
+        return _Constraint.KEY
+
+    def metadata_column(self, meta: Meta, name: Token, type_: Token, key: Token | None, virtual: Any) -> n.Column:
+        return n.MetadataColumn(text_of(name), type_.value, key and text_of(key), bool(virtual), span=span_of_meta(meta))
+
+    def virtual(self, meta: Meta) -> bool:
+        return True
+
+    def computed_column(self, meta: Meta, name: Token, expression: Token, comment: str | None) -> n.Column:
+        return n.ComputedColumn(text_of(name), expression.value, comment, span=span_of_meta(meta))
+
+    def watermark_def(self, meta: Meta, column: Token, expression: Token) -> n.WatermarkDef:
+        return n.WatermarkDef(text_of(column), expression.value, span=span_of_meta(meta))
+
+    def primary_key(self, meta: Meta, constraint: Token | None, *columns: Token) -> _PrimaryKey:
+        return _PrimaryKey(tuple(text_of(c) for c in columns), span_of_meta(meta))
+
+    def with_options(self, meta: Meta, *options: n.Option | None) -> tuple[n.Option, ...]:
+        return tuple(o for o in options if o)
+
+    def option(self, meta: Meta, key: Token, value: Token) -> n.Option:
+        return n.Option(text_of(key), text_of(value), span=span_of_meta(meta))
+
+    def comment(self, meta: Meta, text: Token) -> str:
+        return text_of(text)

@@ -1,0 +1,27 @@
+"""The sqlglot dialect ``sqlstream``: Spark's SQL with the streaming language of ``streaming.lark``.
+
+Registered under the entry point group ``sqlglot.dialects``, so ``sqlglot.parse_one(text, read="sqlstream")`` works.
+"""
+
+from __future__ import annotations
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
+
+from sqlstream.grammar.generator import SqlStreamGenerator
+from sqlstream.grammar.parser import SqlStreamParser
+
+_COMMANDS = ("CALL", "EXPLAIN", "OPTIMIZE", "PREPARE", "VACUUM")
+
+
+class SqlStream(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS = {
+            **{k: v for k, v in Spark.Tokenizer.KEYWORDS.items() if k not in _COMMANDS},
+            "MATCH_CONDITION": TokenType.MATCH_CONDITION,
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+        }
+        COMMANDS: set[TokenType] = set()  # no statement is kept as a string
+
+    Parser = SqlStreamParser
+    Generator = SqlStreamGenerator

@@ -1,0 +1,144 @@
+"""Drives lark through the tokens of a sqlglot parser, which is called back wherever SQL stands inside a clause.
+
+At each word the automaton says which keywords fit and whether an expression, a query, a type or a name is wanted.
+Where several fit, the one wins after which the next word fits as well: that settles ``n ROWS`` against an
+expression, ``name =>`` against a column and a column named like a keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from lark import Token as LarkToken
+from lark import Tree
+from sqlglot.tokens import Token, TokenType
+
+from sqlstream.grammar import language
+from sqlstream.grammar.failures import unexpected
+from sqlstream.grammar.language import END, States, Tables
+
+Word = tuple[str, Token]
+"""Upper-case text and token; tokens such as ``PARTITION BY`` make two words."""
+
+
+class Source(Protocol):
+    """What the driver needs of the parser: its tokens, and SQL at the place where it stands."""
+
+    ID_VAR_TOKENS: Any
+    _tokens: list[Token]
+    _index: int
+
+    def _advance(self, times: int = 1) -> None: ...
+
+    def sql_terminal(self, terminal: str) -> object: ...
+
+
+QUERY_STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN, TokenType.FROM})
+_LITERALS = {TokenType.STRING: "STRING", TokenType.NUMBER: "NUMBER"}
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.FARROW, TokenType.EQ})
+_NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER})
+_SQL = ("QUERY", "CONDITION", "EXPR", "TYPE", "TABLE_NAME", "KEYS", "SORT_KEYS")
+
+
+def words_from(source: Source, index: int) -> Iterator[Word]:
+    for token in source._tokens[index:]:
+        yield from words(token)
+
+
+def words(token: Token) -> list[Word]:
+    if token.token_type in _NOT_KEYWORDS:
+        return [("", token)]
+    return [(part, token) for part in token.text.upper().split()] or [("", token)]
+
+
+def parse(source: Source, start: str) -> Tree[Any]:
+    """The tree of the longest text at the source's place that ``start`` derives; the source stands behind it."""
+    automaton = language.tables(start)
+    cursor = language.lark_parser().parse_interactive(start=start)
+    stack: States = (automaton.start,)
+    pending: list[Word] = []
+    while True:
+        pending = pending or next_words(source)
+        terminal = choose(automaton, stack, source, pending)
+        if terminal is None:
+            break
+        following = automaton.after(stack, terminal)
+        assert following is not None
+        stack = following
+        cursor.feed_token(_take(source, terminal, pending))
+    if pending and len(pending) < len(words(pending[0][1])) or automaton.after(stack, END) is None:
+        raise unexpected(_current(source), _previous(source), automaton.accepted(stack))
+    tree: Tree[Any] = cursor.feed_eof()
+    return tree
+
+
+def next_words(source: Source) -> list[Word]:
+    token = _current(source)
+    return words(token) if token is not None else []
+
+
+def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]) -> str | None:
+    """The terminal that the next word is read as; None where none fits."""
+    if not pending:
+        return None
+    word, whole = pending[0], len(pending) == len(words(pending[0][1]))
+    fitting = [t for t in possible(source, word, whole) if automaton.after(stack, t) is not None]
+    upcoming = pending[1] if len(pending) > 1 else next(words_from(source, source._index + 1), None)
+    continuing = [t for t in fitting if _continues(automaton, stack, source, t, upcoming)]
+    if continuing:
+        return continuing[0]
+    ends = automaton.nested and automaton.after(stack, END) is not None
+    return fitting[0] if fitting and not ends else None
+
+
+def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
+    """The terminals that the word can be, the most specific first."""
+    text, token = word
+    found = [language.keywords()[text]] if text in language.keywords() else []
+    if token.token_type in _LITERALS:
+        found.append(_LITERALS[token.token_type])
+    if not whole:
+        return found
+    if token.token_type in source.ID_VAR_TOKENS:
+        found.append("IDENT")
+    if token.token_type not in _CLOSING:
+        found += [t for t in _SQL if t != "QUERY" or token.token_type in QUERY_STARTS]
+    return found
+
+
+def _continues(automaton: Tables, stack: States, source: Source, terminal: str, upcoming: Word | None) -> bool:
+    following = automaton.after(stack, terminal)
+    if terminal in _SQL or following is None:
+        return following is not None
+    if automaton.after(following, END) is not None and (upcoming is None or automaton.nested):
+        return True
+    return upcoming is not None and any(automaton.after(following, t) is not None for t in possible(source, upcoming))
+
+
+def _take(source: Source, terminal: str, pending: list[Word]) -> LarkToken:
+    """Consume the terminal from the source, as a lark token that carries its value and place."""
+    token = pending[0][1]
+    if terminal in _SQL or terminal == "IDENT":
+        value: object = source.sql_terminal(terminal)
+        pending.clear()
+    else:
+        value = token.text if terminal in _LITERALS.values() else pending[0][0]
+        del pending[0]
+        if not pending:
+            source._advance()
+    last = _previous(source) if not pending else token
+    assert last is not None
+    taken = LarkToken(terminal, terminal, start_pos=token.start, end_pos=last.end + 1)
+    taken.value = value
+    return taken
+
+
+def _current(source: Source) -> Token | None:
+    return source._tokens[source._index] if source._index < len(source._tokens) else None
+
+
+def _previous(source: Source) -> Token | None:
+    return source._tokens[source._index - 1] if 0 < source._index <= len(source._tokens) else None
+
+

@@ -1,0 +1,72 @@
+"""sqlglot's Spark generator with the streaming clauses in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.generators.spark import SparkGenerator
+
+from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
+from sqlstream.grammar.nodes import GroupWindow, Node
+from sqlstream.grammar.printer import print_node
+
+
+class SqlStreamGenerator(SparkGenerator):
+    """Canonical places: window among the keys or behind them, firing clauses behind HAVING, EMIT last."""
+
+    TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
+        **SparkGenerator.TRANSFORMS,
+        Carrier: lambda self, e: print_node(e.this, self.sql),
+    }
+    AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Callable[..., str]]] = {
+        "stream": lambda self, e: self.firing_clauses(e),
+        **SparkGenerator.AFTER_HAVING_MODIFIER_TRANSFORMS,
+    }
+
+    def clause(self, node: Node | None) -> str:
+        """The clause on its own line when pretty, behind a space otherwise; nothing for None."""
+        return self.seg(print_node(node, self.sql)) if node is not None else ""
+
+    def firing_clauses(self, query: exp.Expression) -> str:
+        clauses = clauses_of(query)
+        return "".join(self.clause(c) for c in (clauses.trigger, clauses.evict, clauses.late_data))
+
+    def group_sql(self, expression: exp.Group) -> str:
+        window = clauses_of(expression.parent).window if expression.parent else None
+        if isinstance(window, GroupWindow):
+            keyed = expression.copy()
+            keyed.append("expressions", Carrier(this=window))
+            return super().group_sql(keyed)
+        grouped = super().group_sql(expression) if any(expression.args.values()) else self.seg("GROUP BY")
+        return f"{grouped} {print_node(window, self.sql)}" if window is not None else grouped
+
+    def query_modifiers(self, expression: exp.Expression, *sqls: str) -> str:
+        return super().query_modifiers(expression, *sqls) + self.clause(clauses_of(expression).emit)
+
+    def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+        return super().table_sql(expression, sep) + self.table_clauses(expression)
+
+    def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
+        return super().subquery_sql(expression, sep) + self.table_clauses(expression)
+
+    def lateral_sql(self, expression: exp.Lateral) -> str:
+        return super().lateral_sql(expression) + self.table_clauses(expression)
+
+    def table_clauses(self, table: exp.Expression) -> str:
+        clauses = table_clauses_of(table)
+        found = (clauses.watermark, clauses.barriers, clauses.lookup)
+        return "".join(f" {print_node(c, self.sql)}" for c in found if c is not None)
+
+    def version_sql(self, expression: exp.Version) -> str:
+        kind, value = expression.text("kind"), self.sql(expression, "expression")
+        if expression.name == "TIMESTAMP":
+            return f"FOR SYSTEM_TIME {kind} {value}"
+        return f"{expression.name} {kind} {value}"
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """Spark's generator drops the precision of timestamps; Flink's scripts write it."""
+        printed = super().datatype_sql(expression)
+        precise = expression.is_type(*exp.DataType.TEMPORAL_TYPES) and expression.expressions
+        return f"{printed}({self.expressions(expression, flat=True)})" if precise and "(" not in printed else printed

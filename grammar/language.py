@@ -1,0 +1,120 @@
+"""The LALR tables of ``streaming.lark``, built once on first use, and questions about them that do not parse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark
+from lark.lexer import Lexer
+from lark.parsers.lalr_analysis import Shift
+
+GRAMMAR_FILE = Path(__file__).with_name("streaming.lark")
+STARTS = ("statement", "stream_clause", "group_window", "table_function", "table_clause")
+END = "$END"
+
+READABLE = {
+    "QUERY": "a query",
+    "CONDITION": "an expression",
+    "EXPR": "an expression",
+    "TYPE": "a type",
+    "IDENT": "a name",
+    "TABLE_NAME": "a table name",
+    "KEYS": "an expression",
+    "SORT_KEYS": "an expression",
+    "STRING": "a string",
+    "NUMBER": "a number",
+}
+
+States = tuple[int, ...]
+
+
+class _NoLexer(Lexer):
+    """Tokens come from sqlglot's tokenizer, so lark compiles no regular expressions."""
+
+    def __init__(self, conf: object) -> None:
+        pass
+
+    def lex(self, lexer_state: object, parser_state: object) -> Iterator[Any]:
+        return iter(())
+
+
+@cache
+def lark_parser() -> Lark:
+    return Lark(
+        GRAMMAR_FILE.read_text(encoding="utf-8"),
+        parser="lalr",
+        lexer=_NoLexer,
+        start=list(STARTS),
+        maybe_placeholders=True,
+        propagate_positions=True,
+    )
+
+
+@cache
+def keywords() -> dict[str, str]:
+    """Terminal by its text, for keywords and punctuation: ``{"TRIGGER": "TRIGGER", "(": "LPAR", …}``."""
+    return {t.pattern.value: t.name for t in lark_parser().terminals if t.pattern is not None}
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    return {name: text for text, name in keywords().items()}
+
+
+def readable(terminal: str) -> str:
+    """The terminal in words of an error message."""
+    return READABLE.get(terminal) or f'"{_spellings()[terminal]}"'
+
+
+def spelling(terminal: str) -> str | None:
+    """The text of a keyword or punctuation terminal; None for the others."""
+    return _spellings().get(terminal)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """LALR automaton of one start rule: what it accepts, without values and callbacks."""
+
+    states: dict[int, dict[str, tuple[Any, Any]]]
+    start: int
+    end: int
+    nested: bool
+    """Whether other text may follow: true of clauses, false of statements."""
+
+    def after(self, stack: States, terminal: str) -> States | None:
+        """The stack of states after ``terminal``, None where it is not accepted."""
+        reduced = list(stack)
+        while True:
+            action, argument = self.states[reduced[-1]].get(terminal, (None, None))
+            if action is None:
+                return None
+            if action is Shift:
+                return (*reduced, argument)
+            del reduced[len(reduced) - len(argument.expansion) :]
+            reduced.append(self.states[reduced[-1]][argument.origin.name][1])
+            if terminal == END and reduced[-1] == self.end:
+                return tuple(reduced)
+
+    def accepted(self, stack: States) -> list[str]:
+        """The terminals that may come next, END among them."""
+        terminals = (t for t in self.states[stack[-1]] if t.isupper() or t == END)
+        return [t for t in terminals if self.after(stack, t) is not None]
+
+
+@cache
+def tables(start: str) -> Tables:
+    table = lark_parser().parser.parser._parse_table  # type: ignore[attr-defined]
+    return Tables(table.states, table.start_states[start], table.end_states[start], start != "statement")
+
+
+@cache
+def openings(start: str) -> dict[str, frozenset[str]]:
+    """First keyword of the rule to the terminals that may follow it: two tokens tell a clause from an alias."""
+    automaton = tables(start)
+    first = automaton.accepted((automaton.start,))
+    stacks = {t: automaton.after((automaton.start,), t) for t in first if t in _spellings()}
+    return {t: frozenset(automaton.accepted(stack)) for t, stack in stacks.items() if stack}

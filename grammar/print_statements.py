@@ -1,0 +1,166 @@
+"""Statements back to text."""
+
+from __future__ import annotations
+
+from sqlstream.grammar import nodes as n
+from sqlstream.grammar.printer import Sql, joined, print_node
+from sqlstream.grammar.quoting import quote_name, quote_string
+
+
+def _flag(word: str, given: bool) -> str | None:
+    return word if given else None
+
+
+def _string(word: str, text: str | None) -> str | None:
+    return f"{word} {quote_string(text)}" if text is not None else None
+
+
+def _columns(names: tuple[str, ...]) -> str | None:
+    return f"({', '.join(quote_name(name) for name in names)})" if names else None
+
+
+@print_node.register
+def _(node: n.Name, sql: Sql) -> str:
+    return ".".join(quote_name(part) for part in node.parts)
+
+
+@print_node.register
+def _(node: n.Option, sql: Sql) -> str:
+    return f"{quote_string(node.key)} = {quote_string(node.value)}"
+
+
+# --- CREATE and DROP ---
+
+
+@print_node.register
+def _(node: n.PhysicalColumn, sql: Sql) -> str:
+    not_null = _flag("NOT NULL", not node.nullable)
+    return joined(quote_name(node.name), sql(node.type), not_null, _string("COMMENT", node.comment))
+
+
+@print_node.register
+def _(node: n.MetadataColumn, sql: Sql) -> str:
+    virtual = _flag("VIRTUAL", node.virtual)
+    return joined(quote_name(node.name), sql(node.type), "METADATA", _string("FROM", node.key), virtual)
+
+
+@print_node.register
+def _(node: n.ComputedColumn, sql: Sql) -> str:
+    return joined(quote_name(node.name), "AS", sql(node.expression), _string("COMMENT", node.comment))
+
+
+@print_node.register
+def _(node: n.WatermarkDef, sql: Sql) -> str:
+    return f"WATERMARK FOR {quote_name(node.column)} AS {sql(node.expression)}"
+
+
+@print_node.register
+def _(node: n.CreateTable, sql: Sql) -> str:
+    elements = table_elements(node, sql)
+    return joined(
+        *_create("TABLE", node, sql),
+        f"({', '.join(elements)})" if elements else None,
+        _string("COMMENT", node.comment),
+        f"WITH ({', '.join(print_node(o, sql) for o in node.options)})" if node.options else None,
+        f"AS {sql(node.query)}" if node.query is not None else None,
+    )
+
+
+def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
+    """Columns, watermark and key, each as the text between the commas of CREATE TABLE."""
+    columns = [print_node(c, sql) for c in node.columns]
+    watermark = [print_node(node.watermark, sql)] if node.watermark else []
+    key = [f"PRIMARY KEY {_columns(node.primary_key)} NOT ENFORCED"] if node.primary_key else []
+    return columns + watermark + key
+
+
+def _create(what: str, node: n.CreateTable | n.CreateView | n.CreateFunction, sql: Sql) -> tuple[str | None, ...]:
+    exists = _flag("IF NOT EXISTS", node.if_not_exists)
+    return "CREATE", _flag("TEMPORARY", node.temporary), what, exists, print_node(node.name, sql)
+
+
+@print_node.register
+def _(node: n.CreateView, sql: Sql) -> str:
+    create, *rest = _create("VIEW", node, sql)
+    comment = _string("COMMENT", node.comment)
+    replace = _flag("OR REPLACE", node.replace)
+    return joined(create, replace, *rest, _columns(node.columns), comment, "AS", sql(node.query))
+
+
+@print_node.register
+def _(node: n.CreateFunction, sql: Sql) -> str:
+    return joined(*_create("FUNCTION", node, sql), _string("AS", node.target), "LANGUAGE", quote_name(node.language))
+
+
+@print_node.register
+def _(node: n.Drop, sql: Sql) -> str:
+    return joined("DROP", _flag("TEMPORARY", node.temporary), node.kind, _flag("IF EXISTS", node.if_exists), print_node(node.name, sql))
+
+
+# --- queries and jobs ---
+
+
+@print_node.register
+def _(node: n.Query, sql: Sql) -> str:
+    return sql(node.query)
+
+
+@print_node.register
+def _(node: n.Insert, sql: Sql) -> str:
+    return joined("INSERT INTO", print_node(node.target, sql), _columns(node.columns), sql(node.query))
+
+
+@print_node.register
+def _(node: n.StatementSet, sql: Sql) -> str:
+    inserts = " ".join(f"{print_node(i, sql)};" for i in node.inserts)
+    return f"EXECUTE STATEMENT SET BEGIN {inserts} END"
+
+
+@print_node.register
+def _(node: n.Explain, sql: Sql) -> str:
+    return f"EXPLAIN FORMAT {node.format} {node.stage} {print_node(node.statement, sql)}"
+
+
+@print_node.register
+def _(node: n.Show, sql: Sql) -> str:
+    if node.name is None:
+        return f"SHOW {node.what}"
+    preposition = "FOR JOB" if node.what == "CHECKPOINTS" else None
+    return joined("SHOW", node.what, preposition, print_node(node.name, sql))
+
+
+@print_node.register
+def _(node: n.Describe, sql: Sql) -> str:
+    return joined("DESCRIBE", _flag("JOB", node.kind == "JOB"), print_node(node.name, sql))
+
+
+@print_node.register
+def _(node: n.StopJob, sql: Sql) -> str:
+    savepoint = joined("WITH SAVEPOINT", quote_string(node.path) if node.path is not None else None)
+    job = print_node(node.job, sql)
+    return joined("STOP JOB", job, savepoint if node.savepoint else None, _flag("WITH DRAIN", node.drain))
+
+
+@print_node.register
+def _(node: n.CheckpointJob, sql: Sql) -> str:
+    return f"CHECKPOINT JOB {print_node(node.job, sql)}"
+
+
+@print_node.register
+def _(node: n.SavepointJob, sql: Sql) -> str:
+    return joined("SAVEPOINT JOB", print_node(node.job, sql), quote_string(node.path) if node.path is not None else None)
+
+
+@print_node.register
+def _(node: n.Set, sql: Sql) -> str:
+    return f"SET {quote_string(node.key)} = {quote_string(node.value or '')}" if node.key is not None else "SET"
+
+
+@print_node.register
+def _(node: n.Reset, sql: Sql) -> str:
+    return joined("RESET", quote_string(node.key) if node.key is not None else None)
+
+
+@print_node.register
+def _(node: n.Use, sql: Sql) -> str:
+    return f"USE {node.kind} {print_node(node.name, sql)}"

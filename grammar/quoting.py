@@ -1,0 +1,35 @@
+"""Names and strings as text: backticks where a plain name would not read back as itself."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from sqlglot import exp
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def quote_name(name: str) -> str:
+    """The name, in backticks where it is not plain or is a word of the language."""
+    plain = _PLAIN.fullmatch(name) and name.upper() not in _words()
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def quote_dotted(name: str) -> str:
+    return ".".join(quote_name(part) for part in name.split("."))
+
+
+def quote_string(text: str) -> str:
+    """A string literal as Spark reads it."""
+    return exp.Literal.string(text).sql(dialect="sqlstream")
+
+
+@cache
+def _words() -> frozenset[str]:
+    """What sqlglot or the grammar would not read as a name everywhere."""
+    from sqlstream.grammar.dialect import SqlStream
+
+    names = SqlStream.Parser.ID_VAR_TOKENS
+    reserved = {word for word, token in SqlStream.Tokenizer.KEYWORDS.items() if token not in names}
+    return frozenset(reserved | {"CASE", "CONSTRAINT", "DESCRIPTOR", "IN", "INTERVAL", "IS", "PRIMARY", "WATERMARK"})

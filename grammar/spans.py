@@ -1,0 +1,54 @@
+"""Where in the script an expression stands.
+
+The parser marks operands, queries and types with their whole range; sqlglot marks identifiers and function names.
+Anything else is the union of its children.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.errors import Span
+
+_WHOLE = "span"
+
+
+def mark(expression: exp.Expression, start: int, end: int) -> None:
+    """Record the range ``[start, end)`` of the expression with everything in it."""
+    expression.meta[_WHOLE] = (start, end)
+
+
+def shift(expression: exp.Expression, by: int) -> None:
+    """Move the marks of a tree that was parsed from an excerpt of the script."""
+    for node in expression.walk():
+        meta = node.meta
+        if _WHOLE in meta:
+            meta[_WHOLE] = tuple(position + by for position in meta[_WHOLE])
+        for key in ("start", "end"):
+            if key in meta:
+                meta[key] += by
+
+
+def span_of(expression: exp.Expression) -> Span | None:
+    """The range of the expression in the script it was parsed from; None where no part of it was parsed."""
+    whole = expression.meta.get(_WHOLE)
+    if whole is not None:
+        return Span(*whole)
+    own = name_span_of(expression)
+    spans = [s for s in map(span_of, expression.iter_expressions()) if s is not None]
+    return _union([own, *spans] if own is not None else spans)
+
+
+def name_span_of(expression: exp.Expression) -> Span | None:
+    """The range of the name alone: of a function without its arguments, of an identifier."""
+    meta = expression.meta
+    return Span(meta["start"], meta["end"] + 1) if "start" in meta and "end" in meta else None
+
+
+def _union(spans: list[Span]) -> Span | None:
+    if not spans:
+        return None
+    first, *others = spans
+    for other in others:
+        first = first.to(other)
+    return first

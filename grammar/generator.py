@@ -16,18 +16,24 @@ from sqlstream.grammar.printer import print_node
 class SqlStreamGenerator(SparkGenerator):
     """Canonical places: window among the keys or behind them, firing clauses behind HAVING, EMIT last."""
 
+    SUPPORTS_TEMPORAL_PRECISION = True
+
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         **SparkGenerator.TRANSFORMS,
-        Carrier: lambda self, e: print_node(e.this, self.sql),
+        Carrier: lambda self, e: self.node(e.this),
     }
     AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Callable[..., str]]] = {
         "stream": lambda self, e: self.firing_clauses(e),
         **SparkGenerator.AFTER_HAVING_MODIFIER_TRANSFORMS,
     }
 
+    def node(self, node: Node) -> str:
+        """The text of a node. What it holds is copied, because sqlglot's generators change what they print."""
+        return print_node(node, lambda e: self.sql(e.copy()))
+
     def clause(self, node: Node | None) -> str:
         """The clause on its own line when pretty, behind a space otherwise; nothing for None."""
-        return self.seg(print_node(node, self.sql)) if node is not None else ""
+        return self.seg(self.node(node)) if node is not None else ""
 
     def firing_clauses(self, query: exp.Expression) -> str:
         clauses = clauses_of(query)
@@ -40,7 +46,7 @@ class SqlStreamGenerator(SparkGenerator):
             keyed.append("expressions", Carrier(this=window))
             return super().group_sql(keyed)
         grouped = super().group_sql(expression) if any(expression.args.values()) else self.seg("GROUP BY")
-        return f"{grouped} {print_node(window, self.sql)}" if window is not None else grouped
+        return f"{grouped} {self.node(window)}" if window is not None else grouped
 
     def query_modifiers(self, expression: exp.Expression, *sqls: str) -> str:
         return super().query_modifiers(expression, *sqls) + self.clause(clauses_of(expression).emit)
@@ -57,16 +63,10 @@ class SqlStreamGenerator(SparkGenerator):
     def table_clauses(self, table: exp.Expression) -> str:
         clauses = table_clauses_of(table)
         found = (clauses.watermark, clauses.barriers, clauses.lookup)
-        return "".join(f" {print_node(c, self.sql)}" for c in found if c is not None)
+        return "".join(f" {self.node(c)}" for c in found if c is not None)
 
     def version_sql(self, expression: exp.Version) -> str:
         kind, value = expression.text("kind"), self.sql(expression, "expression")
         if expression.name == "TIMESTAMP":
             return f"FOR SYSTEM_TIME {kind} {value}"
         return f"{expression.name} {kind} {value}"
-
-    def datatype_sql(self, expression: exp.DataType) -> str:
-        """Spark's generator drops the precision of timestamps; Flink's scripts write it."""
-        printed = super().datatype_sql(expression)
-        precise = expression.is_type(*exp.DataType.TEMPORAL_TYPES) and expression.expressions
-        return f"{printed}({self.expressions(expression, flat=True)})" if precise and "(" not in printed else printed

@@ -12,6 +12,8 @@ from typing import Protocol
 from sqlglot import exp
 
 from sqlstream.types import DataType
+from sqlstream.udfs.signature import Function as Function
+from sqlstream.udfs.signature import FunctionKind as FunctionKind
 
 
 class RowKind(Enum):
@@ -89,34 +91,6 @@ class View:
     query: exp.Expression
     columns: tuple[str, ...] = ()
     text: str = ""
-
-
-class FunctionKind(Enum):
-    SCALAR = "scalar"
-    AGGREGATE = "aggregate"
-    TABLE = "table"
-    ASYNC = "asynchronous"
-    PROCESS = "process"
-    ASSIGNER = "assigner"
-    TRIGGER = "trigger"
-    EVICTOR = "evictor"
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function from CREATE FUNCTION. ``target`` is ``package.module:name``.
-
-    ``returns`` is the type of the result; for a table function the STRUCT of its row.
-    ``parameters`` are (name, type) where declared; ``min_arguments``/``max_arguments`` bound a call (None: any).
-    """
-
-    name: str
-    target: str
-    kind: FunctionKind
-    returns: DataType
-    parameters: tuple[tuple[str, DataType], ...] = ()
-    min_arguments: int = 0
-    max_arguments: int | None = None
 
 
 class Catalog(Protocol):

@@ -1,0 +1,100 @@
+"""Aggregates per key and window on Spark's streaming aggregation, emitted when the window closes.
+
+The grouping carries a hidden copy of the window's last millisecond, marked as event time: Spark emits and drops a
+group exactly when its watermark reaches that.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros, quoted
+from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.reduction import Reduction, reduction_of
+from sqlstream.planner.lowering.windows import session_columns, session_window, window_columns, with_session_time
+from sqlstream.planner.nodes import WindowAggregate
+
+_SET = "__set"
+_CLOSES = "__closes"
+
+
+@lower_node.register
+def _(node: WindowAggregate, context: Context) -> DataFrame:
+    rows = _keyed(node, context.lower(node.input))
+    reductions = [reduction_of(item, i, rows, context) for i, item in enumerate(node.aggregates)]
+    grouped = _with_event_time(node, rows).groupBy(*_keys(node), *_window_keys(node))
+    return grouped.agg(*_partial_results(reductions)).select(*_results(node, reductions))
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+def _key(index: int) -> str:
+    return f"__key_{index}"
+
+
+def _keyed(node: WindowAggregate, rows: DataFrame) -> DataFrame:
+    """The rows with the keys under names of their own: aggregates still see a key that a grouping set leaves out."""
+    if node.grouping_sets is None:
+        return rows.select("*", *(column(key).alias(_key(i)) for i, key in enumerate(node.keys)))
+    sets = F.explode(F.sequence(F.lit(0), F.lit(len(node.grouping_sets) - 1)))
+    keys = (_key_in_sets(key, node.grouping_sets).alias(_key(i)) for i, key in enumerate(node.keys))
+    return rows.select("*", sets.alias(_SET)).select("*", *keys)
+
+
+def _key_in_sets(key: str, sets: tuple[tuple[str, ...], ...]) -> Column:
+    members = [i for i, members in enumerate(sets) if key in members]
+    return F.when(column(_SET).isin(members), column(key))
+
+
+def _keys(node: WindowAggregate) -> list[Column]:
+    sets = [column(_SET)] if node.grouping_sets is not None else []
+    return [*(column(_key(i)) for i in range(len(node.keys))), *sets]
+
+
+def _with_event_time(node: WindowAggregate, rows: DataFrame) -> DataFrame:
+    """The rows with the hidden column that Spark compares with its watermark."""
+    if node.session is not None:
+        assert node.time is not None, "sessions need a time"
+        return with_session_time(rows, node.time)
+    closes = F.expr(event_time(micros(node.columns.end), -1))
+    return rows.select("*", closes.alias(_CLOSES, metadata=EVENT_TIME))
+
+
+def _window_keys(node: WindowAggregate) -> list[Column]:
+    if node.session is not None:
+        return [session_window(node.session)]
+    return [column(node.columns.start), column(node.columns.end), column(_CLOSES)]
+
+
+# --- results --------------------------------------------------------------------------------------------------
+
+
+def _partial_results(reductions: list[Reduction]) -> list[Column]:
+    """Spark's aggregates of all reductions; a group without any still needs one."""
+    found = [F.expr(text).alias(name) for r in reductions for name, text in r.partials]
+    return found or [F.count(F.lit(1)).alias("__count")]
+
+
+def _results(node: WindowAggregate, reductions: list[Reduction]) -> list[Column]:
+    keys = [column(_key(i)).alias(name) for i, name in enumerate(node.keys)]
+    results = [F.expr(r.result).alias(item.name) for r, item in zip(reductions, node.aggregates, strict=True)]
+    return [*keys, *_grouping_id(node), *_window(node), *results]
+
+
+def _window(node: WindowAggregate) -> tuple[Column, Column, Column]:
+    if node.session is not None:
+        return session_columns(node.columns)
+    return window_columns(node.columns, micros(node.columns.start), micros(node.columns.end))
+
+
+def _grouping_id(node: WindowAggregate) -> list[Column]:
+    """GROUPING_ID over all keys: a bit per key, the first the highest, set where the key is left out."""
+    if node.grouping_id is None:
+        return []
+    assert node.grouping_sets is not None, "only grouping sets have a GROUPING_ID"
+    bits = [[key not in members for key in reversed(node.keys)] for members in node.grouping_sets]
+    ids = (sum(bit << i for i, bit in enumerate(row)) for row in bits)
+    array = f"array({', '.join(f'{i}L' for i in ids)})"
+    return [F.expr(f"{array}[{quoted(_SET)}]").alias(node.grouping_id)]

@@ -1,0 +1,77 @@
+"""Python functions of CREATE FUNCTION as Spark's Arrow functions, registered where an expression calls them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from sqlglot import exp
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.types import DataType
+from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows
+from sqlstream.udfs.functions import options_of
+from sqlstream.udfs.shipping import modules_to_ship
+
+_EXECUTED = (FunctionKind.SCALAR, FunctionKind.AGGREGATE, FunctionKind.TABLE)
+
+
+def called_function(expression: exp.Expression, runtime: Runtime) -> Function | None:
+    """The user's function that the expression is a call of."""
+    return runtime.function(expression.name) if isinstance(expression, exp.Anonymous) else None
+
+
+def with_registered_functions(expression: exp.Expression, runtime: Runtime) -> exp.Expression:
+    """The expression with calls of the user's functions under the names that Spark knows them by."""
+
+    def renamed(node: exp.Expression) -> exp.Expression:
+        function = called_function(node, runtime)
+        if function is None:
+            return node
+        arguments = cast_arguments(node, function)
+        name = register(function, runtime, len(arguments))
+        return exp.Anonymous(this=name, expressions=arguments or [exp.true()])
+
+    return expression.transform(renamed)
+
+
+def cast_arguments(call: exp.Expression, function: Function) -> list[exp.Expression]:
+    """The arguments, cast to the types that the function declares."""
+    declared = [kind for _, kind in function.parameters]
+    declared += [DataType("UNKNOWN")] * (len(call.expressions) - len(declared))
+    pairs = zip(call.expressions, declared, strict=False)
+    return [a if kind.is_unknown else exp.cast(a.copy(), kind.to_sqlglot()) for a, kind in pairs]
+
+
+def register(function: Function, runtime: Runtime, arity: int) -> str:
+    """Make the function known to the Spark session; the name is its own, whatever other jobs call theirs."""
+    if function.kind not in _EXECUTED:
+        raise UnsupportedError("SS392", f'{function.kind.value} function "{function.name}" is not executed')
+    implementation: Any = runtime.implementation(function)
+    for module in modules_to_ship(implementation):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    name = f"sqlstream_{function.name.lower()}_{arity}_{hashlib.sha256(function.target.encode()).hexdigest()[:12]}"
+    columnar: Any = _columnar(function, implementation, arity)
+    udf = arrow_udf(columnar, _result(function).ddl(), ArrowUDFType.SCALAR)
+    runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
+    return name
+
+
+def _result(function: Function) -> DataType:
+    return DataType("ARRAY", (function.returns,)) if function.kind is FunctionKind.TABLE else function.returns
+
+
+def _columnar(function: Function, implementation: Any, arity: int) -> Columnar:
+    returns = function.returns.to_arrow()
+    if function.kind is FunctionKind.AGGREGATE:
+        return by_group(function.name, implementation, returns)
+    if function.kind is FunctionKind.TABLE:
+        call: Any = implementation().eval if isinstance(implementation, type) else implementation
+        return by_row_to_rows(function.name, call, returns, arity)
+    if options_of(implementation).vectorized:
+        return by_batch(function.name, implementation, returns)
+    return by_row(function.name, implementation, returns, arity)

@@ -1,0 +1,45 @@
+"""What lowering asks of the layer that runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sqlstream.planner.catalog import Function
+from sqlstream.planner.nodes import Scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Runtime(Protocol):
+    """Sources, control rows and functions of one job."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    def read(self, scan: Scan) -> DataFrame:
+        """A streaming DataFrame with exactly the columns of the scan, in order.
+
+        It may add the hidden column ``__processing_time TIMESTAMP``, the clock of each row; without it the clock is
+        that of the micro-batch.
+        """
+        ...
+
+    def control(self, table: str) -> DataFrame:
+        """A new streaming DataFrame of the table's control rows: one column ``watermark_ms BIGINT``.
+
+        Each row lifts the watermark of the table to exactly ``watermark_ms`` (milliseconds since 1970).
+        """
+        ...
+
+    def event_time_from_rows(self, table: str) -> bool:
+        """True where rows move the watermark of the table, as declared; False where control rows alone do."""
+        ...
+
+    def function(self, name: str) -> Function | None:
+        """The function from CREATE FUNCTION with this name, in any case; None for a function of Spark."""
+        ...
+
+    def implementation(self, function: Function) -> object:
+        """The Python object behind a function."""
+        ...

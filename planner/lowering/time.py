@@ -1,0 +1,73 @@
+"""Time attributes: watermarks, the clock of processing time, and the control rows that drive both.
+
+Rows unite with the control rows of their table below ``withWatermark`` and part from them right above, by a column
+that is not deterministic: Catalyst would push any other filter below the union and prune the control rows away.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, column, event_time, micros, quoted, string
+from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.nodes import AssignTime
+
+NULL_EVENT_TIME = "SS401"
+
+_CLOCK = "__processing_time"
+_EVENT_TIME = "__event_time"
+_CONTROL = "__control"
+_LIVE = "__live"
+
+
+@lower_node.register
+def _(node: AssignTime, context: Context) -> DataFrame:
+    rows = _with_time_column(node, context.lower(node.input))
+    if node.domain in context.domains:
+        return _with_watermark(node, rows, context)
+    if node.domain is TimeDomain.EVENT:
+        return rows.where(f"CASE WHEN {quoted(node.column)} IS NULL THEN {_null_error(node, 'BOOLEAN')} ELSE TRUE END")
+    return rows
+
+
+def hidden_clock(rows: DataFrame) -> list[Column]:
+    """The hidden column with the clock of each row, where the source stamps one."""
+    return [column(_CLOCK)] if _CLOCK in rows.columns else []
+
+
+def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
+    if node.domain is TimeDomain.EVENT:
+        return rows
+    clock = next(iter(hidden_clock(rows)), F.current_timestamp())
+    return rows.select(*(column(f.name) for f in node.input.schema), clock.alias(node.column), *hidden_clock(rows))
+
+
+def _with_watermark(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
+    from_rows = context.runtime.event_time_from_rows(node.table)
+    data = rows.select("*", _event_time(node, from_rows).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
+    united = data.union(_control_rows(node, rows, context)).withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
+    live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
+    return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))
+
+
+def _event_time(node: AssignTime, from_rows: bool) -> Column:
+    """NULL, which moves no watermark, where only control rows do."""
+    found = event_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
+    if node.domain is not TimeDomain.EVENT:
+        return F.expr(found)
+    return F.expr(f"CASE WHEN {quoted(node.column)} IS NULL THEN {_null_error(node, 'TIMESTAMP')} ELSE {found} END")
+
+
+def _null_error(node: AssignTime, result: str) -> str:
+    text = f'{NULL_EVENT_TIME}: event time "{node.column}" of table "{node.table}" is NULL'
+    return f"CAST(raise_error({string(text)}) AS {result})"
+
+
+def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
+    """Rows of NULLs whose event time lifts the watermark to exactly ``watermark_ms``."""
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
+    instant = F.expr(f"timestamp_millis(watermark_ms + {EPOCH_SHIFT_MS + node.delay_ms}L)")
+    control = context.runtime.control(node.table)
+    return control.select(*nulls, instant.alias(_EVENT_TIME), F.lit(True).alias(_CONTROL))

@@ -1,0 +1,112 @@
+"""Window table functions: each row once per window that holds it.
+
+Windows of fixed size are arithmetic on microseconds, exact before 1970 too. Sessions are Spark's ``session_window``
+over a time that is one millisecond early, so that Spark closes them by the dialect's rule (W >= end - 1 ms).
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
+from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, Window, WindowColumns
+
+_WINDOW = "__window"
+_ROWS = "__rows"
+_SESSION_TIME = "__session_time"
+
+
+@lower_node.register
+def _(node: AssignWindows, context: Context) -> DataFrame:
+    rows = context.lower(node.input).select(*(column(f.name) for f in node.input.schema))
+    if isinstance(node.window, Session):
+        return _sessions(node, node.window, rows)
+    windows = F.explode(F.expr(windows_of(node.window, micros(node.time))))
+    return rows.select("*", windows.alias(_WINDOW)).select(
+        *(column(name) for name in rows.columns), *window_columns(node.columns, f"{_WINDOW}.start", f"{_WINDOW}.end")
+    )
+
+
+def window_columns(names: WindowColumns, start: str, end: str) -> tuple[Column, Column, Column]:
+    """The three columns of a window from SQL texts of its bounds in microseconds since 1970."""
+    return (
+        F.expr(f"timestamp_micros({start})").alias(names.start),
+        F.expr(f"timestamp_micros({end})").alias(names.end),
+        F.expr(f"timestamp_micros({end} - 1000L)").alias(names.time),
+    )
+
+
+@singledispatch
+def windows_of(window: Window, ts: str) -> str:
+    """SQL text: the array of STRUCT<start, end> of the windows that hold the instant ``ts``, all in microseconds."""
+    raise TypeError(f"{type(window).__name__} has no windows of fixed size")
+
+
+@windows_of.register
+def _(window: Tumble, ts: str) -> str:
+    size = _micros(window.size_ms)
+    start = _aligned(ts, size, window.offset_ms)
+    return f"array(named_struct('start', {start}, 'end', {start} + {size}L))"
+
+
+@windows_of.register
+def _(window: Hop, ts: str) -> str:
+    size, slide = _micros(window.size_ms), _micros(window.slide_ms)
+    newest = _aligned(ts, slide, window.offset_ms)
+    older = f"({size - 1}L - {ts} + {newest}) DIV {slide}L"  # so many windows before the newest still hold ts
+    start = f"{newest} - i * {slide}L"
+    return f"transform(sequence(0L, {older}), i -> named_struct('start', {start}, 'end', {start} + {size}L))"
+
+
+@windows_of.register
+def _(window: Cumulate, ts: str) -> str:
+    size, step = _micros(window.size_ms), _micros(window.step_ms)
+    start = _aligned(ts, size, window.offset_ms)
+    first = f"({ts} - {start}) DIV {step}L + 1L"
+    end = f"{start} + i * {step}L"
+    return f"transform(sequence({first}, {size // step}L), i -> named_struct('start', {start}, 'end', {end}))"
+
+
+def _aligned(ts: str, period: int, offset_ms: int) -> str:
+    """SQL text: the newest multiple of ``period``, moved by the offset, that is not after ``ts``."""
+    return f"({ts} - pmod({ts} - {_micros(offset_ms)}L, {period}L))"
+
+
+def _micros(ms: int) -> int:
+    return ms * 1000
+
+
+# --- sessions -------------------------------------------------------------------------------------------------
+
+
+def with_session_time(rows: DataFrame, time: str) -> DataFrame:
+    """The rows with the hidden column that ``session_window`` groups by."""
+    instant = F.expr(event_time(micros(time), -1))
+    return rows.select("*", instant.alias(_SESSION_TIME, metadata=EVENT_TIME))
+
+
+def session_window(session: Session) -> Column:
+    """The grouping key of sessions over rows ``with_session_time``."""
+    return F.session_window(column(_SESSION_TIME), f"{session.gap_ms} milliseconds").alias(_WINDOW)
+
+
+def session_columns(names: WindowColumns) -> tuple[Column, Column, Column]:
+    """The three columns of a closed session from its grouping key."""
+    shift = (EPOCH_SHIFT_MS - 1) * 1000
+    start, end = (f"(unix_micros({_WINDOW}.{bound}) - {shift}L)" for bound in ("start", "end"))
+    return window_columns(names, start, end)
+
+
+def _sessions(node: AssignWindows, session: Session, rows: DataFrame) -> DataFrame:
+    """The rows of each session, all at once when it closes."""
+    names = [f.name for f in node.input.schema]
+    packed = F.expr(f"collect_list(struct({', '.join(quoted(name) for name in names)}))")
+    groups = (column(key).alias(f"__key_{i}") for i, key in enumerate(node.partition_by))
+    closed = with_session_time(rows, node.time).groupBy(*groups, session_window(session)).agg(packed.alias(_ROWS))
+    return closed.select(F.inline(column(_ROWS)), column(_WINDOW)).select(
+        *(column(name) for name in names), *session_columns(node.columns)
+    )

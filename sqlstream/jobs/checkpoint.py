@@ -1,0 +1,56 @@
+"""A job's checkpoint directory: which plan it belongs to, control rows, and Spark's own checkpoint below ``spark``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs.fingerprint import fingerprint, first_difference
+from sqlstream.jobs.storage import Storage, storage_at
+from sqlstream.planner.nodes import Node
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OTHER_PLAN = "SS421"
+
+_PLAN = "plan.txt"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``path`` is the directory as the user names it."""
+
+    path: str
+    storage: Storage
+
+    @property
+    def spark_location(self) -> str:
+        return self.storage.location("spark")
+
+
+def checkpoint_exists(path: str, spark: SparkSession) -> bool:
+    """True where a job has started with this checkpoint directory before."""
+    return storage_at(path, spark).read(_PLAN) is not None
+
+
+def open_checkpoint(path: str, plan: Node, spark: SparkSession) -> Checkpoint:
+    """The checkpoint of a plan, new or to go on from; ExecutionError SS421 where it belongs to another plan."""
+    storage = storage_at(path, spark)
+    stored, current = storage.read(_PLAN), fingerprint(plan)
+    if stored is None:
+        storage.write(_PLAN, current)
+    elif stored.strip() != current.strip():
+        raise _other_plan(path, stored, current)
+    return Checkpoint(path, storage)
+
+
+def _other_plan(path: str, stored: str, current: str) -> ExecutionError:
+    before, now = first_difference(stored, current)
+    return ExecutionError(
+        OTHER_PLAN,
+        f'checkpoint "{path}" belongs to another query',
+        detail=f'Its state is that of "{before}", where the query now has "{now}".',
+        hint="Go on with the query that wrote it, or start in a new directory ('execution.checkpointing.dir').",
+    )

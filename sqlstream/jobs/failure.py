@@ -1,0 +1,40 @@
+"""Spark's exceptions as errors that name their cause."""
+
+from __future__ import annotations
+
+import re
+
+from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
+
+JOB_FAILED = "SS400"
+
+_OURS = re.compile(r"\b(SS4\d\d): (.+)")
+_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
+_CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+
+
+def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamError:
+    """The root cause of a failed job: a diagnostic that travelled through Spark as text, or Spark's own words."""
+    if isinstance(error, SqlStreamError):
+        return error
+    code, message = _cause(str(error))
+    where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
+    return ExecutionError.of([Diagnostic(code, message, detail=where)])
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True where Ctrl-C or a closing session has cancelled Spark's work."""
+    return any(words in str(error) for words in _CANCELLED)
+
+
+def _cause(text: str) -> tuple[str, str]:
+    ours = _OURS.findall(text)
+    if ours:
+        code, message = ours[-1]
+        return code, _SQLSTATE.sub("", message).strip()
+    causes = _CAUSE.findall(text)
+    if causes:
+        kind, message = causes[-1]
+        return JOB_FAILED, f"{kind.rpartition('.')[2]}: {message.strip()}"
+    return JOB_FAILED, text.strip().splitlines()[0] if text.strip() else "the job failed without a message"

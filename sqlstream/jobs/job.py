@@ -1,0 +1,216 @@
+"""A running plan: its states, its end, its errors."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from enum import Enum
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import pyarrow as pa
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs.checkpoint import open_checkpoint
+from sqlstream.jobs.clock import start_clock
+from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.failure import is_cancellation, job_error
+from sqlstream.jobs.launch import Launch, Sink, clocked_tables, flushed_tables, is_bounded
+from sqlstream.jobs.progress import Progress, advanced, observed
+from sqlstream.jobs.results import Results
+from sqlstream.jobs.runtime import JobRuntime, Sources
+from sqlstream.planner.lowering import lower
+from sqlstream.planner.nodes import Node, Output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_REPORT_SECONDS = 1
+
+_numbers = itertools.count(1)
+
+
+class JobState(Enum):
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+
+class Job:
+    """A plan at work. A thread of its own watches Spark's query and, for bounded input, starts it again to flush.
+
+    The flush survives a crash at any point: rows are read to their end before the end is written to the checkpoint,
+    and a job that restarts does whatever of the two is still undone.
+    """
+
+    def __init__(self, name: str, plan: Node, launch: Launch, results: Results | None) -> None:
+        self.name = name
+        self.plan = plan
+        self._launch = launch
+        self._results = results
+        self._progress = Progress()
+        self._state = JobState.RUNNING
+        self._error: SqlStreamError | None = None
+        self._stopping = Event()
+        self._lock = Lock()
+        self._query = launch.start()
+        self._thread = Thread(target=self._run, name=f"sqlstream-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def id(self) -> str:
+        """Spark's id of the query, which stays the same over restarts from one checkpoint."""
+        return str(self._query.id)
+
+    @property
+    def state(self) -> JobState:
+        return self._state
+
+    @property
+    def exception(self) -> SqlStreamError | None:
+        """Why the job FAILED."""
+        return self._error
+
+    @property
+    def checkpoint_path(self) -> str:
+        return self._launch.checkpoint.path
+
+    @property
+    def is_bounded(self) -> bool:
+        """True where the job ends by itself."""
+        return self._launch.bounded
+
+    def progress(self) -> Progress:
+        """Totals up to the last micro-batch, at most a second old."""
+        return self._progress
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED job."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def stop(self) -> None:
+        """Stop after the last complete micro-batch, without flushing; its checkpoint can be gone on from."""
+        self._stopping.set()
+        if self._results is not None:
+            self._results.close()
+        with self._lock:
+            self._query.stop()
+        self._thread.join()
+
+    def results(self) -> Iterator[pa.Table]:
+        """The rows of a query without sink, a table per micro-batch, while the job runs and then to its end.
+
+        Columns have the names of the query, which may repeat. Raises the error of a FAILED job at the end.
+        """
+        assert self._results is not None, "a job with a sink has no results"
+        yield from self._results
+        if self._error is not None:
+            raise self._error
+
+    # --- the job's thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        clock = self._started_clock()
+        try:
+            self._run_to_end()
+            self._state = JobState.STOPPED if self._stopping.is_set() else JobState.FINISHED
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._stopping.set()
+            if self._results is not None:
+                self._results.close()
+            if clock is not None:
+                clock.join()
+
+    def _started_clock(self) -> Thread | None:
+        launch = self._launch
+        if launch.bounded or not launch.clocked:
+            return None
+        return start_clock(launch.control, launch.clocked, self._stopping)
+
+    def _run_to_end(self) -> None:
+        self._watch()
+        if self._launch.bounded and self._launch.flushed and not self._stopping.is_set():
+            self._launch.end_input()
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                self._query = self._launch.start()
+            self._watch()
+
+    def _watch(self) -> None:
+        """Until Spark's query ends; raises what it failed with."""
+        try:
+            while not self._query.awaitTermination(_REPORT_SECONDS):
+                self._report(self._query)
+        finally:
+            self._report(self._query)
+
+    def _report(self, query: StreamingQuery) -> None:
+        control = urlparse(self._launch.checkpoint.storage.location("control")).path
+        last = query.lastProgress
+        if last is not None and last["batchId"] > self._progress.last_batch:
+            self._progress = advanced(self._progress, query.recentProgress, control)
+
+    def _fail(self, error: Exception) -> None:
+        if self._stopping.is_set() or is_cancellation(error):
+            self._state = JobState.STOPPED
+            return
+        self._error = job_error(error, self.name, self.checkpoint_path)
+        self._state = JobState.FAILED
+
+
+def start_job(
+    spark: SparkSession,
+    plan: Node,
+    sources: Sources,
+    *,
+    sink: Sink | None = None,
+    name: str | None = None,
+    checkpoint_dir: str | None = None,
+    interval_ms: int = 0,
+) -> Job:
+    """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
+
+    ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
+    ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible.
+    """
+    number = next(_numbers)
+    path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
+    checkpoint = open_checkpoint(path, plan, spark)
+    clocked, bounded = clocked_tables(plan), is_bounded(plan)
+    control = ControlRows(checkpoint.storage, transient=bool(clocked) and not bounded)
+    rows = lower(plan, JobRuntime(spark, sources, control))
+    results = _results_of(plan) if sink is None else None
+    launch = Launch(
+        query_name=f"{name or 'query'}-{number}",
+        rows=observed(rows),
+        sink=sink or results_sink(results),
+        checkpoint=checkpoint,
+        control=control,
+        bounded=bounded,
+        flushed=flushed_tables(plan),
+        clocked=clocked,
+        interval_ms=interval_ms,
+    )
+    return Job(name or launch.query_name, plan, launch, results)
+
+
+def _results_of(plan: Node) -> Results:
+    assert isinstance(plan, Output), "only a query has results for its caller"
+    return Results(plan.names)
+
+
+def results_sink(results: Results | None) -> Sink:
+    assert results is not None
+    return lambda rows: rows.writeStream.foreachBatch(results.on_batch)

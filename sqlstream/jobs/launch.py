@@ -1,0 +1,77 @@
+"""A plan made ready to run: its DataFrame, its sink, its checkpoint and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.jobs.checkpoint import Checkpoint
+from sqlstream.jobs.control import ControlRows
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.lower import stateful_domains
+from sqlstream.planner.nodes import AssignTime, Node, Scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Sink = Callable[["DataFrame"], "DataStreamWriter"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """``flushed`` are the tables whose end must be told when a bounded input has been read."""
+
+    query_name: str
+    rows: DataFrame
+    sink: Sink
+    checkpoint: Checkpoint
+    control: ControlRows
+    bounded: bool
+    flushed: tuple[str, ...]
+    clocked: tuple[str, ...]
+    interval_ms: int
+
+    def start(self) -> StreamingQuery:
+        """Start Spark's query; from the checkpoint, where there is one."""
+        writer = self.sink(self.rows).queryName(self.query_name).outputMode("append")
+        writer = writer.option("checkpointLocation", self.checkpoint.spark_location)
+        if self.bounded:
+            writer = writer.trigger(availableNow=True)
+        elif self.interval_ms:
+            writer = writer.trigger(processingTime=f"{self.interval_ms} milliseconds")
+        try:
+            return writer.start()
+        except AnalysisException as error:
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
+
+    def end_input(self) -> None:
+        for table in self.flushed:
+            self.control.end(table)
+
+
+def is_bounded(plan: Node) -> bool:
+    """True where all sources end by themselves."""
+    return all(node.table.bounded for node in plan.walk() if isinstance(node, Scan))
+
+
+def flushed_tables(plan: Node) -> tuple[str, ...]:
+    """The tables whose watermark some window of the plan waits for, each once."""
+    domains = stateful_domains(plan)
+    return _tables(plan, domains)
+
+
+def clocked_tables(plan: Node) -> tuple[str, ...]:
+    """The tables whose watermark is the clock."""
+    return _tables(plan, stateful_domains(plan) & {TimeDomain.PROCESSING})
+
+
+def _tables(plan: Node, domains: frozenset[TimeDomain]) -> tuple[str, ...]:
+    found = (n.table for n in plan.walk() if isinstance(n, AssignTime) and n.domain in domains)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,93 @@
+"""How far a job is, read from the reports of Spark's micro-batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_OUT = "rows_out"
+METRICS = "sqlstream"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Totals since the job was started, control rows left out.
+
+    ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
+    and for queries that need none. ``late_rows`` are those that windows dropped; Spark adds up rows of equal key and
+    window in a batch before it counts them.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    batches: int = 0
+    busy_ms: int = 0
+    watermark_ms: int | None = None
+    late_rows: int = 0
+    last_batch: int = -1
+
+    @property
+    def rows_per_second(self) -> float:
+        """Input rows per second of work."""
+        return self.rows_in * 1000 / self.busy_ms if self.busy_ms else 0.0
+
+    @property
+    def input_ended(self) -> bool:
+        return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
+
+
+def observed(rows: DataFrame) -> DataFrame:
+    """The rows, counted on their way out."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return rows.observe(METRICS, F.count(F.lit(1)).alias(ROWS_OUT))
+
+
+def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]], control: str) -> Progress:
+    """The progress after more reports; those counted before are skipped. ``control``: path of control rows."""
+    for report in sorted(reports, key=lambda r: int(r["batchId"])):
+        if int(report["batchId"]) > progress.last_batch:
+            progress = _after(progress, report, control)
+    return progress
+
+
+def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progress:
+    rows_in = sum(s["numInputRows"] for s in report["sources"] if control not in s["description"])
+    watermark = watermark_of(report.get("eventTime", {}).get("watermark"))
+    return replace(
+        progress,
+        rows_in=progress.rows_in + rows_in,
+        rows_out=progress.rows_out + _rows_out(report),
+        batches=progress.batches + 1,
+        busy_ms=progress.busy_ms + int(report["batchDuration"]),
+        watermark_ms=progress.watermark_ms if watermark is None else watermark,
+        late_rows=progress.late_rows + sum(s["numRowsDroppedByWatermark"] for s in report["stateOperators"]),
+        last_batch=int(report["batchId"]),
+    )
+
+
+def _rows_out(report: Mapping[str, Any]) -> int:
+    metrics = report.get("observedMetrics", {}).get(METRICS)
+    if metrics is None:
+        return 0
+    return int(metrics["row"][ROWS_OUT] if "row" in metrics else metrics[ROWS_OUT])
+
+
+def watermark_of(text: str | None) -> int | None:
+    """Milliseconds since 1970 of Spark's shifted watermark; None before it moves, at Spark's own 1970."""
+    match = re.fullmatch(r"\+?(\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z", text or "")
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, ms = (int(g) for g in match.groups())
+    cycles, year = divmod(year - 2000, 400)  # the calendar repeats after 400 years of 146,097 days
+    days = date(year + 2000, month, day).toordinal() - date(1970, 1, 1).toordinal() + cycles * 146_097
+    shifted = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + ms
+    return shifted - EPOCH_SHIFT_MS if shifted > 0 else None

@@ -1,0 +1,48 @@
+"""What a job gives to lowering: the session's sources and functions, and control rows of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sqlstream.jobs.control import ControlRows
+from sqlstream.planner.catalog import Function
+from sqlstream.planner.nodes import Scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Sources(Protocol):
+    """Tables and functions of a session; see ``planner.lowering.Runtime`` for what each returns."""
+
+    def read(self, scan: Scan) -> DataFrame: ...
+
+    def function(self, name: str) -> Function | None: ...
+
+    def implementation(self, function: Function) -> object: ...
+
+
+@dataclass(frozen=True)
+class JobRuntime:
+    """``from_rows`` is False where steps of a test alone drive all watermarks."""
+
+    spark: SparkSession
+    sources: Sources
+    control_rows: ControlRows
+    from_rows: bool = True
+
+    def read(self, scan: Scan) -> DataFrame:
+        return self.sources.read(scan)
+
+    def control(self, table: str) -> DataFrame:
+        return self.control_rows.stream(self.spark, table)
+
+    def event_time_from_rows(self, table: str) -> bool:
+        return self.from_rows
+
+    def function(self, name: str) -> Function | None:
+        return self.sources.function(name)
+
+    def implementation(self, function: Function) -> object:
+        return self.sources.implementation(function)

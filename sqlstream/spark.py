@@ -1,0 +1,139 @@
+"""The Spark session of jobs: a local one with what streaming needs, or the user's own, classic or Connect.
+
+Nothing here imports PySpark before a session is asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import Diagnostic, ExecutionError
+from sqlstream.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNSUITABLE_SESSION = "SS493"
+NOT_STARTED = "SS494"
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+"""What the jobs rely on; these can be set on a running session."""
+
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def spark_session(settings: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
+    """The running session, or a new one on ``master`` (all cores of this machine) with Spark's ``settings``.
+
+    ``sc://host:port`` as master means Spark Connect. ExecutionError SS49x where Java is missing or too old.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return prepared(active)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master is not None and master.startswith("sc://"):
+        return prepared(SparkSession.builder.remote(master).getOrCreate())
+    return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {})
+
+
+def prepared(spark: SparkSession) -> SparkSession:
+    """A session of the user with the settings that jobs rely on, which it keeps; the rest stays as it is."""
+    for key, value in STREAMING.items():
+        if key == "spark.sql.streaming.stateStore.providerClass" or spark.conf.get(key, None) is None:
+            spark.conf.set(key, value)
+    require_suitable(spark)
+    return spark
+
+
+def require_suitable(spark: SparkSession) -> None:
+    """ExecutionError SS493 that lists the settings under which results would be wrong."""
+    wrong = [
+        Diagnostic(UNSUITABLE_SESSION, f'Spark\'s setting "{key}" is "{found}"', hint=f'Set it to "{needed}".')
+        for key, needed in STREAMING.items()
+        if key.endswith(("noDataMicroBatches.enabled", "multipleWatermarkPolicy"))
+        and (found := spark.conf.get(key, needed)) != needed
+    ]
+    if wrong:
+        raise ExecutionError.of(wrong)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """True for a session of Spark Connect, which has no JVM in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    require_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before the settings: quiets a warning about host names
+    cores = str(_cores(master))
+    builder = SparkSession.builder.master(master).appName("sqlstream")
+    parallelism = {"spark.sql.shuffle.partitions": cores}
+    for key, value in {**_LOCAL, **STREAMING, **parallelism, **settings}.items():
+        builder = builder.config(key, value)
+    return _started(builder, _log_file())
+
+
+def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
+    try:
+        with _messages_to(log):
+            return builder.getOrCreate()
+    except Exception as error:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        raise ExecutionError(NOT_STARTED, "Spark did not start", detail="\n".join(lines[-5:]) or str(error)) from error
+
+
+def _cores(master: str) -> int:
+    """Cores of ``local[n]``; all of this machine for ``local[*]`` and for masters elsewhere."""
+    inside = master.removeprefix("local[").removesuffix("]")
+    return int(inside) if inside.isdigit() else (1 if master == "local" else os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def _messages_to(log: Path) -> Iterator[None]:
+    """What is written to stderr goes to ``log``; a JVM started meanwhile keeps writing there."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def _log_file() -> Path:
+    """A file for the JVM's own messages, which vanishes with this process."""
+    handle, name = tempfile.mkstemp(prefix="sqlstream-spark-", suffix=".log")
+    os.close(handle)
+    atexit.register(Path(name).unlink, missing_ok=True)
+    return Path(name)

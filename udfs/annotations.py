@@ -1,0 +1,75 @@
+"""SQL types of Python's annotations."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import types
+import typing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from sqlstream.types import INTERVAL, TIMESTAMP, DataType
+
+_SIMPLE: dict[object, DataType] = {
+    bool: DataType("BOOLEAN"),
+    int: DataType("BIGINT"),
+    float: DataType("DOUBLE"),
+    str: DataType("STRING"),
+    bytes: DataType("BINARY"),
+    datetime.date: DataType("DATE"),
+    datetime.datetime: TIMESTAMP,
+    datetime.timedelta: INTERVAL,
+    Decimal: DataType("DECIMAL", (38, 18)),
+}
+
+
+def sql_type(annotation: object) -> DataType | None:
+    """The SQL type of values of an annotation, ``X | None`` being ``X``; None for what has no counterpart."""
+    if annotation in _SIMPLE:
+        return _SIMPLE[annotation]
+    annotation = _without_none(annotation)
+    if annotation in _SIMPLE:
+        return _SIMPLE[annotation]
+    arguments = typing.get_args(annotation)
+    match typing.get_origin(annotation), len(arguments):
+        case (origin, 1) if origin in (list, Sequence):
+            return _nested("ARRAY", arguments)
+        case (origin, 2) if origin in (dict, Mapping):
+            return _nested("MAP", arguments)
+    return _struct(annotation) if isinstance(annotation, type) else None
+
+
+def row_of_iterable(annotation: object) -> object | None:
+    """``X`` of ``Iterator[X]``, ``Iterable[X]`` and ``Generator[X, …]``; None for any other annotation."""
+    if typing.get_origin(annotation) in (Iterator, Iterable, Generator):
+        return typing.cast(object, typing.get_args(annotation)[0])
+    return None
+
+
+def annotations_of(function: Callable[..., object]) -> dict[str, object]:
+    """The resolved annotations; those that cannot be resolved are left out."""
+    try:
+        return typing.get_type_hints(function)
+    except (NameError, TypeError):
+        return {}
+
+
+def _without_none(annotation: object) -> object:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = [a for a in typing.get_args(annotation) if a is not type(None)]
+        return members[0] if len(members) == 1 else annotation
+    return annotation
+
+
+def _nested(name: str, annotations: tuple[object, ...]) -> DataType | None:
+    members = [sql_type(a) for a in annotations]
+    return None if None in members else DataType(name, tuple(members))
+
+
+def _struct(kind: type) -> DataType | None:
+    """STRUCT of a NamedTuple or a dataclass."""
+    if not (dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))):
+        return None
+    members = [(name, sql_type(a)) for name, a in annotations_of(kind).items()]
+    return None if any(t is None for _, t in members) else DataType("STRUCT", tuple(members))

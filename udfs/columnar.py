@@ -1,0 +1,153 @@
+"""Python functions over Arrow arrays, the form in which Spark's workers call them.
+
+This module travels to the workers by value, so that they need no installed sqlstream; it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import pyarrow as pa
+
+FUNCTION_FAILED = "SS411"
+WRONG_RESULT = "SS412"
+
+Columnar = Callable[..., pa.Array]
+
+
+class FunctionError(RuntimeError):
+    """A function of the user failed; the text starts with a code."""
+
+
+def by_row(name: str, function: Callable[..., object], returns: pa.DataType, arity: int) -> Columnar:
+    """A function of one row. Where the call has no arguments, one column still tells the number of rows."""
+    return partial(_call_rows, name, function, returns, arity)
+
+
+def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -> Columnar:
+    """A vectorised function; it gets pandas Series where it is annotated with them, else Arrow arrays."""
+    return partial(_call_batch, name, function, returns, _wants_pandas(function))
+
+
+def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
+    """An aggregate class over one array per group of STRUCTs of its arguments."""
+    return partial(_aggregate_groups, name, kind, returns)
+
+
+def by_row_to_rows(name: str, function: Callable[..., Iterable[object]], row: pa.DataType, arity: int) -> Columnar:
+    """A table function: an array of rows for each row."""
+    single = row.num_fields == 1
+
+    def rows(*arguments: object) -> list[object] | None:
+        found = function(*arguments)
+        return None if found is None else [_member(r, row) if single else r for r in found]
+
+    return partial(_call_rows, name, rows, pa.list_(row), arity)
+
+
+def _call_rows(
+    name: str, function: Callable[..., object], returns: pa.DataType, arity: int, *columns: pa.Array
+) -> pa.Array:
+    rows = zip(*(_values(c) for c in columns), strict=True)
+    return _array(name, [_call(name, function, row[:arity]) for row in rows], returns)
+
+
+def _call_batch(
+    name: str,
+    function: Callable[..., object],
+    returns: pa.DataType,
+    pandas: bool,
+    *columns: pa.Array,
+) -> pa.Array:
+    result = _call(name, function, [c.to_pandas() if pandas else c for c in columns])
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    if not isinstance(result, pa.Array):
+        return _array(name, result, returns)
+    return result if result.type == returns else result.cast(returns)
+
+
+def _aggregate_groups(name: str, kind: Callable[[], typing.Any], returns: pa.DataType, groups: pa.Array) -> pa.Array:
+    aggregate = kind()
+    results = [_call(name, _aggregated, (aggregate, rows)) for rows in _values(groups)]
+    return _array(name, results, returns)
+
+
+def _aggregated(aggregate: typing.Any, rows: list[object]) -> object:
+    state = aggregate.create()
+    for row in rows:
+        arguments = row.values() if isinstance(row, dict) else ()
+        changed = aggregate.accumulate(state, *arguments)
+        state = state if changed is None else changed
+    return aggregate.finish(state)
+
+
+def _call(name: str, function: Callable[..., object], arguments: Iterable[object]) -> object:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise FunctionError(f'{FUNCTION_FAILED}: function "{name}" failed: {type(error).__name__}: {error}') from error
+
+
+def _wants_pandas(function: Callable[..., object]) -> bool:
+    texts = (str(a) for a in getattr(function, "__annotations__", {}).values())
+    return any("Series" in text for text in texts)
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+
+def _values(column: pa.Array) -> list[object]:
+    """Python values; maps as dicts."""
+    return [_python(v, column.type) for v in column.to_pylist()] if _has_map(column.type) else column.to_pylist()
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_map(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _python(value: typing.Any, kind: pa.DataType) -> object:
+    if value is None or not _has_map(kind):
+        return value
+    if pa.types.is_map(kind):
+        return {k: _python(v, kind.item_type) for k, v in value}
+    if pa.types.is_struct(kind):
+        return {f.name: _python(value[f.name], f.type) for f in kind}
+    return [_python(v, kind.value_type) for v in value]
+
+
+def _array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array([_arrow(v, kind) for v in values], kind)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise FunctionError(f'{WRONG_RESULT}: function "{name}" returned what is no {kind}: {error}') from error
+
+
+def _arrow(value: typing.Any, kind: pa.DataType) -> object:
+    """A value as Arrow takes it: structs as dicts, maps as pairs."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {f.name: _arrow(v, f.type) for f, v in zip(kind, _members(value, kind), strict=True)}
+    if pa.types.is_map(kind):
+        return [(k, _arrow(v, kind.item_type)) for k, v in dict(value).items()]
+    if pa.types.is_list(kind):
+        return [_arrow(v, kind.value_type) for v in value]
+    return value
+
+
+def _members(value: typing.Any, struct: pa.DataType) -> list[object]:
+    if isinstance(value, dict):
+        return [value.get(f.name) for f in struct]
+    if dataclasses.is_dataclass(value):
+        return [getattr(value, f.name) for f in struct]
+    return list(value)
+
+
+def _member(row: object, struct: pa.DataType) -> object:
+    """A row of one column, which table functions may yield bare."""
+    bare = not isinstance(row, dict | tuple) and not dataclasses.is_dataclass(row)
+    return {struct.field(0).name: row} if bare else row

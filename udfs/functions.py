@@ -1,0 +1,218 @@
+"""Functions of users: how they are written in Python, found by name and described for the planner.
+
+Scalar::
+
+    def fee(price: float, country: str) -> float: ...
+
+    @scalar(returns="DECIMAL(10, 2)", vectorized=True)
+    def net(price: pandas.Series) -> pandas.Series: ...
+
+Aggregate, a class::
+
+    class Median:
+        def create(self) -> list[float]: ...
+        def accumulate(self, state: list[float], value: float) -> list[float]: ...
+        def merge(self, state: list[float], other: list[float]) -> list[float]: ...
+        def finish(self, state: list[float]) -> float: ...
+
+``accumulate`` and ``merge`` return the new state, or None where they changed the given one.
+
+Table, a generator function or a class with ``eval``, whose row is a NamedTuple, a dataclass or one value::
+
+    def words(text: str) -> Iterator[Word]: ...
+
+Arguments are cast to the annotated types before the call; SQL's NULL is None. A plain function is called once per
+row, a vectorised one once per batch with Arrow arrays, or pandas Series where its annotations say so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from sqlstream.errors import ConnectorError, UnsupportedError
+from sqlstream.types import UNKNOWN, DataType, parse_type
+from sqlstream.udfs.annotations import annotations_of, row_of_iterable, sql_type
+from sqlstream.udfs.signature import Function, FunctionKind
+
+__all__ = ["Function", "FunctionKind", "aggregate", "describe", "describe_function", "load", "scalar", "table"]
+
+BAD_TARGET = "SS551"
+NO_MODULE = "SS552"
+NO_ATTRIBUTE = "SS553"
+NO_TYPE = "SS554"
+NOT_A_FUNCTION = "SS555"
+NOT_EXECUTED = "SS351"
+
+_AGGREGATE = ("create", "accumulate", "merge", "finish")
+_LATER = {
+    "on_timer": FunctionKind.PROCESS,
+    "assign": FunctionKind.ASSIGNER,
+    "on_element": FunctionKind.TRIGGER,
+    "evict": FunctionKind.EVICTOR,
+}
+
+
+# --- decorators -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a decorator says of a function; ``returns`` is a type in SQL."""
+
+    returns: str | None = None
+    vectorized: bool = False
+    deterministic: bool = True
+
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def scalar(*, returns: str | None = None, vectorized: bool = False, deterministic: bool = True) -> Callable[[_F], _F]:
+    """One result per row. ``vectorized`` functions get and return Arrow arrays or pandas Series of equal length."""
+    return _marked(Options(returns, vectorized, deterministic))
+
+
+def aggregate(*, returns: str) -> Callable[[_F], _F]:
+    """One result per group, for types that no annotation spells."""
+    return _marked(Options(returns))
+
+
+def table(*, returns: str) -> Callable[[_F], _F]:
+    """Any number of rows per row; ``returns`` is the STRUCT of a row."""
+    return _marked(Options(returns))
+
+
+def _marked(options: Options) -> Callable[[_F], _F]:
+    def mark(function: _F) -> _F:
+        function.__sqlstream__ = options  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def options_of(implementation: object) -> Options:
+    found = getattr(implementation, "__sqlstream__", None)
+    return found if isinstance(found, Options) else Options()
+
+
+# --- description ----------------------------------------------------------------------------------------------
+
+
+def describe_function(name: str, target: str) -> Function:
+    """The function that ``package.module:name`` is. ConnectorError SS55x where it is none, with the reason."""
+    return describe(name, load(target), target)
+
+
+def load(target: str) -> object:
+    """The Python object of a target; its module is imported."""
+    module_name, colon, path = target.partition(":")
+    if not colon or not module_name or not path:
+        raise ConnectorError(BAD_TARGET, f'"{target}" names no Python function', hint="Write 'package.module:name'.")
+    found: object = _module(module_name, target)
+    for part in path.split("."):
+        found = _attribute(found, part, target)
+    return found
+
+
+def _module(name: str, target: str) -> object:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        hint = "Modules are looked for beside the script, in the current directory and among installed packages."
+        raise ConnectorError(NO_MODULE, f'module "{missing}" of function "{target}" not found', hint=hint) from error
+    except Exception as error:
+        detail = f"{type(error).__name__}: {error}"
+        raise ConnectorError(NO_MODULE, f'importing module "{name}" failed', detail=detail) from error
+
+
+def _attribute(holder: object, name: str, target: str) -> object:
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        close = get_close_matches(name, [n for n in dir(holder) if not n.startswith("_")], n=1)
+        hint = f'Did you mean "{close[0]}"?' if close else None
+        raise ConnectorError(NO_ATTRIBUTE, f'"{name}" of function "{target}" does not exist', hint=hint) from None
+
+
+def describe(name: str, implementation: object, target: str) -> Function:
+    """The description of a Python object as function ``name``."""
+    if inspect.isclass(implementation):
+        return _describe_class(name, implementation, target)
+    if not callable(implementation):
+        raise ConnectorError(NOT_A_FUNCTION, f'"{target}" is neither a function nor a class')
+    kind = _kind_of_callable(implementation)
+    function = _with_parameters(Function(name, target, kind, UNKNOWN), implementation, 0)
+    options = options_of(implementation)
+    found = replace(function, deterministic=options.deterministic)
+    if options.vectorized:
+        found = replace(found, parameters=tuple((p, UNKNOWN) for p, _ in found.parameters))
+    return replace(found, returns=_returns(found, implementation, options))
+
+
+def _kind_of_callable(function: Callable[..., object]) -> FunctionKind:
+    if inspect.iscoroutinefunction(function):
+        return FunctionKind.ASYNC
+    iterates = row_of_iterable(annotations_of(function).get("return")) is not None
+    return FunctionKind.TABLE if iterates or inspect.isgeneratorfunction(function) else FunctionKind.SCALAR
+
+
+def _describe_class(name: str, kind: Any, target: str) -> Function:
+    options = options_of(kind)
+    if hasattr(kind, "accumulate"):
+        missing = [method for method in _AGGREGATE if not hasattr(kind, method)]
+        if missing:
+            message = f'aggregate function "{target}" has no method "{missing[0]}"'
+            raise ConnectorError(NOT_A_FUNCTION, message, hint=f"An aggregate function has {', '.join(_AGGREGATE)}.")
+        function = Function(name, target, FunctionKind.AGGREGATE, UNKNOWN)
+        function = _with_parameters(function, kind.accumulate, 2)
+        return replace(function, returns=_returns(function, kind.finish, options))
+    for method, later in _LATER.items():
+        if hasattr(kind, method):
+            raise UnsupportedError(NOT_EXECUTED, f'{later.value} function "{target}" is not executed')
+    if hasattr(kind, "eval"):
+        function = _with_parameters(Function(name, target, FunctionKind.TABLE, UNKNOWN), kind.eval, 1)
+        return replace(function, returns=_returns(function, kind.eval, options))
+    hint = "Classes are aggregate functions (create, accumulate, merge, finish) or table functions (eval)."
+    raise ConnectorError(NOT_A_FUNCTION, f'class "{target}" is no function', hint=hint)
+
+
+def _with_parameters(function: Function, call: Callable[..., object], skipped: int) -> Function:
+    """The function with the parameters of ``call`` behind the first ``skipped`` ones."""
+    found = list(inspect.signature(call).parameters.values())[skipped:]
+    positional = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in found)
+    hints = annotations_of(call)
+    return replace(
+        function,
+        parameters=tuple((p.name, sql_type(hints.get(p.name)) or UNKNOWN) for p in positional),
+        min_arguments=sum(p.default is p.empty for p in positional),
+        max_arguments=None if variadic else len(positional),
+    )
+
+
+def _returns(function: Function, call: Callable[..., object], options: Options) -> DataType:
+    """The type of the result: what the decorator says, else what the annotation does."""
+    annotation = annotations_of(call).get("return")
+    if function.kind is FunctionKind.TABLE:
+        annotation = row_of_iterable(annotation)
+    found = parse_type(options.returns) if options.returns else sql_type(annotation)
+    if found is None or found.is_unknown:
+        raise _untyped(function, annotation)
+    if function.kind is FunctionKind.TABLE and found.name != "STRUCT":
+        return DataType("STRUCT", ((function.name, found),))
+    return found
+
+
+def _untyped(function: Function, annotation: object) -> ConnectorError:
+    said = "does not say what it returns" if annotation is None else f"returns {annotation}, which is no SQL type"
+    hint = {
+        FunctionKind.AGGREGATE: 'Annotate "finish", or decorate the class: @aggregate(returns="DOUBLE").',
+        FunctionKind.TABLE: 'Annotate it "-> Iterator[Row]", or decorate it: @table(returns="STRUCT<word: STRING>").',
+    }.get(function.kind, 'Annotate it, as in "-> float", or decorate it: @scalar(returns="DECIMAL(10, 2)").')
+    return ConnectorError(NO_TYPE, f'{function.kind.value} function "{function.target}" {said}', hint=hint)

@@ -7,10 +7,15 @@ timestamps is always microseconds, lengths of strings are not enforced.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from sqlstream.errors import BindError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,9 +46,14 @@ _SIMPLE: dict[exp.DType, str] = {
     _T.NULL: "VOID",
     _T.VARIANT: "VARIANT",
     _T.INTERVAL: "INTERVAL",
+    _T.TIME: "TIME",
 }
 
 _SPARK_INTERVAL = "INTERVAL DAY TO SECOND"
+_YEAR_MONTH = "INTERVAL YEAR TO MONTH"
+_LARGEST_DECIMAL = 38
+
+NO_SUCH_TYPE = "SS280"
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,24 @@ class DataType:
     def is_unknown(self) -> bool:
         """True where only Spark can tell the type; it does so when the plan is lowered."""
         return self.name == "UNKNOWN"
+
+    @property
+    def defect(self) -> str | None:
+        """Why no column can have this type, as the end of a message ``type "…" …``; None for a good type."""
+        for part in self.parts():
+            if part.is_unknown:
+                return "does not exist"
+            if part.name == "DECIMAL" and not _fits_decimal(*part.args):
+                return f"is out of range: a DECIMAL has 1 to {_LARGEST_DECIMAL} digits and no larger scale"
+        return None
+
+    def parts(self) -> Iterator[DataType]:
+        """This type and all inside it."""
+        yield self
+        members = [t for _, t in _members(self)] if self.name == "STRUCT" else self.args
+        for member in members:
+            if isinstance(member, DataType):
+                yield from member.parts()
 
     @property
     def is_numeric(self) -> bool:
@@ -74,7 +102,7 @@ class DataType:
             case "ARRAY" | "MAP":
                 return f"{self.name}<{', '.join(_ddl(a) for a in self.args)}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(f'{n}: {_ddl(t)}' for n, t in _members(self))}>"
+                return f"STRUCT<{', '.join(f'{_quoted(n)}: {_ddl(t)}' for n, t in _members(self))}>"
             case "INTERVAL":
                 return _SPARK_INTERVAL
             case _:
@@ -94,7 +122,7 @@ class DataType:
         return exp.DataType.build(self.ddl(), dialect="spark")
 
     def to_arrow(self) -> pa.DataType:
-        """The Arrow type that Spark exchanges for this type; TypeError for UNKNOWN."""
+        """The Arrow type that Spark exchanges for this type; TypeError where there is none: UNKNOWN, year-month."""
         import pyarrow as pa
 
         match self.name:
@@ -112,6 +140,8 @@ class DataType:
                 return pa.timestamp("us")
             case "INTERVAL":
                 return pa.duration("us")
+            case "VARIANT":
+                return pa.struct([pa.field(n, pa.binary(), nullable=False) for n in ("value", "metadata")])
         if self.name not in _ARROW:
             raise TypeError(f"type {self.name} has no Arrow type")
         return pa.type_for_alias(_ARROW[self.name])
@@ -129,11 +159,21 @@ _ARROW = {
     "STRING": "string",
     "BINARY": "binary",
     "DATE": "date32",
+    "TIME": "time64[ns]",
     "VOID": "null",
 }
 
 BOOLEAN, INT, BIGINT, DOUBLE, STRING = (DataType(n) for n in ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING"))
 TIMESTAMP, INTERVAL, UNKNOWN = DataType("TIMESTAMP"), DataType("INTERVAL"), DataType("UNKNOWN")
+
+
+def _fits_decimal(precision: object, scale: object) -> bool:
+    return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _LARGEST_DECIMAL > 0
+
+
+def _quoted(name: str) -> str:
+    """Spark wants backticks around names of fields that are no plain words."""
+    return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"
 
 
 def _ddl(value: object) -> str:
@@ -154,6 +194,10 @@ def from_sqlglot(node: exp.DataType | None) -> DataType:
     if node is None:
         return UNKNOWN
     kind = node.this
+    if isinstance(kind, exp.Interval):
+        return _interval(kind)
+    if kind == _T.USERDEFINED:
+        kind = _SYNONYMS.get(str(node.args.get("kind")).upper(), kind)
     if kind in _SIMPLE:
         return DataType(_SIMPLE[kind])
     inner = node.expressions
@@ -175,8 +219,81 @@ def _element(inner: list[exp.Expression], index: int) -> DataType:
     return from_sqlglot(found) if isinstance(found, exp.DataType) else UNKNOWN
 
 
+def _interval(node: exp.Interval) -> DataType:
+    units = {v.name.upper() for v in node.find_all(exp.Var)}
+    return DataType(_YEAR_MONTH) if units & {"YEAR", "MONTH"} else INTERVAL
+
+
 def parse_type(text: str) -> DataType:
-    """The type that Spark's DDL or ``simpleString`` spells (``decimal(10,2)``, ``array<int>``)."""
-    if text.lower().startswith("interval"):
+    """The type that Spark's DDL or ``simpleString`` spells (``decimal(10,2)``, ``array<int>``).
+
+    BindError SS280 where there is no such type.
+    """
+    try:
+        found = from_sqlglot(_parsed(text))
+    except SqlglotError:
+        found = UNKNOWN
+    if found.defect is not None:
+        hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT> and so on."
+        raise BindError(NO_SUCH_TYPE, f'type "{text}" {found.defect}', hint=hint)
+    return found
+
+
+def _parsed(text: str) -> exp.DataType:
+    known = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()].value, text)
+    return parse_one(known, dialect="spark", into=exp.DataType, error_level=ErrorLevel.RAISE)
+
+
+# Types that sqlglot's Spark dialect does not know, where no name of a field is meant.
+_SYNONYMS = {"VOID": _T.NULL, "BYTES": _T.BINARY}
+_SYNONYM = re.compile(r"\b(?:void|bytes)\b(?!\s*[:`])", re.IGNORECASE)
+
+
+# --- Spark and Arrow ------------------------------------------------------------------------------------------
+
+
+_SPARK_NAMES = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+
+
+def from_spark(json_value: Any) -> DataType:
+    """The type that ``jsonValue()`` of a PySpark type spells; simple strings would lose the quotes of names."""
+    if isinstance(json_value, str):
+        return parse_type(_SPARK_NAMES.get(json_value, json_value).split(" collate ")[0])
+    match json_value["type"]:
+        case "array":
+            return DataType("ARRAY", (from_spark(json_value["elementType"]),))
+        case "map":
+            return DataType("MAP", (from_spark(json_value["keyType"]), from_spark(json_value["valueType"])))
+        case "struct":
+            return DataType("STRUCT", tuple((f["name"], from_spark(f["type"])) for f in json_value["fields"]))
+        case "udt":
+            return from_spark(json_value["sqlType"])
+    raise TypeError(json_value)
+
+
+def from_arrow(type_: pa.DataType) -> DataType:
+    """The type of Arrow data, UNKNOWN where Spark has none."""
+    import pyarrow.types as kinds
+
+    if kinds.is_decimal(type_):
+        return DataType("DECIMAL", (type_.precision, type_.scale))
+    if kinds.is_list(type_) or kinds.is_large_list(type_):
+        return DataType("ARRAY", (from_arrow(type_.value_type),))
+    if kinds.is_map(type_):
+        return DataType("MAP", (from_arrow(type_.key_type), from_arrow(type_.item_type)))
+    if kinds.is_struct(type_):
+        return DataType("STRUCT", tuple((f.name, from_arrow(f.type)) for f in type_))
+    if kinds.is_timestamp(type_):
+        return DataType("TIMESTAMP_NTZ") if type_.tz is None else TIMESTAMP
+    if kinds.is_duration(type_):
         return INTERVAL
-    return from_sqlglot(exp.DataType.build(text, dialect="spark", udt=True))
+    return DataType(_FROM_ARROW.get(str(type_), "UNKNOWN"))
+
+
+_FROM_ARROW = {alias: name for name, alias in _ARROW.items()} | {
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date32[day]": "DATE",
+    "large_string": "STRING",
+    "large_binary": "BINARY",
+}

@@ -1,0 +1,132 @@
+"""SET and RESET: the settings that have an effect, with their types and defaults. Unknown keys are errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
+from sqlstream.options import (
+    BOOLEAN,
+    DURATION,
+    NAME,
+    NOT_EXECUTED,
+    PATH,
+    Kind,
+    Option,
+    check_value,
+    find,
+    hint_of,
+    integer,
+    one_of,
+    parsed,
+)
+
+UNKNOWN_SETTING = "SS521"
+STATIC_SETTING = "SS523"
+
+
+def _zone(text: str) -> str:
+    return str(ZoneInfo(text.strip()))
+
+
+TIME_ZONE = Kind("time zone", "the name of a time zone such as 'UTC' or 'Europe/Berlin'", _zone)
+
+OPTIONS = (
+    Option(
+        "execution.checkpointing.interval",
+        DURATION,
+        "How often a job checkpoints: the interval of its micro-batches. Not given, as fast as the data comes.",
+    ),
+    Option(
+        "execution.checkpointing.dir",
+        PATH,
+        "Where jobs keep their checkpoints, one folder per job name. Not given, in the session's scratch folder, "
+        "which goes away with the session.",
+    ),
+    Option("parallelism.default", integer(1, 4096), "Partitions of shuffles. Not given, one per core."),
+    Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
+    Option(
+        "sqlstream.gear", one_of("auto", "native"), "Which operators run: auto chooses, native are Spark's.", "auto"
+    ),
+    Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
+    Option("table.local-time-zone", TIME_ZONE, "Zone in which timestamps are read and shown.", "UTC"),
+)
+
+PLANNED = {
+    "execution.checkpointing.externalized-checkpoint-retention": "Checkpoints stay in execution.checkpointing.dir.",
+    "execution.checkpointing.min-pause": "Set execution.checkpointing.interval.",
+    "execution.checkpointing.num-retained": "Spark keeps 100 checkpoints; set spark.sql.streaming.minBatchesToRetain.",
+    "execution.checkpointing.timeout": "A micro-batch may take as long as it needs.",
+    "execution.checkpointing.tolerable-failed-checkpoints": "A job stops at its first failed micro-batch.",
+    "execution.runtime-mode": "Bounded tables end by themselves; leave the setting out.",
+    "table.exec.emit.allow-lateness": "Give the WATERMARK of the table a longer delay.",
+    "table.exec.emit.early-fire.delay": "Windows fire when they close.",
+    "table.exec.emit.early-fire.enabled": "Windows fire when they close.",
+    "table.exec.emit.late-fire.delay": "Windows fire when they close.",
+    "table.exec.emit.late-fire.enabled": "Windows fire when they close.",
+    "table.exec.source.idle-timeout": "Every source counts for the watermark.",
+    "table.exec.state.ttl": "State is dropped when its window closes.",
+}
+"""Keys of the dialect that have no effect yet, and what holds instead."""
+
+
+@dataclass
+class Settings:
+    """The settings of a session. Mistakes are ConnectorErrors SS5xx, keys without effect UnsupportedErrors SS350."""
+
+    _given: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> Settings:
+        return Settings(dict(self._given))
+
+    def set(self, key: str, value: str, span: Span | None = None) -> None:
+        check(key, value, span)
+        self._given[key] = value
+
+    def reset(self, key: str | None = None, span: Span | None = None) -> None:
+        """Back to the default: of one key, or of all."""
+        if key is None:
+            self._given.clear()
+        else:
+            _require_known(key, span)
+            self._given.pop(key, None)
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a known key as a Python object; None where it has neither value nor default."""
+        return parsed(OPTIONS, {k: v for k, v in self._given.items() if not k.startswith("spark.")})[key]
+
+    def text(self, key: str) -> str | None:
+        """The value of a known key as spelled in SQL."""
+        option = find(OPTIONS, key)
+        return self._given.get(key, option.default if option else None)
+
+    @property
+    def spark(self) -> Mapping[str, str]:
+        """The settings that go to Spark as they are."""
+        return {key: value for key, value in self._given.items() if key.startswith("spark.")}
+
+    def rows(self) -> list[tuple[str, str | None]]:
+        """All keys with their values, for a bare SET."""
+        known = {o.key: self.text(o.key) for o in OPTIONS}
+        return sorted((known | dict(self.spark)).items())
+
+
+def check(key: str, value: str, span: Span | None = None) -> None:
+    """Raises what is wrong with a setting."""
+    _require_known(key, span)
+    option = find(OPTIONS, key)
+    wrong = check_value(option, key, value, span) if option else None
+    if wrong is not None:
+        raise ConnectorError.of([wrong])
+
+
+def _require_known(key: str, span: Span | None) -> None:
+    if key in PLANNED:
+        raise UnsupportedError(NOT_EXECUTED, f'setting "{key}" is not executed yet', span, hint=PLANNED[key])
+    if find(OPTIONS, key) is None and not (key.startswith("spark.") and len(key) > len("spark.")):
+        message = f'setting "{key}" does not exist'
+        hint = hint_of(key, [*(o.key for o in OPTIONS), "spark.*"], "Settings")
+        raise ConnectorError.of([Diagnostic(UNKNOWN_SETTING, message, span, hint=hint)])

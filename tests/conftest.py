@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sqlstream.testing.spark import fast_directory, local_spark, missing_java
+from sqlstream.errors import SqlStreamError
+from sqlstream.java import require_java
+from sqlstream.testing.spark import fast_directory, local_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--bless", action="store_true", help="rewrite the expected blocks of golden files")
+pytest_plugins = ["sqlstream.testing.plugin"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = missing_java()
-    if reason is None:
+    needing_spark = [item for item in items if item.get_closest_marker("spark")]
+    if not needing_spark:
         return
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.skip(reason=reason))
+    try:
+        require_java()
+    except SqlStreamError as error:
+        for item in needing_spark:
+            item.add_marker(pytest.mark.skip(reason=error.diagnostic.message))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from sqlstream.planner.catalog import Table
 
 __all__ = ["NAMES", "Connector", "Environment", "connector", "validate"]
 
-NAMES = ("blackhole", "datagen", "filesystem", "kafka", "memory", "print", "rate", "socket")
+NAMES = ("blackhole", "datagen", "filesystem", "kafka", "memory", "print", "rate", "socket", "test")
 
 
 def connector(name: str) -> Connector:

@@ -1,0 +1,149 @@
+"""``test``: tables that a ``sqlstream.testing.StreamTest`` feeds and watches.
+
+A source is a folder of Parquet files, one per micro-batch, which Spark's file stream reads in the order of their
+modification times, row by row; the hidden column ``__processing_time`` is the test's clock when the row came. A sink
+is a folder of Arrow files, one per micro-batch, named by its number: a batch that runs again replaces its file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
+from sqlstream.connectors.formats import quoted, schema_ddl
+from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
+from sqlstream.options import NAME, NOT_EXECUTED, STRING, WRONG_VALUE, Option, integer, one_of
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import TIMESTAMP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+OUTSIDE_A_TEST = "SS515"
+
+_CLOCK = Column("__processing_time", TIMESTAMP)
+_OPTIONS = (
+    Option("role", one_of("table", "lookup"), "What the table is for: a stream, or answers to lookups.", "table"),
+    Option("changelog-mode", STRING, "The kinds of rows that come, such as I,UB,UA,D.", "I", sink=True),
+    Option("test.misses-first", integer(), "So many times a lookup finds nothing at first.", "0"),
+    Option("test.delay", NAME, "How long an answer to a lookup takes, such as 501 ms."),
+    Option("test.delay-column", NAME, "The column with the milliseconds that an answer takes."),
+    Option("test.fail", NAME, "How often a lookup fails at first: a number, or always."),
+)
+_LOOKUP_ONLY = ("test.misses-first", "test.delay", "test.delay-column", "test.fail")
+
+
+# --- the test's side ------------------------------------------------------------------------------------------
+
+
+def open_tables(directory: Path, tables: Iterable[Table]) -> None:
+    """Make ``directory`` that of a test in which these tables can be read and written."""
+    for table in tables:
+        for folder in (_inputs(directory, table), _outputs(directory, table)):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def feed(directory: Path, table: Table, number: int, rows: Sequence[tuple[Sequence[Any], int]]) -> None:
+    """One file with (values of the physical columns as Arrow takes them, clock in ms) in arrival order."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = (*table.physical_columns, _CLOCK)
+    records = ((*values, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=clock)) for values, clock in rows)
+    arrays = [
+        pa.array(values, c.type.to_arrow()) for values, c in zip(zip(*records, strict=True), columns, strict=True)
+    ]
+    target = _inputs(directory, table) / f"{number:09d}.parquet"
+    hidden = target.with_name(f".{target.name}")
+    pq.write_table(pa.table(arrays, names=[c.name for c in columns]), hidden)
+    # Spark sorts files by modification time: seconds that follow the numbers keep the order of quick writes.
+    os.utime(hidden, (number, number))
+    hidden.rename(target)
+
+
+def written(directory: Path, table: Table, after: int = -1) -> Iterator[tuple[int, pa.Table]]:
+    """The micro-batches with rows in a sink, oldest first, that are newer than batch ``after``."""
+    import pyarrow as pa
+
+    for path in sorted(_outputs(directory, table).glob("*.arrow")):
+        if int(path.stem) > after:
+            with pa.ipc.open_file(path) as file:
+                yield int(path.stem), file.read_all()
+
+
+def _inputs(directory: Path, table: Table) -> Path:
+    return directory / "inputs" / table.name.lower()
+
+
+def _outputs(directory: Path, table: Table) -> Path:
+    return directory / "outputs" / table.name.lower()
+
+
+# --- the job's side -------------------------------------------------------------------------------------------
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    if CONNECTOR.values(table)["role"] == "lookup":
+        message = f'table "{table.name}" with the role lookup is not executed yet'
+        raise UnsupportedError(NOT_EXECUTED, message, hint="Lookup joins come later: join a table without a role.")
+    folder = _inputs(environment.directory, table)
+    _require_test(folder, table)
+    schema = schema_ddl((*table.physical_columns, _CLOCK))
+    names = [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK)]
+    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names)
+
+
+def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    folder = _outputs(environment.directory, table)
+    _require_test(folder, table)
+    return rows.writeStream.foreachBatch(lambda batch, number: _keep(folder, batch, number))
+
+
+def _keep(folder: Path, batch: DataFrame, number: int) -> None:
+    import pyarrow as pa
+
+    rows = batch.toArrow()
+    if rows.num_rows == 0:
+        return
+    target = folder / f"{number:09d}.arrow"
+    hidden = target.with_name(f".{target.name}")
+    with pa.ipc.new_file(hidden, rows.schema) as file:
+        file.write_table(rows)
+    hidden.rename(target)
+
+
+def _require_test(folder: Path, table: Table) -> None:
+    if not folder.is_dir():
+        message = f'table "{table.name}" with the connector "test" is used outside a test'
+        hint = "Run the script with sqlstream.testing.StreamTest, or choose another connector (SHOW CONNECTORS)."
+        raise ConnectorError(OUTSIDE_A_TEST, message, hint=hint)
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    if CONNECTOR.values(table)["role"] != "lookup":
+        for key, _ in table.options:
+            if key in _LOOKUP_ONLY:
+                message = f'option "{key}" belongs to lookup tables'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Add 'role' = 'lookup', or remove it.")
+    for column in table.physical_columns:
+        try:
+            column.type.to_arrow()
+        except TypeError:
+            message = f'connector "test" has no values of type {column.type} for column "{column.name}"'
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint="Choose another type.")
+
+
+CONNECTOR = Connector(
+    name="test",
+    doc="Tables that a StreamTest feeds and watches.",
+    options=_OPTIONS,
+    read=read,
+    write=write,
+    check=check,
+)

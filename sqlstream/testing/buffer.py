@@ -1,0 +1,71 @@
+"""What a test has said and its job has not seen yet: kept together for as long as one micro-batch shows no difference.
+
+A micro-batch costs a fifth of a second, so rows and watermarks are collected and go out at once. That is safe because
+of when watermarks are compared: rows are judged by the watermark that the batch before left, and windows close, after
+all rows of the batch, by the watermark that the batch itself reaches. So a watermark followed by a row may share a
+batch exactly if the row would have been judged the same way after it:
+
+* A row later than the watermark W is late for nothing, because its windows end after W.
+* Nor does it extend a session that W has closed, if it is later than W + 1 ms: a session closes at W >= end - 1 ms
+  and takes up rows until its end.
+
+Any other row waits until the watermark before it has gone out. Operators that emit at each row, or at each step of
+the clock, see the difference between one batch and two: for them ``joint`` is False and nothing is kept together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Arrival = tuple[tuple[Any, ...], int]
+"""The values of a row and the clock when it came, in ms."""
+
+
+@dataclass(frozen=True)
+class Flush:
+    """One micro-batch: rows by table in arrival order, watermarks in ms by table."""
+
+    rows: dict[str, list[Arrival]]
+    watermarks: dict[str, int]
+
+
+@dataclass
+class Buffer:
+    """``flushed`` are the watermarks that the job has reached, by table."""
+
+    joint: bool = True
+    flushed: dict[str, int] = field(default_factory=dict)
+    _rows: dict[str, list[Arrival]] = field(default_factory=dict)
+    _watermarks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return not self._rows and not self._watermarks
+
+    def takes(self, table: str, event_ms: int | None) -> bool:
+        """May a row of that event time (None: unknown) join what is kept?"""
+        pending = self._watermarks.get(table)
+        if pending is None:
+            return self.joint or self.empty
+        return self.joint and event_ms is not None and event_ms > pending + 1
+
+    def may_be_late(self, table: str, event_ms: int | None) -> bool:
+        """Has the job passed the event time of a row? Then it is late, unless one of its windows is still open."""
+        return event_ms is not None and table in self.flushed and event_ms <= self.flushed[table]
+
+    def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int) -> None:
+        self._rows.setdefault(table, []).append((values, clock_ms))
+
+    def lift(self, table: str, watermark_ms: int) -> None:
+        """Watermarks never fall: a lower one changes nothing."""
+        reached = max(self._watermarks.get(table, watermark_ms), self.flushed.get(table, watermark_ms))
+        if watermark_ms >= reached and self.flushed.get(table) != watermark_ms:
+            self._watermarks[table] = watermark_ms
+
+    def take(self) -> Flush:
+        """All that is kept; the buffer is empty afterwards."""
+        taken = Flush(self._rows, self._watermarks)
+        self.flushed |= self._watermarks
+        self._rows, self._watermarks = {}, {}
+        return taken

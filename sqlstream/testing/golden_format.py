@@ -1,0 +1,122 @@
+"""The text of golden files: blocks separated by blank lines, read and written back without loss.
+
+A block is comment lines (``# …``), a line with its kind (``statement``, ``parse``, ``plan [stage]``, ``stream``,
+``error``), SQL, and, except for ``statement``, a line ``----`` with the expected lines behind it. Comments alone are
+a block of kind ``comment``. A blank line always ends a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+KINDS = ("statement", "parse", "plan", "stream", "error")
+STAGES = ("logical", "optimized")
+_SEPARATOR = "----"
+
+
+class GoldenFormatError(ValueError):
+    """A golden file that is not one; says in which line."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """``line`` is that of the kind, from 1; ``stage`` belongs to ``plan``; ``expected`` is None where nothing is."""
+
+    kind: str
+    line: int
+    sql: str
+    comments: tuple[str, ...] = ()
+    stage: str | None = None
+    expected: tuple[str, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """The first comment, or the line."""
+        return self.comments[0] if self.comments else f"line {self.line}"
+
+    def with_expected(self, lines: tuple[str, ...]) -> Block:
+        return replace(self, expected=lines)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A ``>`` line of a stream block and the lines that came out after it."""
+
+    words: str
+    output: tuple[str, ...]
+
+
+def parse_golden(text: str) -> tuple[Block, ...]:
+    """The blocks of a file; GoldenFormatError where one is malformed."""
+    return tuple(_block(lines, first) for first, lines in _paragraphs(text))
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, list[str]]]:
+    found: list[str] = []
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.strip():
+            found.append(line.rstrip())
+        elif found:
+            yield number - len(found), found
+            found = []
+
+
+def _block(lines: list[str], first: int) -> Block:
+    count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    comments = tuple(text.removeprefix("#").strip() for text in lines[:count])
+    line = first + count
+    if count == len(lines):
+        return Block("comment", line, "", comments)
+    kind, _, stage = lines[count].partition(" ")
+    if kind not in KINDS or (stage and (kind != "plan" or stage not in STAGES)):
+        known = "statement, parse, plan [logical|optimized], stream or error"
+        raise GoldenFormatError(f"line {line}: {lines[count]!r} is no kind of block; write {known}")
+    body = lines[count + 1 :]
+    if (_SEPARATOR in body) == (kind == "statement"):
+        raise GoldenFormatError(
+            f"line {line}: a {kind} block has {'no' if kind == 'statement' else 'a'} line {_SEPARATOR}"
+        )
+    cut = body.index(_SEPARATOR) if _SEPARATOR in body else len(body)
+    if not cut:
+        raise GoldenFormatError(f"line {line}: the {kind} block has no SQL")
+    expected = None if kind == "statement" else tuple(body[cut + 1 :])
+    return Block(kind, line, "\n".join(body[:cut]), comments, stage or None, expected)
+
+
+def render_golden(blocks: tuple[Block, ...]) -> str:
+    """The text of a file; ``parse_golden`` of it gives the same blocks."""
+    return "\n".join(_render(block) for block in blocks)
+
+
+def _render(block: Block) -> str:
+    head = [f"# {text}".rstrip() for text in block.comments]
+    if block.kind == "comment":
+        return "\n".join([*head, ""])
+    kind = f"{block.kind} {block.stage}" if block.stage else block.kind
+    tail = [] if block.expected is None else [_SEPARATOR, *block.expected]
+    return "\n".join([*head, kind, block.sql, *tail, ""])
+
+
+# --- stream blocks --------------------------------------------------------------------------------------------
+
+
+def steps_of(block: Block) -> tuple[Step, ...]:
+    """The inputs of a stream block with their expected outputs."""
+    assert block.expected is not None
+    steps: list[Step] = []
+    for line in block.expected:
+        if line.startswith(">"):
+            steps.append(Step(line[1:].strip(), ()))
+        elif steps:
+            steps[-1] = replace(steps[-1], output=(*steps[-1].output, line))
+        else:
+            raise GoldenFormatError(f"line {block.line}: the stream block has output before its first > line")
+    if not steps:
+        raise GoldenFormatError(f"line {block.line}: the stream block has no > line")
+    return tuple(steps)
+
+
+def lines_of(steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """The expected lines of a stream block."""
+    return tuple(line for step in steps for line in (f"> {step.words}", *step.output))

@@ -1,0 +1,103 @@
+"""The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``.
+
+A ``stream`` block is two tests: one run straight through, and one that restarts before each of its inputs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from sqlstream.testing.golden_format import Block
+
+SUFFIX = ".golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("sqlstream", "golden files of sqlstream")
+    group.addoption("--bless", action="store_true", help="rewrite the expected blocks of golden files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "spark: needs a Spark session, and so Java")
+
+
+def pytest_collect_file(file_path: Any, parent: pytest.Collector) -> pytest.Collector | None:
+    return GoldenFile.from_parent(parent, path=file_path) if file_path.suffix == SUFFIX else None
+
+
+class GoldenMismatch(Exception):
+    """What came out is not what the file says; the message is the difference."""
+
+
+class GoldenFile(pytest.File):
+    """One file; its tests are named ``<line>-<kind>``."""
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        from sqlstream.testing.golden_format import parse_golden
+
+        return parse_golden(self.path.read_text(encoding="utf-8"))
+
+    def collect(self) -> Iterator[pytest.Item]:
+        blessing = self.config.getoption("--bless")
+        for index, block in enumerate(self.blocks):
+            if block.expected is None:
+                continue
+            yield GoldenItem.from_parent(self, name=f"{block.line}-{block.kind}", index=index, restart=False)
+            if block.kind == "stream" and not blessing:
+                yield GoldenItem.from_parent(self, name=f"{block.line}-stream-restart", index=index, restart=True)
+
+    def bless(self, index: int, lines: tuple[str, ...]) -> None:
+        """Rewrites the file with other expected lines for one block."""
+        from sqlstream.testing.golden_format import render_golden
+
+        blocks = list(self.blocks)
+        blocks[index] = blocks[index].with_expected(lines)
+        self.blocks = tuple(blocks)
+        self.path.write_text(render_golden(self.blocks), encoding="utf-8")
+
+
+class GoldenItem(pytest.Item):
+    """One block of a golden file."""
+
+    def __init__(self, *, index: int, restart: bool, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        assert isinstance(self.parent, GoldenFile)
+        self.file, self.index, self.restart = self.parent, index, restart
+        if self.block.kind == "stream":
+            self.add_marker(pytest.mark.spark)
+
+    @property
+    def block(self) -> Block:
+        return self.file.blocks[self.index]
+
+    def runtest(self) -> None:
+        from sqlstream.testing.golden import run_block
+
+        outcome = run_block(self.file.blocks, self.index, restart=self.restart)
+        if outcome.matches:
+            return
+        if not self.config.getoption("--bless"):
+            raise GoldenMismatch(_difference(self.block.expected or (), outcome.lines))
+        self.file.bless(self.index, outcome.lines)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if not excinfo.errisinstance(GoldenMismatch):
+            return super().repr_failure(excinfo)
+        how = ", restarting before each input" if self.restart else ""
+        return (
+            f"{self.block.title}{how}\n\n{self.block.sql}\n\n{excinfo.value}\n\nRun pytest --bless and read the diff."
+        )
+
+    def reportinfo(self) -> tuple[Any, int, str]:
+        return self.path, self.block.line - 1, f"golden: {self.name}"
+
+
+def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
+    return "\n".join(difflib.unified_diff(expected, got, "expected", "got", n=2, lineterm=""))

@@ -1,0 +1,65 @@
+"""Expressions over groups, taken apart: aggregate calls below, what is computed from them above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.naming import Names, field_of
+from sqlstream.planner.nodes import Item, Schema
+from sqlstream.planner.type_inference import Types
+
+
+@dataclass
+class Groups:
+    """Collects the aggregate calls of one SELECT, each once.
+
+    ``keys`` maps bound grouping expressions to their fields, ``known`` names the window's fields and the grouping id.
+    """
+
+    schema: Schema
+    keys: Mapping[exp.Expression, str]
+    known: frozenset[str]
+    context: Context
+    names: Names
+    calls: dict[exp.Expression, Item] = field(default_factory=dict)
+
+    def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
+        """``bound`` over the fields of the aggregation; ``wish`` names the field if it is one aggregate call."""
+        key = self.keys.get(bound)
+        if key is not None:
+            return field_of(key)
+        name = aggregate_name(bound, self.context.catalog)
+        if name is not None:
+            return field_of(self._aggregate(bound, wish or name))
+        if isinstance(bound, exp.Column):
+            self._check(bound)
+            return bound
+        copy = bound.copy()
+        for child in list(copy.iter_expressions()):
+            if not isinstance(child, exp.DataType):
+                child.replace(self.rewrite(child))
+        return copy
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(self.calls.values())
+
+    def _aggregate(self, call: exp.Expression, wish: str) -> str:
+        found = self.calls.get(call)
+        if found is None:
+            check_aggregate_types(call, self.schema, self.context)
+            types = Types(self.schema, self.context.catalog.function)
+            found = Item(self.names.unique(wish), call, types.of(call), types.nullable(call))
+            self.calls[call] = found
+        return found.name
+
+    def _check(self, column: exp.Column) -> None:
+        if column.name not in self.known:
+            message = f'column "{column.name}" is neither in GROUP BY nor inside an aggregate'
+            hint = f"Add it to GROUP BY, or use an aggregate such as MAX({column.name})."
+            self.context.wrong("SS208", message, column, hint)

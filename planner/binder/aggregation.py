@@ -1,0 +1,251 @@
+"""GROUP BY over windows: AssignWindows where a clause asks for it, WindowAggregate, HAVING, and a projection above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.aggregate_calls import Groups
+from sqlstream.planner.binder.clauses import check_clauses
+from sqlstream.planner.binder.context import Context, Relation
+from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, aliased, bind_grouping
+from sqlstream.planner.binder.naming import Names, field_name, field_of
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.select_list import Selected, expand
+from sqlstream.planner.binder.window_columns import attached_columns, complete_columns
+from sqlstream.planner.binder.window_properties import GroupNames
+from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    Filter,
+    Item,
+    Node,
+    Project,
+    Session,
+    WindowAggregate,
+    WindowColumns,
+)
+from sqlstream.planner.type_inference import Types
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """The input of an aggregation. ``keys`` maps bound grouping expressions to fields, in order.
+
+    ``assigned`` is the AssignWindows on top if the window stood in GROUP BY.
+    """
+
+    scope: Scope
+    keys: dict[exp.Expression, str]
+    columns: WindowColumns
+    domain: TimeDomain
+    grouped: GroupedWindow | None
+
+
+def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
+    """The plan of a SELECT with groups and the names of its columns."""
+    grouping = bind_grouping(select, scope, context)
+    context.stop_if_wrong()
+    _refuse_other_windows(select, context)
+    windowed = _window_from_clause(grouping, scope) if grouping.window else _window_from_input(select, grouping, scope, context)
+    check_clauses(clauses_of(select), windowed.domain, context)
+    return _aggregate(select, grouping, windowed, context)
+
+
+def _refuse_other_windows(select: exp.Select, context: Context) -> None:
+    """COUNT, GLOBAL and USING windows; there is nothing to bind behind them."""
+    window = clauses_of(select).window
+    if window is not None:
+        check_clauses(clauses_of(select), None, context)
+        context.stop_if_wrong()
+
+
+# --- the window -----------------------------------------------------------------------------------------------
+
+
+def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
+    """The window clause as the table function that means the same."""
+    grouped = grouping.window
+    assert grouped is not None and grouped.time.time is not None
+    scope, keys = _with_keys(grouping, scope)
+    partition_by = tuple(keys.values()) if isinstance(grouped.window, Session) else ()
+    assigned = assign_windows(scope, grouped.window, grouped.time, partition_by)
+    hidden = {c.name for c in scope.columns} & set(WINDOW_COLUMNS)
+    visible = tuple(c for c in assigned.columns if c in scope.columns or c.name not in hidden)
+    node = assigned.node
+    assert isinstance(node, AssignWindows)
+    return Windowed(Scope(node, visible), keys, node.columns, node.domain, grouped)
+
+
+def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
+    """The window whose columns the input carries and GROUP BY names."""
+    attached = attached_columns(scope.node)
+    names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
+    if attached is None or not names & {c for c in attached.columns if c}:
+        feature = "unbounded aggregate" if attached is None else "unbounded window aggregate"
+        raise unsupported.refusal(feature, span_of(select.args.get("group") or select.expressions[0]))
+    rest = _without_window_columns(grouping, {c for c in attached.columns if c}, context)
+    scope, columns = complete_columns(scope, attached, names, select.args["group"])
+    scope, keys = _with_keys(rest, scope)
+    return Windowed(scope, keys, columns, attached.domain, None)
+
+
+def _without_window_columns(grouping: Grouping, window: set[str], context: Context) -> Grouping:
+    """The keys but for the window's columns, which must be part of every grouping set."""
+    positions = [i for i, k in enumerate(grouping.keys) if not _names(k.bound, window)]
+    for i, key in enumerate(grouping.keys):
+        if i not in positions and grouping.sets is not None and any(i not in s for s in grouping.sets):
+            hint = "Write it beside the sets: GROUP BY GROUPING SETS (…), window_start, window_end."
+            context.wrong("SS213", f'"{key.written.name}" must be part of every grouping set', key.written, hint)
+    renumbered = {old: new for new, old in enumerate(positions)}
+    sets = grouping.sets and tuple(tuple(renumbered[i] for i in s if i in renumbered) for s in grouping.sets)
+    return replace(grouping, keys=tuple(grouping.keys[i] for i in positions), sets=sets)
+
+
+def _names(bound: exp.Expression, fields: set[str]) -> bool:
+    return isinstance(bound, exp.Column) and bound.name in fields
+
+
+def _with_keys(grouping: Grouping, scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
+    """Grouping expressions that are no fields yet become fields of a projection."""
+    keys: dict[exp.Expression, str] = {}
+    unique = Names(f.name for f in scope.node.schema)
+    computed: list[Item] = []
+    types = Types(scope.node.schema)
+    for key in grouping.keys:
+        if isinstance(key.bound, exp.Column):
+            keys[key.bound] = key.bound.name
+        else:
+            name = unique.unique(field_name(key.written.alias_or_name or "key", key.written))
+            computed.append(Item(name, key.bound, types.of(key.bound), types.nullable(key.bound)))
+            keys[key.bound] = name
+    return (scope.over(extended(scope.node, computed)) if computed else scope), keys
+
+
+def extended(node: Node, items: list[Item]) -> Project:
+    """All fields of a node and some more."""
+    kept = (Item(f.name, field_of(f.name), f.type, f.nullable, f.time) for f in node.schema)
+    return Project(node, (*kept, *items))
+
+
+# --- the aggregation ------------------------------------------------------------------------------------------
+
+
+def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
+    scope, columns = windowed.scope, windowed.columns
+    taken = [*windowed.keys.values(), columns.start, columns.end, columns.time]
+    # The grouping id must not be mistaken for a field of the input.
+    reserved = Names([f.name for f in scope.node.schema])
+    grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
+    known = frozenset({columns.start, columns.end, columns.time, *([grouping_id] if grouping_id else [])})
+    names = Names([*taken, *([grouping_id] if grouping_id else [])])
+    groups = Groups(scope.node.schema, windowed.keys, known, context, names)
+    below = scope.over(scope.node.input) if isinstance(scope.node, AssignWindows) and windowed.grouped else scope
+    special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, context)
+    place = Place("SELECT", True, special.column, special.call)
+    selected = expand(select.expressions, scope, context)
+    results = [_result(c, scope, context, place, groups) for c in selected]
+    having = _having(select, scope, context, special, groups)
+    context.stop_if_wrong()
+    node = _node(windowed, grouping, groups.items, grouping_id, context, select)
+    if having is not None:
+        node = Filter(node, having)
+    return _projected(node, selected, results, scope, context)
+
+
+def _result(column: Selected, scope: Scope, context: Context, place: Place, groups: Groups) -> exp.Expression:
+    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, place)
+    return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
+
+
+def _having(
+    select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
+) -> exp.Expression | None:
+    """The condition of HAVING, in which names of the select list go before those of FROM."""
+    having = select.args.get("having")
+    if having is None:
+        return None
+    inner = Place("HAVING", True, special.column, special.call)
+
+    def names(column: exp.Column) -> exp.Expression | None:
+        found = None if column.table else aliased(column.name, select.expressions)
+        return bind(found, scope, context, inner) if found is not None else special.column(column)
+
+    bound = bind_condition(having.this, scope, context, Place("HAVING", True, names, special.call))
+    return groups.rewrite(bound)
+
+
+def _node(
+    windowed: Windowed,
+    grouping: Grouping,
+    aggregates: tuple[Item, ...],
+    grouping_id: str | None,
+    context: Context,
+    select: exp.Select,
+) -> Node:
+    keys = tuple(windowed.keys.values())
+    sets = None
+    if grouping.sets is not None:
+        # Positions in ``grouping.sets`` count keys; with a window in the input its columns are gone from both.
+        sets = tuple(tuple(keys[i] for i in s) for s in _key_sets(windowed, grouping))
+    node = WindowAggregate(
+        windowed.scope.node, keys, aggregates, windowed.columns, None, None, sets, grouping_id, windowed.domain
+    )
+    if sets is None:
+        return node
+    if windowed.grouped is not None and isinstance(windowed.grouped.window, Session):
+        node = _session_per_set(node, windowed.grouped, select)
+    return _with_copies(node)
+
+
+def _key_sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[int, ...], ...]:
+    assert grouping.sets is not None
+    order = {bound: i for i, bound in enumerate(windowed.keys)}
+    wanted = [order.get(k.bound) for k in grouping.keys]
+    return tuple(tuple(w for i in s if (w := wanted[i]) is not None) for s in grouping.sets)
+
+
+def _session_per_set(node: WindowAggregate, grouped: GroupedWindow, select: exp.Select) -> WindowAggregate:
+    """Sessions are those of the keys of each set, so they cannot be assigned before the sets are made."""
+    assert isinstance(node.input, AssignWindows) and isinstance(grouped.window, Session)
+    attached = {node.columns.start, node.columns.end, node.columns.time}
+    if any(c.name in attached for a in node.aggregates for c in a.expression.find_all(exp.Column)):
+        raise unsupported.refusal("session grouping sets", span_of(select))
+    return replace(node, input=node.input.input, session=grouped.window, time=grouped.time.name)
+
+
+def _with_copies(node: WindowAggregate) -> WindowAggregate:
+    """Grouping sets make keys NULL, so aggregates read copies of them."""
+    read = {c.name for a in node.aggregates for c in a.expression.find_all(exp.Column)}
+    shared = [k for k in node.keys if k in read]
+    if not shared:
+        return node
+    unique = Names(f.name for f in node.input.schema)
+    copies = {k: unique.unique(k) for k in shared}
+    fields = {f.name: f for f in node.input.schema}
+    items = [Item(copies[k], field_of(k), fields[k].type, fields[k].nullable) for k in shared]
+
+    def over_copies(inner: exp.Expression) -> exp.Expression:
+        return field_of(copies[inner.name]) if isinstance(inner, exp.Column) and inner.name in copies else inner
+
+    aggregates = tuple(replace(a, expression=a.expression.transform(over_copies)) for a in node.aggregates)
+    return replace(node, input=extended(node.input, items), aggregates=aggregates)
+
+
+def _projected(
+    node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
+) -> Relation:
+    types = types_of(scope.over(node), context)
+    names, items = Names(), []
+    for column, result in zip(selected, results, strict=True):
+        field = types.fields.get(result.name) if isinstance(result, exp.Column) else None
+        name = names.unique(field_name(column.name, column.expression))
+        time = field.time if field else None
+        items.append(Item(name, result, types.of(result), types.nullable(result), time))
+    return Relation(Project(node, tuple(items)), tuple(c.name for c in selected))

@@ -1,0 +1,125 @@
+"""Calls of functions: does the function exist, is it allowed here, does the number of arguments fit."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.catalog import Catalog, Function, FunctionKind
+from sqlstream.planner.functions import kinds
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
+from sqlstream.planner.nodes import Schema
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import Types, call_arguments
+
+TIME_MARKERS = frozenset({"proctime", "ingestion_time"})
+WINDOW_PROPERTIES = frozenset(
+    f"{window}_{part}" for window in ("tumble", "hop", "session", "cumulate") for part in ("start", "end", "rowtime", "proctime")
+)
+GROUP_WINDOWS = frozenset({"tumble", "hop", "cumulate", "session"})
+_PANES = frozenset({"window_pane", "window_pane_index"})
+_GROUPING = frozenset({"grouping", "grouping_id"})
+
+# Aggregates that need a number; Spark would cast a string silently.
+_NUMERIC = frozenset({"sum", "avg", "mean", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance"})
+
+
+def aggregate_name(node: exp.Expression, catalog: Catalog) -> str | None:
+    """The name of the aggregate that ``node`` calls, through FILTER and its kin; None for other expressions."""
+    if isinstance(node, AGGREGATE_WRAPPERS):
+        return aggregate_name(node.this, catalog)
+    if not isinstance(node, exp.Func):
+        return None
+    name = spark_name(node)
+    if name is None:
+        return None
+    if isinstance(node, exp.Anonymous):
+        user = catalog.function(node.name)
+        if user is not None:
+            return name if user.kind is FunctionKind.AGGREGATE else None
+    return name if kind_of(name) is Kind.AGGREGATE else None
+
+
+def check_call(node: exp.Expression, context: Context) -> None:
+    """Report what is wrong with a call; other expressions are fine."""
+    if not isinstance(node, exp.Func):
+        return
+    name = spark_name(node)
+    if name is None:
+        return
+    user = context.catalog.function(node.name) if isinstance(node, exp.Anonymous) else None
+    if user is not None:
+        _check_user_call(node, user, context)
+    else:
+        _check_builtin(node, name, context)
+
+
+def _check_user_call(node: exp.Expression, function: Function, context: Context) -> None:
+    match function.kind:
+        case FunctionKind.SCALAR | FunctionKind.AGGREGATE:
+            check_arity(node, function, context)
+        case FunctionKind.TABLE:
+            hint = f"Write FROM t, LATERAL TABLE({function.name}(…)) AS x."
+            context.wrong("SS209", f'table function "{function.name}" is not allowed in an expression', node, hint)
+        case FunctionKind.ASYNC:
+            context.refuse("async function", node)
+        case _:
+            context.refuse("function kind", node, f'"{function.name}" is a function of the kind {function.kind.value}.')
+
+
+def check_arity(node: exp.Expression, function: Function, context: Context) -> None:
+    """SS207 where a user's function is called with too few or too many arguments."""
+    count, least, most = len(node.expressions), function.min_arguments, function.max_arguments
+    if least <= count and (most is None or count <= most):
+        return
+    wanted = str(least) if most == least else f"{least} to {most}" if most is not None else f"at least {least}"
+    plural = "" if wanted == "1" else "s"
+    parameters = ", ".join(f"{n} {t}" for n, t in function.parameters)
+    hint = f"It is declared as {function.name}({parameters})." if parameters else None
+    context.wrong("SS207", f'function "{function.name}" takes {wanted} argument{plural}, not {count}', node, hint)
+
+
+def _check_builtin(node: exp.Expression, name: str, context: Context) -> None:
+    if name in TIME_MARKERS:
+        hint = f"Declare a column of the table: pt AS {name.upper()}()."
+        context.wrong("SS209", f"{name.upper()}() is only allowed as a column of CREATE TABLE", node, hint)
+    elif name in WINDOW_PROPERTIES or name in GROUP_WINDOWS:
+        window = name.partition("_")[0].upper()
+        hint = f"Add {window}(…) to GROUP BY, or use window_start and window_end."
+        context.wrong("SS221", f"{name.upper()} needs a GROUP BY with {window}(…)", node, hint)
+    elif name in _PANES:
+        context.refuse("pane", node)
+    elif name == "current_watermark":
+        context.refuse("watermark function", node)
+    elif name in kinds.ORDER_DEPENDENT:
+        context.refuse("order-dependent aggregate", node)
+    elif name not in _GROUPING:
+        _check_kind(node, name, context)
+
+
+def _check_kind(node: exp.Expression, name: str, context: Context) -> None:
+    match kind_of(name):
+        case None:
+            candidates = [*kinds.names(), *context.catalog.function_names()]
+            context.wrong("SS203", f'function "{name}" does not exist', node, did_you_mean(name, candidates))
+        case Kind.WINDOW:
+            context.wrong("SS209", f'window function "{name}" needs an OVER clause', node)
+        case Kind.GENERATOR:
+            hint = f"Write LATERAL VIEW {name.upper()}(…) t AS c, or use it alone as a column of SELECT."
+            context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
+        case Kind.TABLE:
+            context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
+
+
+def check_aggregate_types(call: exp.Expression, schema: Schema, context: Context) -> None:
+    """SS206 where a bound aggregate certainly cannot take its argument."""
+    inner = call.this if isinstance(call, AGGREGATE_WRAPPERS) else call
+    name = spark_name(inner)
+    if name not in _NUMERIC:
+        return
+    arguments = call_arguments(inner)
+    found = Types(schema, context.catalog.function).of(arguments[0]) if arguments else None
+    if found is None or found.is_unknown or found.is_numeric or found.name in ("INTERVAL", "VOID"):
+        return
+    hint = "Convert it, as in CAST(x AS DOUBLE)." if found.name == "STRING" else None
+    context.wrong("SS206", f"{name.upper()} needs a number, not {found}", call, hint)

@@ -1,0 +1,65 @@
+"""What binding passes along: the catalog, the queries in scope of WITH, and the mistakes found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.catalog import Catalog
+from sqlstream.planner.nodes import Field, Node
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A bound query or table: ``names`` are what users see, one per field of ``node``, duplicates allowed."""
+
+    node: Node
+    names: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.node.schema
+
+
+@dataclass(frozen=True)
+class Context:
+    """``views`` are being expanded right now; ``problems`` is shared by the whole query and grows."""
+
+    catalog: Catalog
+    queries: Mapping[str, Relation] = field(default_factory=dict)
+    views: tuple[str, ...] = ()
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    def with_query(self, name: str, relation: Relation) -> Context:
+        return replace(self, queries={**self.queries, name.casefold(): relation})
+
+    def inside_view(self, name: str) -> Context:
+        return replace(self, queries={}, views=(*self.views, name.casefold()), problems=[])
+
+    def report(self, error: SqlStreamError | Diagnostic) -> None:
+        """Note a mistake and go on, so that one attempt shows all of them."""
+        found = error.diagnostics if isinstance(error, SqlStreamError) else (error,)
+        self.problems.extend(d for d in found if d not in self.problems)
+
+    def refuse(self, feature: str, at: exp.Expression | Span | None, detail: str | None = None) -> None:
+        span = span_of(at) if isinstance(at, exp.Expression) else at
+        self.report(unsupported.diagnostic(feature, span, detail))
+
+    def wrong(self, code: str, message: str, at: exp.Expression | Span | None, hint: str | None = None) -> None:
+        self.report(bind_error(code, message, at, hint))
+
+    def stop_if_wrong(self) -> None:
+        if self.problems:
+            raise SqlStreamError.of(self.problems)
+
+
+def bind_error(
+    code: str, message: str, at: exp.Expression | Span | None, hint: str | None = None, detail: str | None = None
+) -> BindError:
+    span = span_of(at) if isinstance(at, exp.Expression) else at
+    return BindError(code, message, span, hint=hint, detail=detail)

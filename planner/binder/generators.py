@@ -1,0 +1,188 @@
+"""Generators: UNNEST, LATERAL VIEW, LATERAL TABLE and EXPLODE in a select list become Correlate."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import ARG
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import check_arity
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import Place, bind, type_in
+from sqlstream.planner.binder.naming import Names
+from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.functions.kinds import Kind, kind_of, names, spark_name
+from sqlstream.planner.nodes import Correlate, Field
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import call_arguments
+from sqlstream.types import INT, STRING, UNKNOWN, DataType
+
+Columns = list[tuple[str, DataType]]
+
+
+def table_call(source: exp.Expression, context: Context) -> exp.Expression:
+    """The generator call that UNNEST or LATERAL TABLE stands for."""
+    if isinstance(source, exp.Unnest):
+        refuse_rest(source, ("expressions", "alias", "offset", ARG), context)
+        if source.args.get("offset"):
+            context.refuse("ordinality", source)
+        if len(source.expressions) != 1:
+            raise bind_error("SS207", f"UNNEST takes 1 argument, not {len(source.expressions)}", source)
+        return exp.Explode(this=source.expressions[0].copy())
+    refuse_rest(source, ("this", "view", "outer", "alias", "ordinality", ARG), context)
+    call = source.this
+    if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
+        return call.expressions[0]
+    if isinstance(call, exp.Query):
+        raise unsupported.refusal("join", span_of(source), "The subquery of LATERAL is a join with each row.")
+    return call
+
+
+def correlate(source: exp.Expression, call: exp.Expression, scope: Scope, outer: bool, context: Context) -> Scope:
+    """The scope with the rows of ``call`` for each row, under the alias of ``source``."""
+    alias = source.args.get("alias")
+    wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    unnested = isinstance(source, exp.Unnest)
+    node, shown = generate(call, wanted, scope, outer, context, unnested=unnested)
+    visible = tuple(Visible(n, f.name, source.alias or None) for n, f in zip(shown, node.outputs, strict=True))
+    return scope.with_columns(node, visible)
+
+
+def is_generator(call: exp.Expression, context: Context) -> bool:
+    """True for calls that give several rows: Spark's generators; users' table functions stand in FROM only."""
+    name = spark_name(call) if isinstance(call, exp.Func) else None
+    if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
+        return False
+    return kind_of(name) is Kind.GENERATOR
+
+
+def generate(
+    call: exp.Expression, wanted: list[str], scope: Scope, outer: bool, context: Context, *, unnested: bool = False
+) -> tuple[Correlate, list[str]]:
+    """The Correlate and the names under which its outputs are shown. SS216 for a wrong number of names."""
+    function, arguments = _function(call, scope, context)
+    if function is not None:
+        columns, bound = _user_columns(function), arguments
+    else:
+        bound, outer = _without_outer(arguments, outer)
+        bound, columns = _builtin_columns(bound, len(wanted), scope, context, unnested)
+    if wanted and len(wanted) != len(columns):
+        message = f"{len(columns)} column{'s' if len(columns) != 1 else ''} need names, but {len(wanted)} are given"
+        raise bind_error("SS216", message, call)
+    shown = wanted or [name for name, _ in columns]
+    unique = Names(f.name for f in scope.node.schema)
+    fields = tuple(Field(unique.unique(n), kind) for n, (_, kind) in zip(shown, columns, strict=True))
+    return Correlate(scope.node, bound, fields, outer), shown
+
+
+def _function(
+    call: exp.Expression, scope: Scope, context: Context
+) -> tuple[Function | None, exp.Expression]:
+    """The user's table function, if it is one, and the call with its arguments bound."""
+    function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+    if function is not None:
+        _check_kind(call, function, context)
+        check_arity(call, function, context)
+    elif not is_generator(call, context):
+        raise _no_generator(call, context)
+    copy = call.copy()
+    for key, value in call.args.items():
+        if isinstance(value, list):
+            copy.set(key, [_argument(v, scope, context) for v in value])
+        elif isinstance(value, exp.Expression):
+            copy.set(key, _argument(value, scope, context))
+    return function, copy
+
+
+def _argument(value: exp.Expression, scope: Scope, context: Context) -> exp.Expression:
+    return bind(value, scope, context, Place("a generator"))
+
+
+def _check_kind(call: exp.Expression, function: Function, context: Context) -> None:
+    if function.kind is FunctionKind.TABLE:
+        return
+    if function.kind is FunctionKind.ASYNC:
+        raise unsupported.refusal("async function", span_of(call))
+    if function.kind is FunctionKind.PROCESS:
+        raise unsupported.refusal("process function", span_of(call))
+    message = f'"{function.name}" is a function of the kind {function.kind.value}, not a table function'
+    raise bind_error("SS209", message, call, "Call it in SELECT.")
+
+
+def _no_generator(call: exp.Expression, context: Context) -> Exception:
+    name = spark_name(call) or call.sql("spark")
+    if kind_of(name) is None:
+        hint = did_you_mean(name, [*names(), *context.catalog.function_names()])
+        return bind_error("SS203", f'function "{name}" does not exist', call, hint)
+    hint = "Generators are EXPLODE, POSEXPLODE, INLINE, STACK, JSON_TUPLE and table functions in Python."
+    return bind_error("SS209", f'function "{name}" gives one value, not rows', call, hint)
+
+
+def _user_columns(function: Function) -> Columns:
+    members = function.returns.args if function.returns.name == "STRUCT" else ()
+    found = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
+    return found or [(function.name, function.returns)]
+
+
+def _without_outer(call: exp.Expression, outer: bool) -> tuple[exp.Expression, bool]:
+    """EXPLODE_OUTER and its kin as the plain generator that keeps rows without any."""
+    name = spark_name(call) or ""
+    if not name.endswith("_outer"):
+        return call, outer
+    return exp.func(name.removesuffix("_outer"), *call_arguments(call), dialect="spark"), True
+
+
+def _builtin_columns(
+    call: exp.Expression, wanted: int, scope: Scope, context: Context, unnested: bool
+) -> tuple[exp.Expression, Columns]:
+    name, arguments = spark_name(call) or "", call_arguments(call)
+    kind = type_in(scope, context, arguments[0]) if arguments else UNKNOWN
+    if unnested and _is_array_of_structs(kind):
+        # Flink's UNNEST of rows gives their fields; Spark's EXPLODE would give one struct.
+        call, name = exp.func("inline", arguments[0], dialect="spark"), "inline"
+    match name:
+        case "explode":
+            return call, _exploded(kind, wanted, call)
+        case "posexplode":
+            return call, [("pos", INT), *_exploded(kind, wanted - 1, call)]
+        case "inline":
+            return call, _inlined(kind, wanted)
+        case "stack":
+            return call, _stacked(arguments, scope, context)
+        case "json_tuple":
+            return call, [(f"c{i}", STRING) for i in range(len(arguments) - 1)]
+    return call, [(f"col{i}", UNKNOWN) for i in range(wanted)] if wanted > 1 else [("col", UNKNOWN)]
+
+
+def _is_array_of_structs(kind: DataType) -> bool:
+    return kind.name == "ARRAY" and isinstance(kind.args[0], DataType) and kind.args[0].name == "STRUCT"
+
+
+def _exploded(kind: DataType, wanted: int, call: exp.Expression) -> Columns:
+    match kind:
+        case DataType("ARRAY", (DataType() as element,)):
+            return [("col", element)]
+        case DataType("MAP", (DataType() as key, DataType() as value)):
+            return [("key", key), ("value", value)]
+    if not kind.is_unknown:
+        raise bind_error("SS206", f"rows can be made of an ARRAY or a MAP, not of {kind}", call)
+    return [("key", UNKNOWN), ("value", UNKNOWN)] if wanted == 2 else [("col", UNKNOWN)]
+
+
+def _inlined(kind: DataType, wanted: int) -> Columns:
+    element = kind.args[0] if kind.name == "ARRAY" else UNKNOWN
+    members = element.args if isinstance(element, DataType) and element.name == "STRUCT" else ()
+    found = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
+    return found or [(f"col{i + 1}", UNKNOWN) for i in range(max(1, wanted))]
+
+
+def _stacked(arguments: list[exp.Expression], scope: Scope, context: Context) -> Columns:
+    rows = arguments[0] if arguments else None
+    if not isinstance(rows, exp.Literal) or rows.is_string or int(rows.name) < 1:
+        raise bind_error("SS207", "STACK needs a number of rows as its first argument", rows)
+    values = arguments[1:]
+    width = -(-len(values) // int(rows.name))
+    return [(f"col{i}", type_in(scope, context, values[i])) for i in range(width)]

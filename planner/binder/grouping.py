@@ -1,0 +1,213 @@
+"""GROUP BY: its keys, grouping sets and window.
+
+Ordinals and aliases of the select list are accepted as Spark does: a column of FROM goes before an alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from sqlglot import exp
+
+from sqlstream.errors import Span
+from sqlstream.grammar.carrier import Carrier
+from sqlstream.grammar.nodes import GroupWindow, Rows
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.windows import SIGNATURES, Measured, spark_window, time_field, window_of_measures
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.nodes import Field, Window
+
+SPARK_WINDOWS = frozenset({"window", "session_window"})
+
+Set = tuple[exp.Expression, ...]
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping expression, as written and over the fields of the scope."""
+
+    written: exp.Expression
+    bound: exp.Expression
+
+
+@dataclass(frozen=True)
+class GroupedWindow:
+    """A window that stands in GROUP BY; ``spark`` for window() and session_window()."""
+
+    window: Window
+    time: Field
+    spark: bool
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """``sets`` lists the keys of each grouping set by position, None without GROUPING SETS."""
+
+    keys: tuple[Key, ...]
+    sets: tuple[tuple[int, ...], ...] | None
+    window: GroupedWindow | None
+
+
+def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Grouping:
+    group = select.args.get("group")
+    if group is None:
+        return Grouping((), None, None)
+    terms = [*group.expressions]
+    for name in ("grouping_sets", "cube", "rollup"):
+        # A bare CUBE or ROLLUP stands for WITH CUBE: all keys before it.
+        for term in group.args.get(name) or []:
+            terms = [term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
+    refuse_rest(group, ("expressions", "grouping_sets", "cube", "rollup"), context)
+    window, plain = _window(terms, scope, context)
+    sets = [sum(combination, ()) for combination in product(*(list(_sets(t)) for t in plain))]
+    keys: list[Key] = []
+    positions = [tuple(_position(e, keys, select, scope, context) for e in found) for found in sets]
+    grouped = any(isinstance(t, (exp.Cube, exp.Rollup, exp.GroupingSets)) for t in plain)
+    return Grouping(tuple(keys), tuple(tuple(dict.fromkeys(p)) for p in positions) if grouped else None, window)
+
+
+# --- grouping sets --------------------------------------------------------------------------------------------
+
+
+def _sets(term: exp.Expression) -> Iterator[Set]:
+    """The grouping sets of one term; a plain key has one."""
+    match term:
+        case exp.GroupingSets():
+            for element in term.expressions:
+                yield from _sets(element)
+        case exp.Cube():
+            units = [_unit(e) for e in term.expressions]
+            for size in range(len(units), -1, -1):
+                yield from (sum(chosen, ()) for chosen in combinations(units, size))
+        case exp.Rollup():
+            units = [_unit(e) for e in term.expressions]
+            for size in range(len(units), -1, -1):
+                yield sum(units[:size], ())
+        case _:
+            yield _unit(term)
+
+
+def _unit(element: exp.Expression) -> Set:
+    """The keys that go together: ``(a, b)``, ``(a)``, ``()`` or ``a``."""
+    if isinstance(element, exp.Tuple):
+        return tuple(element.expressions)
+    return (element.this,) if isinstance(element, exp.Paren) else (element,)
+
+
+def _position(
+    expression: exp.Expression, keys: list[Key], select: exp.Select, scope: Scope, context: Context
+) -> int:
+    """The position of a key, which is added where it is new."""
+    written = _named(expression, select, scope, context)
+    bound = bind(written, scope, context, Place("GROUP BY"))
+    for position, key in enumerate(keys):
+        if key.bound == bound:
+            return position
+    keys.append(Key(written, bound))
+    return len(keys) - 1
+
+
+def _named(expression: exp.Expression, select: exp.Select, scope: Scope, context: Context) -> exp.Expression:
+    """The expression behind an ordinal or an alias of the select list."""
+    if isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit():
+        return _ordinal(expression, select)
+    if isinstance(expression, exp.Column) and not expression.table and not scope.find(expression.name):
+        return aliased(expression.name, select.expressions) or expression
+    return expression
+
+
+def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expression:
+    position, columns = int(literal.name), select.expressions
+    if not 1 <= position <= len(columns) or columns[position - 1].is_star:
+        raise bind_error("SS223", f"GROUP BY {position} is no position of a column in the select list", literal)
+    return columns[position - 1].unalias()
+
+
+def aliased(name: str, expressions: Sequence[exp.Expression]) -> exp.Expression | None:
+    """The expression of the select list with that alias."""
+    found = (e.this for e in expressions if isinstance(e, exp.Alias) and e.alias.casefold() == name.casefold())
+    return next(found, None)
+
+
+# --- windows --------------------------------------------------------------------------------------------------
+
+
+def _window(
+    terms: Sequence[exp.Expression], scope: Scope, context: Context
+) -> tuple[GroupedWindow | None, list[exp.Expression]]:
+    """The window among the terms of GROUP BY, and the other terms. SS211 for a second one."""
+    windows = [t for t in terms if _is_window(t)]
+    if len(windows) > 1:
+        raise bind_error("SS211", "GROUP BY takes one window", _window_span(windows[1]))
+    plain = [t for t in terms if not _is_window(t)]
+    return (_bind_window(windows[0], scope, context) if windows else None), plain
+
+
+def _is_window(term: exp.Expression) -> bool:
+    if isinstance(term, Carrier):
+        return isinstance(term.this, GroupWindow)
+    return isinstance(term, exp.Func) and spark_name(term) in SPARK_WINDOWS
+
+
+def _window_span(term: exp.Expression) -> Span | None:
+    return term.this.span if isinstance(term, Carrier) else span_of(term)
+
+
+def _bind_window(term: exp.Expression, scope: Scope, context: Context) -> GroupedWindow:
+    if isinstance(term, Carrier):
+        return _clause_window(term.this, scope, context)
+    return bind_spark_window(term, scope, context)
+
+
+def _clause_window(clause: GroupWindow, scope: Scope, context: Context) -> GroupedWindow:
+    kind = clause.kind.value
+    time = _time(clause.time, kind, scope, context)
+    values = _by_name(kind, clause.measures, clause.span)
+    return GroupedWindow(window_of_measures(kind, values, clause.span), time, False, clause.span)
+
+
+def _by_name(kind: str, measures: Sequence[Measured], span: Span | None) -> dict[str, Measured]:
+    signature = SIGNATURES[kind]
+    least, names = len(signature.measures), signature.measures + signature.optional
+    if not least <= len(measures) <= len(names):
+        hint = f"Write {kind}(ts, {', '.join(n.lower() for n in signature.measures)})."
+        raise bind_error("SS220", f"{kind} takes {least} to {len(names)} intervals, not {len(measures)}", span, hint)
+    if any(isinstance(m, Rows) for m in measures):
+        raise unsupported.refusal("row measure", span)
+    return dict(zip(names, measures, strict=False))
+
+
+def bind_spark_window(call: exp.Expression, scope: Scope, context: Context) -> GroupedWindow:
+    """Spark's ``window(ts, …)`` or ``session_window(ts, gap)``."""
+    name, arguments = spark_name(call) or "", list(call.expressions)
+    most = 2 if name == "session_window" else 4
+    if not 2 <= len(arguments) <= most:
+        raise bind_error("SS207", f"{name} takes 2 to {most} arguments, not {len(arguments)}", call)
+    time = _time(arguments[0], name, scope, context)
+    return GroupedWindow(spark_window(name, call, arguments), time, True, span_of(call))
+
+
+def bind_property_window(kind: str, call: exp.Expression, scope: Scope, context: Context) -> GroupedWindow:
+    """The window that ``TUMBLE_START(ts, size)`` and its kin speak of."""
+    arguments = list(call.expressions)
+    if not arguments:
+        raise bind_error("SS207", f"{call.name.upper()} repeats the arguments of {kind}", call)
+    time = _time(arguments[0], kind, scope, context)
+    values = _by_name(kind, arguments[1:], span_of(call))
+    return GroupedWindow(window_of_measures(kind, values, span_of(call)), time, False, span_of(call))
+
+
+def _time(column: exp.Expression, kind: str, scope: Scope, context: Context) -> Field:
+    bound = bind(column, scope, context, Place(kind))
+    context.stop_if_wrong()
+    field = scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
+    tables = {c.table for c in scope.columns if c.table}
+    return time_field(column, field, kind, tables.pop() if len(tables) == 1 else None)

@@ -1,0 +1,90 @@
+"""INSERT INTO: columns of the query to columns of the table, by position, with the casts that cannot surprise."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.nodes import Insert as InsertStatement
+from sqlstream.planner.binder.context import Relation, bind_error
+from sqlstream.planner.binder.naming import field_of
+from sqlstream.planner.binder.unions import cast
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.nodes import Field, Insert, Item, Project
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.types import DataType
+
+_TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+
+
+def insert_into(table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement) -> Insert:
+    """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS216."""
+    targets = _targets(table, names, statement)
+    _check_arity(table, targets, relation, statement)
+    sources = {c.name: f for c, f in zip(targets, relation.fields, strict=True)}
+    problems = [e for c in targets if (e := _mismatch(c, sources[c.name], statement)) is not None]
+    problems += [e for c in table.physical_columns if (e := _missing(c, sources, statement)) is not None]
+    if problems:
+        raise SqlStreamError.of(d for e in problems for d in e.diagnostics)
+    items = tuple(_item(c, sources.get(c.name)) for c in table.physical_columns)
+    return Insert(Project(relation.node, items), table)
+
+
+def _targets(table: Table, names: tuple[str, ...], statement: InsertStatement) -> list[Column]:
+    if not names:
+        return list(table.physical_columns)
+    by_name = {c.name.casefold(): c for c in table.columns}
+    found: list[Column] = []
+    for name in names:
+        column = by_name.get(name.casefold())
+        if column is None:
+            hint = did_you_mean(name, [c.name for c in table.physical_columns], "columns")
+            raise bind_error("SS216", f'table "{table.name}" has no column "{name}"', statement.target.span, hint)
+        if not column.physical:
+            raise bind_error("SS216", f'column "{column.name}" is computed and takes no values', statement.target.span)
+        if column in found:
+            raise bind_error("SS205", f'column "{column.name}" is named twice', statement.target.span)
+        found.append(column)
+    return found
+
+
+def _check_arity(table: Table, targets: list[Column], relation: Relation, statement: InsertStatement) -> None:
+    if len(targets) == len(relation.names):
+        return
+    message = f'"{table.name}" takes {len(targets)} columns, but the query has {len(relation.names)}'
+    wanted = ", ".join(f"{c.name} {c.type}" for c in targets)
+    raise bind_error("SS216", message, statement.query, f"The columns are ({wanted}).")
+
+
+def _mismatch(column: Column, field: Field, statement: InsertStatement) -> SqlStreamError | None:
+    if storable(field.type, column.type):
+        return None
+    message = f'column "{column.name}" of type {column.type} cannot store values of type {field.type}'
+    return bind_error("SS206", message, statement.query, f"Convert it, as in CAST({field.name} AS {column.type}).")
+
+
+def _missing(column: Column, sources: dict[str, Field], statement: InsertStatement) -> SqlStreamError | None:
+    if column.name in sources or column.nullable:
+        return None
+    return bind_error("SS216", f'column "{column.name}" is NOT NULL and gets no value', statement.target.span)
+
+
+def storable(value: DataType, column: DataType) -> bool:
+    """Spark's ANSI store assignment: numbers to numbers (checked when run), times to times, anything to STRING."""
+    if value == column or value.is_unknown or value.name == "VOID" or column.name == "STRING":
+        return True
+    if value.is_numeric and column.is_numeric:
+        return True
+    if value.name in _TIMES and column.name in _TIMES:
+        return True
+    return value.name == column.name and value.name in ("ARRAY", "MAP", "STRUCT", "INTERVAL")
+
+
+def _item(column: Column, field: Field | None) -> Item:
+    if field is None:
+        return Item(column.name, cast(exp.Null(), column.type), column.type, True)
+    value: exp.Expression = field_of(field.name)
+    value = value if field.type == column.type else cast(value, column.type)
+    return Item(column.name, value, column.type, field.nullable, field.time)
+
+

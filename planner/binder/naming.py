@@ -1,0 +1,50 @@
+"""Names of fields: unique within a schema, without regard to case, as Spark compares them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from sqlstream.planner.functions.kinds import spark_name
+
+_PLAIN = re.compile(r"[A-Za-z]\w*")
+
+
+class Names:
+    """Gives every wish a name that no other field has: ``id``, ``id_1``, ``id_2``."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in taken}
+
+    def unique(self, wish: str) -> str:
+        name, count = wish, 0
+        while name.casefold() in self._taken:
+            count += 1
+            name = f"{wish}_{count}"
+        self._taken.add(name.casefold())
+        return name
+
+
+def field_name(shown: str, expression: exp.Expression) -> str:
+    """A readable wish for the field of an expression that users see under the name ``shown``."""
+    if _PLAIN.fullmatch(shown):
+        return shown
+    inner = expression.this if isinstance(expression, exp.Filter) else expression
+    return spark_name(inner) or "expr"
+
+
+def shown_name(expression: exp.Expression) -> str:
+    """The column name of an expression without alias: its last name part, or its text."""
+    match expression:
+        case exp.Column() | exp.Dot():
+            return expression.name
+        case exp.Paren():
+            return shown_name(expression.this)
+    return expression.sql("spark", normalize_functions="lower", comments=False)
+
+
+def field_of(name: str) -> exp.Column:
+    """The reference to a field in expressions of the plan."""
+    return exp.column(exp.to_identifier(name, quoted=True))

@@ -1,0 +1,99 @@
+"""Queries of every shape: SELECT, UNION ALL, parentheses, WITH."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import ARG, clauses_of
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.clauses import check_emit
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.select import bind_select
+from sqlstream.planner.binder.unions import union_all
+
+_ORDER_HINT = "Sort the rows where they are stored, or compute MAX_BY, MIN_BY or SORT_ARRAY(COLLECT_LIST(…)) in windows."
+
+
+def bind_relation(query: exp.Expression, context: Context) -> Relation:
+    """The plan of a query and the names of its columns."""
+    match query:
+        case exp.Select():
+            refuse_sort(query, context)
+            return bind_select(query, with_queries(query, context), bind_relation)
+        case exp.SetOperation():
+            return _set_operation(query, context)
+        case exp.Subquery():
+            return _parentheses(query, context)
+        case exp.Values():
+            raise unsupported.refusal("values", span_of(query))
+        case exp.Table():
+            # TABLE t, or a name in parentheses
+            return bind_relation(exp.select("*").from_(query.copy()), context)
+    raise unsupported.refusal("syntax", span_of(query), f"It is {type(query).__name__.upper()}.")
+
+
+def with_queries(query: exp.Expression, context: Context) -> Context:
+    """The context in which the queries of WITH have names, each seeing those before it."""
+    found = query.args.get("with_")
+    if found is None:
+        return context
+    refuse_rest(found, ("expressions",), context)
+    for cte in found.expressions:
+        refuse_rest(cte, ("this", "alias"), context)
+        relation = bind_relation(cte.this, context)
+        columns = tuple(c.name for c in cte.args["alias"].columns)
+        if columns and len(columns) != len(relation.names):
+            message = f'"{cte.alias}" has {len(relation.names)} columns, but {len(columns)} names are given'
+            raise bind_error("SS216", message, cte.args["alias"])
+        context = context.with_query(cte.alias, Relation(relation.node, columns or relation.names))
+    return context
+
+
+def refuse_sort(query: exp.Expression, context: Context) -> None:
+    """A sort needs all rows, and a stream never has them all."""
+    for key in ("order", "sort", "distribute", "cluster"):
+        found = query.args.get(key)
+        if found is not None:
+            message = f"{_SORTS[key]} cannot sort a stream, which has no end"
+            context.wrong("SS217", message, found, _ORDER_HINT)
+
+
+_SORTS = {"order": "ORDER BY", "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "cluster": "CLUSTER BY"}
+_SORT_ARGS = tuple(_SORTS)
+
+
+def _set_operation(query: exp.SetOperation, context: Context) -> Relation:
+    refuse_sort(query, context)
+    refuse_rest(query, ("this", "expression", "distinct", "with_", ARG, *_SORT_ARGS), context)
+    if not isinstance(query, exp.Union) or query.args.get("distinct"):
+        context.refuse("set operation", query, f"It is {_operator(query)}.")
+    inside = with_queries(query, context)
+    branches = [(bind_relation(branch, inside), branch) for branch in _branches(query)]
+    relation = union_all(branches, context)
+    check_emit(clauses_of(query).emit, relation.node, context)
+    return relation
+
+
+def _operator(query: exp.SetOperation) -> str:
+    return f"{type(query).__name__.upper()}{'' if query.args.get('distinct') else ' ALL'}"
+
+
+def _branches(query: exp.SetOperation) -> list[exp.Expression]:
+    """The operands of nested UNION ALLs from left to right."""
+    left, right = query.left, query.right
+    plain = isinstance(left, exp.Union) and not left.args.get("distinct") and set(left.args) <= _PLAIN_UNION
+    first = _branches(left) if plain and isinstance(left, exp.Union) else [left]
+    return [*first, right]
+
+
+_PLAIN_UNION = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
+
+
+def _parentheses(query: exp.Subquery, context: Context) -> Relation:
+    refuse_sort(query, context)
+    refuse_rest(query, ("this", "with_", "alias", ARG, *_SORT_ARGS), context)
+    relation = bind_relation(query.this, with_queries(query, context))
+    check_emit(clauses_of(query).emit, relation.node, context)
+    return relation

@@ -1,0 +1,114 @@
+"""Which names an expression may use, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.planner.binder.context import Relation, bind_error
+from sqlstream.planner.binder.naming import field_of
+from sqlstream.planner.nodes import Field, Node
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import Types, member_type
+
+
+@dataclass(frozen=True)
+class Visible:
+    """A name that users may write and the field behind it. ``starred`` ones are part of ``*``."""
+
+    name: str
+    field: str
+    table: str | None = None
+    starred: bool = True
+
+    def matches(self, name: str, table: str | None) -> bool:
+        if self.name.casefold() != name.casefold():
+            return False
+        return table is None or (self.table is not None and self.table.casefold() == table.casefold())
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names over one node."""
+
+    node: Node
+    columns: tuple[Visible, ...]
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        return {f.name: f for f in self.node.schema}
+
+    @property
+    def tables(self) -> list[str]:
+        return list(dict.fromkeys(c.table for c in self.columns if c.table is not None))
+
+    def over(self, node: Node) -> Scope:
+        """The same names over a node that keeps the fields."""
+        return replace(self, node=node)
+
+    def with_columns(self, node: Node, columns: tuple[Visible, ...]) -> Scope:
+        return Scope(node, (*self.columns, *columns))
+
+    def stars(self, table: str | None) -> list[Visible]:
+        wanted = (c for c in self.columns if c.starred)
+        return [c for c in wanted if table is None or (c.table or "").casefold() == table.casefold()]
+
+    def find(self, name: str, table: str | None = None) -> list[Visible]:
+        return [c for c in self.columns if c.matches(name, table)]
+
+    def resolve(self, column: exp.Column) -> exp.Expression:
+        """The field that a parsed column stands for, or a member of a struct field. BindError SS201, SS204."""
+        parts = [p.name for p in column.parts]
+        for width, table, name in _readings(parts):
+            found = self.find(name, table)
+            if len({c.field for c in found}) > 1:
+                raise self._ambiguous(column, name, found)
+            if found:
+                return self._member(found[0], parts[width:], column)
+        raise self._unknown(column, parts)
+
+    def _member(self, found: Visible, path: list[str], column: exp.Column) -> exp.Expression:
+        result: exp.Expression = field_of(found.field)
+        types = Types(self.node.schema)
+        for name in path:
+            struct = types.of(result)
+            if not struct.is_unknown and member_type(struct, name).is_unknown and struct.name != "VARIANT":
+                members = [m[0] for m in struct.args if isinstance(m, tuple)]
+                message = f'column "{found.name}" of type {struct} has no field "{name}"'
+                raise bind_error("SS201", message, column, did_you_mean(name, members, "fields"))
+            result = exp.Dot(this=result, expression=exp.to_identifier(name, quoted=True))
+        return result
+
+    def _unknown(self, column: exp.Column, parts: list[str]) -> SqlStreamError:
+        name = parts[-1]
+        if len(parts) > 1 and self.tables and parts[0].casefold() not in {t.casefold() for t in self.tables}:
+            hint = did_you_mean(parts[0], self.tables, "tables of this query")
+            return bind_error("SS202", f'table "{".".join(parts[:-1])}" is not in FROM', column, hint)
+        of = f' in "{parts[0]}"' if len(parts) > 1 else ""
+        candidates = [c.name for c in self.columns if len(parts) == 1 or (c.table or "").casefold() == parts[0].casefold()]
+        hint = did_you_mean(name, candidates, "columns")
+        return bind_error("SS201", f'column "{name}" does not exist{of}', column, hint)
+
+    def _ambiguous(self, column: exp.Column, name: str, found: list[Visible]) -> SqlStreamError:
+        tables = list(dict.fromkeys(c.table for c in found if c.table))
+        if len(tables) > 1:
+            hint = f"Write {' or '.join(f'{t}.{name}' for t in tables)}."
+        else:
+            hint = "Give the columns different names with AS in the query below."
+        return bind_error("SS204", f'column "{name}" is ambiguous', column, hint)
+
+
+def _readings(parts: list[str]) -> Iterator[tuple[int, str | None, str]]:
+    """How many parts name the column, its table and its name: qualified first, then a plain struct column."""
+    for width in range(len(parts), 1, -1):
+        yield width, ".".join(parts[: width - 1]), parts[width - 1]
+    yield 1, None, parts[0]
+
+
+def scope_of(relation: Relation, alias: str | None) -> Scope:
+    """All columns of a relation in FROM, under its alias."""
+    pairs = zip(relation.names, relation.fields, strict=True)
+    return Scope(relation.node, tuple(Visible(name, f.name, alias) for name, f in pairs))

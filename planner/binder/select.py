@@ -1,0 +1,94 @@
+"""SELECT: FROM, WHERE, then a projection or an aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import ARG, clauses_of
+from sqlstream.planner.binder.aggregation import bind_aggregation
+from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.clauses import check_clauses, check_emit
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, Relation
+from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.naming import Names, field_name, field_of
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.select_list import Selected, expand
+from sqlstream.planner.binder.sources import bind_from
+from sqlstream.planner.nodes import Filter, Item, Project
+
+_CONSUMED = (
+    "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",
+    "cluster", "kind", "operation_modifiers", ARG,
+)  # fmt: skip
+
+
+def bind_select(
+    select: exp.Select, context: Context, bind_query: Callable[[exp.Expression, Context], Relation]
+) -> Relation:
+    """The plan of one SELECT."""
+    refuse_rest(select, _CONSUMED, context)
+    scope = bind_from(select, context, bind_query)
+    where = select.args.get("where")
+    if where is not None:
+        condition = bind_condition(where.this, scope, context, Place("WHERE"))
+        scope = scope.over(Filter(scope.node, condition))
+    if is_aggregation(select, context):
+        relation = bind_aggregation(select, scope, context)
+    else:
+        check_clauses(clauses_of(select), None, context)
+        relation = _projection(select, scope, context)
+    check_emit(clauses_of(select).emit, relation.node, context)
+    return relation
+
+
+def is_aggregation(select: exp.Select, context: Context) -> bool:
+    """True with GROUP BY, HAVING, a window clause or an aggregate in the select list."""
+    if select.args.get("group") or select.args.get("having") or clauses_of(select).window is not None:
+        return True
+    return any(_aggregates(e, context) for e in select.expressions)
+
+
+def _aggregates(expression: exp.Expression, context: Context) -> bool:
+    if isinstance(expression, (exp.Query, exp.Window)):
+        return False
+    if aggregate_name(expression, context.catalog) is not None:
+        return True
+    return any(_aggregates(child, context) for child in expression.iter_expressions())
+
+
+def _projection(select: exp.Select, scope: Scope, context: Context) -> Relation:
+    columns = expand(select.expressions, scope, context)
+    scope, columns = _generated(columns, scope, context)
+    names, items = Names(), []
+    for column in columns:
+        items.append(item(column, scope, context, names))
+    return Relation(Project(scope.node, tuple(items)), tuple(c.name for c in columns))
+
+
+def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item:
+    """One column of the select list, bound over ``scope``; a renamed time attribute stays one."""
+    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, Place("SELECT"))
+    types = types_of(scope, context)
+    field = scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
+    name = names.unique(field_name(column.name, column.expression))
+    return Item(name, bound, types.of(bound), types.nullable(bound), field.time if field else None)
+
+
+def _generated(
+    columns: list[Selected], scope: Scope, context: Context
+) -> tuple[Scope, list[Selected]]:
+    """EXPLODE and its kin in the select list become a Correlate below; Spark allows one."""
+    found = [c for c in columns if c.bound is None and is_generator(c.expression, context)]
+    if not found:
+        return scope, columns
+    if len(found) > 1:
+        context.refuse("several generators", found[1].expression)
+    column = found[0]
+    node, shown = generate(column.expression, list(column.aliases), scope, False, context)
+    outputs = [Selected(n, column.expression, field_of(f.name)) for n, f in zip(shown, node.outputs, strict=True)]
+    position = columns.index(column)
+    return scope.over(node), [*columns[:position], *outputs, *columns[position + 1 :]]

@@ -1,0 +1,280 @@
+"""FROM: tables, views, subqueries, window table functions, and the generators that multiply their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
+from sqlstream.grammar.nodes import Descriptor, TableArgument, TableFunction, WatermarkDelay
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.generators import correlate, table_call
+from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.tables import delay_ms, read_table
+from sqlstream.planner.binder.windows import (
+    SIGNATURES,
+    arguments_by_name,
+    assign_windows,
+    measures_of,
+    time_field,
+    window_of_measures,
+)
+from sqlstream.planner.catalog import APPEND_ONLY, Table, TimeDomain, View
+from sqlstream.planner.nodes import AssignTime, Scan
+from sqlstream.planner.suggestions import did_you_mean
+
+BindQuery = Callable[[exp.Expression, Context], Relation]
+
+_TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", ARG)
+_EMPTY = frozenset({"", "CROSS", "INNER"})
+
+
+def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> Scope:
+    """The scope of FROM with its joins and lateral views."""
+    source = select.args.get("from_")
+    if source is None:
+        raise unsupported.refusal("values", span_of(select))
+    refuse_rest(source, ("this",), context)
+    scope = _source(source.this, context, bind_query)
+    for join in [*(source.this.args.get("joins") or []), *(select.args.get("joins") or [])]:
+        scope = _join(join, scope, context)
+    for lateral in [*(source.this.args.get("laterals") or []), *(select.args.get("laterals") or [])]:
+        scope = correlate(lateral, lateral.this, scope, bool(lateral.args.get("outer")), context)
+    return scope
+
+
+def _source(source: exp.Expression, context: Context, bind_query: BindQuery) -> Scope:
+    match source:
+        case exp.Table():
+            refuse_rest(source, _TABLE_ARGS, context)
+            scope = _table(source, context, bind_query)
+        case exp.Subquery():
+            refuse_rest(source, ("this", "alias", "with_", "joins", "laterals", ARG), context)
+            scope = _aliased(bind_query(_unaliased(source), context), source)
+        case exp.Unnest() | exp.Lateral():
+            message = "FROM must start with a table"
+            hint = "Put the table first: FROM t CROSS JOIN UNNEST(t.items) AS u(item)."
+            raise bind_error("SS220", message, source, hint)
+        case exp.Values():
+            raise unsupported.refusal("values", span_of(source))
+        case exp.MatchRecognize():
+            raise unsupported.refusal("match", span_of(source))
+        case _:
+            raise unsupported.refusal("syntax", span_of(source), f"It is {type(source).__name__.upper()} in FROM.")
+    return _clauses(source, scope, context)
+
+
+def _unaliased(subquery: exp.Subquery) -> exp.Expression:
+    """The query inside; WITH of the parentheses goes along."""
+    inner = subquery.this
+    if subquery.args.get("with_") is None:
+        return inner
+    copy = inner.copy()
+    copy.set("with_", subquery.args["with_"].copy())
+    return copy
+
+
+def _aliased(relation: Relation, source: exp.Expression, default: str | None = None) -> Scope:
+    """Under the alias of FROM, with its column names where it gives some. SS216 for a wrong number of them."""
+    alias = source.args.get("alias")
+    columns = alias.columns if isinstance(alias, exp.TableAlias) else []
+    if columns and len(columns) != len(relation.names):
+        message = f'"{source.alias}" has {len(relation.names)} columns, but {len(columns)} names are given'
+        raise bind_error("SS216", message, alias)
+    names = tuple(c.name for c in columns) or relation.names
+    return scope_of(Relation(relation.node, names), source.alias or default)
+
+
+# --- tables and views -----------------------------------------------------------------------------------------
+
+
+def _table(table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
+    function = table_function_of(table)
+    if function is not None:
+        return _table_function(function, table, context, bind_query)
+    if not isinstance(table.this, exp.Identifier):
+        return _called_table(table, context)
+    return _aliased(_named(table, context, bind_query), table, table.name)
+
+
+def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relation:
+    """A query of WITH, a view or a table. SS202 with a suggestion."""
+    name = ".".join(p.name for p in table.parts)
+    found = context.queries.get(name.casefold()) or context.catalog.relation(name)
+    match found:
+        case Relation():
+            return found
+        case View():
+            return _view(found, table, context, bind_query)
+        case Table():
+            return _read(found, table)
+    candidates = [*context.queries, *context.catalog.relation_names()]
+    hint = did_you_mean(name, candidates, "tables and views") or "Create it with CREATE TABLE."
+    raise bind_error("SS202", f'table or view "{name}" does not exist', table.this, hint)
+
+
+def _read(found: Table, at: exp.Expression) -> Relation:
+    if found.option("role") == "lookup":
+        detail = f'"{found.name}" is a lookup table, which can only be joined with FOR SYSTEM_TIME AS OF.'
+        raise unsupported.refusal("temporal join", span_of(at), detail)
+    if found.changelog != APPEND_ONLY:
+        raise unsupported.refusal("changelog input", span_of(at), f'Table "{found.name}" has updates or deletions.')
+    return read_table(found)
+
+
+def _view(view: View, at: exp.Expression, context: Context, bind_query: BindQuery) -> Relation:
+    """The view's query in a scope of its own; its mistakes say where they are."""
+    if view.name.casefold() in context.views:
+        raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
+    inside = context.inside_view(view.name)
+    try:
+        relation = bind_query(view.query, inside)
+        inside.stop_if_wrong()
+    except SqlStreamError as error:
+        raise _in_view(error, view) from None
+    return Relation(relation.node, view.columns or relation.names)
+
+
+def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
+    where = f'In view "{view.name}".'
+    return SqlStreamError.of(
+        replace(d, detail=f"{d.detail} {where}" if d.detail else where, source=d.source or view.text or None)
+        for d in error.diagnostics
+    )
+
+
+def _clauses(source: exp.Expression, scope: Scope, context: Context) -> Scope:
+    """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
+    clauses = table_clauses_of(source)
+    if clauses.barriers is not None:
+        context.refuse("barriers", clauses.barriers.span)
+    if clauses.lookup is not None:
+        context.refuse("lookup", clauses.lookup.span)
+    return _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
+
+
+def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
+    name = clause.column.name
+    resolved = bind(exp.column(clause.column.copy()), scope, context, Place("WATERMARK"))
+    field = scope.fields.get(resolved.name)
+    scans = [n for n in scope.node.walk() if isinstance(n, Scan)]
+    if field is None or not isinstance(resolved, exp.Column):
+        return scope
+    if any(isinstance(n, AssignTime) and n.domain is TimeDomain.EVENT for n in scope.node.walk()):
+        context.wrong("SS214", "the table has a WATERMARK already", clause.span, "Remove one of the two.")
+    if not (field.type.is_timestamp or field.type.is_unknown):
+        context.wrong("SS214", f'column "{name}" of WATERMARK is of type {field.type}, not TIMESTAMP', clause.span)
+    if len(scans) != 1:
+        message = "WATERMARK in FROM needs a table, or a subquery of one table"
+        context.wrong("SS214", message, clause.span, "Declare the WATERMARK in CREATE TABLE.")
+        return scope
+    delay = delay_ms(clause.delay)
+    return scope.over(AssignTime(scope.node, field.name, delay, TimeDomain.EVENT, scans[0].table.name))
+
+
+# --- table functions ------------------------------------------------------------------------------------------
+
+
+def _table_function(
+    function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery
+) -> Scope:
+    name = function.name.upper()
+    if name == "COUNT_WINDOW":
+        raise unsupported.refusal("count window", function.span)
+    if name not in SIGNATURES:
+        known = context.catalog.function(function.name)
+        if known is None:
+            hint = did_you_mean(name, [*SIGNATURES, *context.catalog.function_names()], "window functions")
+            raise bind_error("SS203", f'table function "{function.name}" does not exist', function.span, hint)
+        raise unsupported.refusal("process function", function.span)
+    arguments = arguments_by_name(function, context)
+    data, descriptor = arguments["DATA"].value, arguments["TIMECOL"].value
+    assert isinstance(data, TableArgument) and isinstance(descriptor, Descriptor)
+    scope = _source(data.source, context, bind_query)
+    if data.order_by:
+        context.refuse("syntax", data.span, f"It is ORDER BY in TABLE of {name}.")
+    partition_by = _partition_by(name, data, scope, context)
+    if len(descriptor.columns) != 1:
+        raise bind_error("SS220", f"DESCRIPTOR of {name} must name one column", descriptor.span)
+    column = exp.column(descriptor.columns[0].copy())
+    resolved = scope.resolve(column)
+    time = time_field(column, scope.fields.get(resolved.name), name, _table_name(scope))
+    window = window_of_measures(name, measures_of(arguments), function.span)
+    return _renamed(assign_windows(scope, window, time, partition_by), table)
+
+
+def _partition_by(name: str, data: TableArgument, scope: Scope, context: Context) -> tuple[str, ...]:
+    if data.partition_by and name != "SESSION":
+        hint = "Group by the columns instead: GROUP BY k, window_start, window_end."
+        raise bind_error("SS220", f"{name} takes no PARTITION BY", data.span, hint)
+    bound = [bind(e, scope, context, Place("PARTITION BY")) for e in data.partition_by]
+    for key, written in zip(bound, data.partition_by, strict=True):
+        if not isinstance(key, (exp.Column, exp.Null)):
+            hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."
+            context.wrong("SS220", "PARTITION BY of SESSION must name columns", written, hint)
+    return tuple(key.name for key in bound if isinstance(key, exp.Column))
+
+
+def _table_name(scope: Scope) -> str | None:
+    """The table to which a missing WATERMARK belongs, if there is just one."""
+    tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
+    return tables.pop() if len(tables) == 1 else None
+
+
+def _renamed(scope: Scope, table: exp.Table) -> Scope:
+    """All columns under the alias of the table function; without one they keep the table's name."""
+    if not table.alias:
+        return scope
+    return _aliased(Relation(scope.node, tuple(c.name for c in scope.columns)), table)
+
+
+def _called_table(table: exp.Table, context: Context) -> Scope:
+    """``FROM f(x)`` without a table argument."""
+    name = table.this.name or table.this.sql("spark")
+    if name.upper() in SIGNATURES:
+        hint = f"Write FROM {name.upper()}(TABLE t, DESCRIPTOR(ts), …)."
+        raise bind_error("SS220", f"{name.upper()} in FROM needs TABLE and DESCRIPTOR arguments", table, hint)
+    raise unsupported.refusal("process function", span_of(table), f'"{name}" reads no table before it in FROM.')
+
+
+# --- joins ----------------------------------------------------------------------------------------------------
+
+
+def _join(join: exp.Join, scope: Scope, context: Context) -> Scope:
+    """CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; all other joins are refused."""
+    right = join.this
+    if not isinstance(right, (exp.Unnest, exp.Lateral)):
+        raise _refused_join(join)
+    side = (join.args.get("side") or "").upper()
+    if side not in ("", "LEFT") or (join.args.get("kind") or "").upper() not in _EMPTY | {"OUTER"}:
+        raise _refused_join(join)
+    if not _always_true(join.args.get("on")):
+        raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
+    refuse_rest(join, ("this", "side", "kind", "on"), context)
+    clauses = table_clauses_of(right)
+    if clauses.lookup is not None:
+        raise unsupported.refusal("lookup", clauses.lookup.span)
+    return correlate(right, table_call(right, context), scope, side == "LEFT", context)
+
+
+def _always_true(condition: exp.Expression | None) -> bool:
+    return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
+
+
+def _refused_join(join: exp.Join) -> SqlStreamError:
+    right = join.this
+    clauses = table_clauses_of(right)
+    if clauses.lookup is not None:
+        return unsupported.refusal("lookup", clauses.lookup.span)
+    if any(right.args.get(key) for key in ("system_time", "version", "when")):
+        return unsupported.refusal("temporal join", span_of(right))
+    if clauses.barriers is not None:
+        return unsupported.refusal("barriers", clauses.barriers.span)
+    return unsupported.refusal("join", span_of(right))

@@ -1,0 +1,122 @@
+"""Statements: queries to Output, INSERT to Insert; the others are refused or left to the session."""
+
+from __future__ import annotations
+
+
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.nodes import (
+    CheckpointJob,
+    CreateView,
+    Describe,
+    Insert,
+    Name,
+    Query,
+    SavepointJob,
+    Show,
+    Statement,
+    StatementSet,
+    StopJob,
+    Use,
+)
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.inserts import insert_into
+from sqlstream.planner.binder.queries import bind_relation
+from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
+from sqlstream.planner.nodes import AssignWindows, Node, Output, WindowAggregate
+from sqlstream.planner.nodes import Insert as InsertNode
+from sqlstream.planner.suggestions import did_you_mean
+
+
+def bind_query(query: exp.Expression, catalog: Catalog) -> Output:
+    """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
+    relation = _relation(query, catalog)
+    return Output(relation.node, relation.names)
+
+
+def bind_insert(statement: Insert, catalog: Catalog) -> InsertNode:
+    """The plan of INSERT INTO. SS202, SS216."""
+    table = _target(statement.target, catalog)
+    relation = _relation(statement.query, catalog)
+    return insert_into(table, statement.columns, relation, statement)
+
+
+def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
+    """The view, whose query is bound once so that mistakes show when it is created."""
+    relation = _relation(statement.query, catalog)
+    if statement.columns and len(statement.columns) != len(relation.names):
+        message = f'view "{statement.name}" has {len(relation.names)} columns, but {len(statement.columns)} names'
+        raise bind_error("SS216", message, statement.name.span)
+    names = [n.casefold() for n in statement.columns or relation.names]
+    for name in statement.columns or relation.names:
+        if names.count(name.casefold()) > 1:
+            hint = "Give the columns different names with AS."
+            raise bind_error("SS205", f'view "{statement.name}" has two columns "{name}"', statement.name.span, hint)
+    return View(str(statement.name), statement.query, statement.columns, text)
+
+
+def bind_statement(statement: Statement, catalog: Catalog) -> Node:
+    """The plan of a Query or Insert; UnsupportedError for statements about jobs and modules."""
+    match statement:
+        case Query():
+            return bind_query(statement.query, catalog)
+        case Insert():
+            return bind_insert(statement, catalog)
+    refuse_statement(statement)
+    raise TypeError(f"{type(statement).__name__} has no plan")
+
+
+def bind_statement_set(statements: StatementSet, catalog: Catalog) -> tuple[InsertNode, ...]:
+    """The plans of all inserts; the mistakes of all of them at once."""
+    plans: list[InsertNode] = []
+    problems = []
+    for insert in statements.inserts:
+        try:
+            plans.append(bind_insert(insert, catalog))
+        except SqlStreamError as error:
+            problems.extend(error.diagnostics)
+    if problems:
+        raise SqlStreamError.of(problems)
+    return tuple(plans)
+
+
+def refuse_statement(statement: Statement) -> None:
+    """UnsupportedError for statements that parse and are not executed."""
+    match statement:
+        case StopJob() | CheckpointJob() | SavepointJob() | Describe(kind="JOB") | Show(what="JOBS" | "CHECKPOINTS"):
+            raise unsupported.refusal("job statement", statement.span)
+        case Use():
+            raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
+
+
+def _relation(query: exp.Expression, catalog: Catalog) -> Relation:
+    context = Context(catalog)
+    try:
+        relation = bind_relation(query, context)
+    except SqlStreamError as error:
+        context.report(error)
+        raise SqlStreamError.of(context.problems) from None
+    context.stop_if_wrong()
+    _refuse_mixed_time(relation.node)
+    return relation
+
+
+def _refuse_mixed_time(node: Node) -> None:
+    """One query has one clock: Spark's watermark cannot wait for two."""
+    domains = {n.domain for n in node.walk() if isinstance(n, (AssignWindows, WindowAggregate))}
+    if TimeDomain.PROCESSING in domains and len(domains) > 1:
+        raise unsupported.refusal("mixed time", None)
+
+
+def _target(name: Name, catalog: Catalog) -> Table:
+    match catalog.relation(str(name)):
+        case Table() as table:
+            return table
+        case View():
+            raise bind_error("SS202", f'"{name}" is a view, which takes no rows', name.span)
+    hint = did_you_mean(str(name), catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
+    raise bind_error("SS202", f'table "{name}" does not exist', name.span, hint)
+
+

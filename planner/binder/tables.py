@@ -1,0 +1,210 @@
+"""CREATE TABLE to a catalog table, and a catalog table to the plan that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.nodes import ComputedColumn, CreateTable, MetadataColumn, Option, PhysicalColumn, WatermarkDef
+from sqlstream.grammar.nodes import Column as ColumnDef
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.expressions import Place, bind, types_of
+from sqlstream.planner.binder.naming import field_of
+from sqlstream.planner.binder.scope import scope_of
+from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Table, TimeDomain, Watermark
+from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.nodes import AssignTime, Item, Node, Project, Scan
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.types import TIMESTAMP, from_sqlglot
+
+_MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGESTION}
+
+
+# --- CREATE TABLE ---------------------------------------------------------------------------------------------
+
+
+def bind_table(create: CreateTable, catalog: Catalog) -> Table:
+    """The declared table; all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
+    context = Context(catalog)
+    options = dict(_pairs(create.options, context))
+    columns = _columns(create, context)
+    watermark = _watermark(create.watermark, columns, context) if create.watermark else None
+    columns = tuple(_with_time(c, watermark) for c in columns)
+    _check_primary_key(create, columns, context)
+    changelog = _changelog(create.options, context)
+    connector = options.pop("connector", "")
+    if not connector:
+        hint = "Add WITH ('connector' = '…'); SHOW CONNECTORS lists what there is."
+        context.wrong("SS218", f'table "{create.name}" has no connector', create.name.span, hint)
+    context.stop_if_wrong()
+    name, key = str(create.name), _spelled(create.primary_key, columns)
+    return Table(name, columns, connector, tuple(options.items()), watermark, key, changelog)
+
+
+def _pairs(options: Iterable[Option], context: Context) -> Iterable[tuple[str, str]]:
+    seen: set[str] = set()
+    for option in options:
+        if option.key in seen:
+            context.wrong("SS205", f"option '{option.key}' is given twice", option.span)
+        seen.add(option.key)
+        yield option.key, option.value
+
+
+def _columns(create: CreateTable, context: Context) -> tuple[Column, ...]:
+    _check_duplicates(create.columns, context)
+    stored = tuple(_stored(c) for c in create.columns if not isinstance(c, ComputedColumn))
+    relation = _relation(create, stored)
+    return tuple(
+        _computed(c, relation, context) if isinstance(c, ComputedColumn) else _stored(c) for c in create.columns
+    )
+
+
+def _check_duplicates(columns: Iterable[ColumnDef], context: Context) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.casefold() in seen:
+            context.wrong("SS205", f'column "{column.name}" is declared twice', column.span)
+        seen.add(column.name.casefold())
+
+
+def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
+    kind = from_sqlglot(column.type)
+    if kind.is_unknown:
+        hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT>, …"
+        raise bind_error("SS206", f'column "{column.name}" has the unknown type {column.type.sql("spark")}', column.span, hint)
+    if isinstance(column, MetadataColumn):
+        return Column(column.name, kind, metadata_key=column.key or column.name)
+    return Column(column.name, kind, column.nullable)
+
+
+def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:
+    unique = {c.name.casefold(): c for c in stored}
+    table = Table(str(create.name), tuple(unique.values()), "")
+    names = tuple(c.name for c in table.columns)
+    return Relation(Scan(table, names), names)
+
+
+def _computed(column: ComputedColumn, relation: Relation, context: Context) -> Column:
+    domain = _marker(column.expression)
+    if domain is not None:
+        return Column(column.name, TIMESTAMP, False, column.expression, None, domain)
+    scope = scope_of(relation, None)
+    bound = bind(column.expression, scope, context, Place("a computed column"))
+    types = types_of(scope, context)
+    return Column(column.name, types.of(bound), types.nullable(bound), bound)
+
+
+def _marker(expression: exp.Expression) -> TimeDomain | None:
+    """The domain that PROCTIME() and INGESTION_TIME() mark."""
+    if isinstance(expression, exp.Anonymous) and not expression.expressions:
+        return _MARKERS.get(expression.name.upper())
+    return None
+
+
+def _watermark(definition: WatermarkDef, columns: tuple[Column, ...], context: Context) -> Watermark | None:
+    column = _find(definition.column, columns)
+    if column is None:
+        names = [c.name for c in columns]
+        hint = did_you_mean(definition.column, names, "columns")
+        context.wrong("SS201", f'column "{definition.column}" of WATERMARK does not exist', definition.span, hint)
+        return None
+    if column.time is not None:
+        message = f'column "{column.name}" is {column.time.value} already and takes no WATERMARK'
+        context.wrong("SS214", message, definition.span, "Remove the WATERMARK; windows may be built on the column.")
+        return None
+    if not (column.type.is_timestamp or column.type.is_unknown):
+        message = f'column "{column.name}" of WATERMARK is of type {column.type}, not TIMESTAMP'
+        hint = f"Add a computed column such as ts AS TIMESTAMP_MILLIS({column.name})."
+        context.wrong("SS214", message, definition.span, hint)
+        return None
+    return Watermark(column.name, _delay_ms(definition, column))
+
+
+def _delay_ms(definition: WatermarkDef, column: Column) -> int:
+    """0 for ``ts``, the interval for ``ts - INTERVAL …``; nothing else is a watermark."""
+    node = definition.expression
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if _is_column(node, column.name):
+        return 0
+    if not (isinstance(node, exp.Sub) and _is_column(node.left, column.name)):
+        hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
+        message = f'WATERMARK must be "{column.name}" or "{column.name}" minus a constant interval'
+        raise bind_error("SS214", message, node, hint)
+    return delay_ms(node.right)
+
+
+def delay_ms(expression: exp.Expression) -> int:
+    """The delay of a watermark. SS212 if it is no constant interval, SS214 if it is negative."""
+    found = interval_ms(expression, "the delay of WATERMARK", span_of(expression))
+    if found < 0:
+        raise bind_error("SS214", "the delay of WATERMARK must not be negative", expression)
+    return found
+
+
+def _is_column(node: exp.Expression, name: str) -> bool:
+    return isinstance(node, exp.Column) and not node.table and node.name.casefold() == name.casefold()
+
+
+def _with_time(column: Column, watermark: Watermark | None) -> Column:
+    if watermark is not None and column.name == watermark.column:
+        return replace(column, time=TimeDomain.EVENT)
+    return column
+
+
+def _check_primary_key(create: CreateTable, columns: tuple[Column, ...], context: Context) -> None:
+    for name in create.primary_key:
+        column = _find(name, columns)
+        if column is None:
+            hint = did_you_mean(name, [c.name for c in columns], "columns")
+            context.wrong("SS215", f'column "{name}" of PRIMARY KEY does not exist', create.span, hint)
+        elif not column.physical:
+            context.wrong("SS215", f'column "{name}" of PRIMARY KEY is not a physical column', create.span)
+    keys = [n.casefold() for n in create.primary_key]
+    if len(set(keys)) < len(keys):
+        context.wrong("SS215", "PRIMARY KEY names a column twice", create.span)
+
+
+def _spelled(names: Iterable[str], columns: tuple[Column, ...]) -> tuple[str, ...]:
+    found = (_find(n, columns) for n in names)
+    return tuple(c.name for c in found if c is not None)
+
+
+def _find(name: str, columns: tuple[Column, ...]) -> Column | None:
+    return next((c for c in columns if c.name.casefold() == name.casefold()), None)
+
+
+def _changelog(options: Iterable[Option], context: Context) -> frozenset[RowKind]:
+    found = {o.key: o for o in options}
+    option, format_option = found.get(CHANGELOG_OPTION), found.get("format")
+    return changelog_of(option, format_option.value if format_option else None, context) or APPEND_ONLY
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def read_table(table: Table) -> Relation:
+    """All columns of a table in declared order, computed and time columns included."""
+    stored = tuple(c.name for c in table.columns if c.expression is None)
+    node: Node = Scan(table, stored)
+    for column in table.columns:
+        if column.time in (TimeDomain.INGESTION, TimeDomain.PROCESSING):
+            node = AssignTime(node, column.name, 0, column.time, table.name)
+    names = tuple(c.name for c in table.columns)
+    if tuple(f.name for f in node.schema) != names:
+        node = Project(node, tuple(_item(c) for c in table.columns))
+    if table.watermark is not None:
+        node = AssignTime(node, table.watermark.column, table.watermark.delay_ms, TimeDomain.EVENT, table.name)
+    return Relation(node, names)
+
+
+def _item(column: Column) -> Item:
+    marked = column.time if column.time is not TimeDomain.EVENT else None
+    expression = field_of(column.name) if column.expression is None or marked else column.expression
+    return Item(column.name, expression, column.type, column.nullable, marked)
+
+

@@ -1,0 +1,1 @@
+"""What functions there are and what they are, without Spark."""

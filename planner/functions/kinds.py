@@ -1,0 +1,71 @@
+"""Which functions exist, by kind, and how a parsed call is named in Spark."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cache
+
+from sqlglot import exp
+
+from sqlstream.planner.functions import spark_names
+
+
+class Kind(Enum):
+    SCALAR = "scalar"
+    AGGREGATE = "aggregate"
+    GENERATOR = "generator"
+    WINDOW = "window"
+    TABLE = "table"
+
+
+# Forms of Spark's grammar that look like calls and that SHOW FUNCTIONS does not list.
+_SYNTAX = frozenset({"cast", "try_cast", "timestampadd", "timestampdiff", "trim", "exists", "filter", "any", "all"})
+
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(spark_names.SCALAR | _SYNTAX, Kind.SCALAR),
+    **dict.fromkeys(spark_names.AGGREGATE, Kind.AGGREGATE),
+    **dict.fromkeys(spark_names.GENERATOR, Kind.GENERATOR),
+    **dict.fromkeys(spark_names.WINDOW, Kind.WINDOW),
+    **dict.fromkeys(spark_names.TABLE, Kind.TABLE),
+}
+
+# Their results depend on the order of rows; collect_list and listagg keep arrival order and are executed.
+ORDER_DEPENDENT = frozenset({"first", "first_value", "last", "last_value"})
+
+# Wrappers around one aggregate call that belong to it.
+AGGREGATE_WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+
+_CALL = re.compile(r"`?(\w+)`?\(")
+
+
+def names() -> frozenset[str]:
+    return frozenset(_KINDS)
+
+
+def kind_of(name: str) -> Kind | None:
+    """The kind of Spark's function of that name, None where there is none."""
+    return _KINDS.get(name.lower())
+
+
+def spark_name(call: exp.Expression) -> str | None:
+    """The lower-case name under which Spark knows a call; None for operators and special forms."""
+    if isinstance(call, exp.Anonymous):
+        return call.name.lower()
+    if not isinstance(call, exp.Func) or isinstance(call, (exp.Case, exp.And, exp.Or, exp.Xor, exp.Cast)):
+        return None
+    return _typed_name(type(call)) if type(call) in _FIXED else _rendered_name(call)
+
+
+# Their name in Spark does not depend on their arguments; a short cut for the most frequent ones.
+_FIXED = {exp.Count, exp.Sum, exp.Min, exp.Max, exp.Avg}
+
+
+@cache
+def _typed_name(kind: type[exp.Func]) -> str:
+    return kind.sql_name().lower()
+
+
+def _rendered_name(call: exp.Expression) -> str | None:
+    match = _CALL.match(call.sql("spark"))
+    return match[1].lower() if match else None

@@ -1,0 +1,194 @@
+"""Constant intervals to milliseconds, in every spelling of the dialect.
+
+``INTERVAL '5' SECOND``, fractions (``'0.005' SECOND``, ``'1.5' HOURS``), compounds (``'33:20' MINUTE TO SECOND``,
+``'1 2:03:04.5' DAY TO SECOND``), several units in one string (``'1 day 2 hours'``), MILLISECOND, WEEK, negative ones,
+and sums, differences, multiples and quotients of these. All arithmetic is exact.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from sqlglot import exp
+
+from sqlstream.errors import BindError, Span
+
+_SECOND = Fraction(1000)
+_UNITS: dict[str, Fraction] = {
+    "NANOSECOND": Fraction(1, 1_000_000),
+    "MICROSECOND": Fraction(1, 1000),
+    "MILLISECOND": Fraction(1),
+    "SECOND": _SECOND,
+    "MINUTE": 60 * _SECOND,
+    "HOUR": 3600 * _SECOND,
+    "DAY": 86_400 * _SECOND,
+    "WEEK": 604_800 * _SECOND,
+}
+_CALENDAR = {"MONTH", "QUARTER", "YEAR"}
+_ABBREVIATIONS = {
+    "S": "SECOND", "SEC": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "H": "HOUR", "D": "DAY", "MS": "MILLISECOND",
+    "US": "MICROSECOND", "NS": "NANOSECOND", "W": "WEEK", "MON": "MONTH", "Y": "YEAR",
+}  # fmt: skip
+_PAIR = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*,?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
+_COMPOUND_ORDER = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+EXAMPLE = "Write an interval such as INTERVAL '5' SECOND."
+
+
+class NotAnInterval(Exception):
+    """Why an expression is not a constant interval of whole milliseconds: ``reason`` and a ``hint`` sentence."""
+
+    def __init__(self, reason: str, hint: str = EXAMPLE) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+def interval_ms(expression: exp.Expression, what: str, span: Span | None) -> int:
+    """Milliseconds of a constant interval; BindError SS212 that names ``what`` it was for."""
+    try:
+        return whole_ms(fold(expression))
+    except NotAnInterval as error:
+        raise BindError("SS212", f"{what} {error.reason}", span, hint=error.hint) from None
+
+
+def text_ms(text: str) -> int:
+    """Milliseconds of ``'5 minutes'`` or ``'1 hour 30 minutes'``; NotAnInterval."""
+    return whole_ms(_several_units(text))
+
+
+def whole_ms(milliseconds: Fraction) -> int:
+    if milliseconds.denominator != 1:
+        raise NotAnInterval("has a part of less than a millisecond", "Times are kept in whole milliseconds.")
+    return int(milliseconds)
+
+
+def fold(node: exp.Expression) -> Fraction:
+    """Exact milliseconds of a constant interval; NotAnInterval."""
+    match node:
+        case exp.Interval():
+            return _literal(node)
+        case exp.Paren():
+            return fold(node.this)
+        case exp.Neg():
+            return -fold(node.this)
+        case exp.Add():
+            return fold(node.left) + fold(node.right)
+        case exp.Sub():
+            return fold(node.left) - fold(node.right)
+        case exp.Mul():
+            number, interval = (node.left, node.right) if _is_number(node.left) else (node.right, node.left)
+            return _number(number) * fold(interval)
+        case exp.Div() if _is_number(node.right) and _number(node.right) != 0:
+            return fold(node.left) / _number(node.right)
+    if node.find(exp.Column):
+        raise NotAnInterval("must be a constant interval")
+    raise NotAnInterval(f"must be an interval, not {node.sql('spark')}")
+
+
+def _literal(interval: exp.Interval) -> Fraction:
+    unit, value = interval.args.get("unit"), interval.this
+    sign = 1
+    while isinstance(value, (exp.Neg, exp.Paren)):
+        sign, value = (-sign if isinstance(value, exp.Neg) else sign), value.this
+    if not isinstance(value, exp.Literal):
+        raise NotAnInterval("must be a constant interval")
+    text = value.name.strip()
+    if isinstance(unit, exp.IntervalSpan):
+        return sign * _compound(text, _unit(unit.this.name), _unit(unit.expression.name))
+    if unit is None:
+        return sign * _several_units(text)
+    return sign * _parse_number(text) * _factor(_unit(unit.name))
+
+
+def _unit(name: str) -> str:
+    upper = name.upper()
+    if upper in _ABBREVIATIONS:
+        return _ABBREVIATIONS[upper]
+    singular = upper.removesuffix("S")
+    return singular if singular in _UNITS or singular in _CALENDAR else upper
+
+
+def _factor(unit: str) -> Fraction:
+    if unit in _CALENDAR:
+        raise NotAnInterval(
+            f"must not be in {unit.lower()}s, whose length varies", "Write it in days, such as INTERVAL '30' DAY."
+        )
+    if unit not in _UNITS:
+        raise NotAnInterval(f'has the unknown unit "{unit.lower()}"', "Units go from MILLISECOND to WEEK.")
+    return _UNITS[unit]
+
+
+def _several_units(text: str) -> Fraction:
+    rest = text.strip()
+    rest = rest[len("interval") :] if rest.lower().startswith("interval") else rest
+    total, position = Fraction(0), 0
+    while match := _PAIR.match(rest, position):
+        total += Fraction(match[1]) * _factor(_unit(match[2]))
+        position = match.end()
+    if position == 0 or rest[position:].strip():
+        raise NotAnInterval(f"must be an interval, not '{text}'")
+    return total
+
+
+def _compound(text: str, first: str, last: str) -> Fraction:
+    """``'d h:m:s.f'`` from the unit ``first`` to ``last``."""
+    if first in _CALENDAR or last in _CALENDAR:
+        return _factor(first if first in _CALENDAR else last)
+    if first not in _COMPOUND_ORDER or last not in _COMPOUND_ORDER:
+        raise NotAnInterval(f"cannot go from {first.lower()} to {last.lower()}")
+    negative = text.startswith("-")
+    units = _COMPOUND_ORDER[_COMPOUND_ORDER.index(first) : _COMPOUND_ORDER.index(last) + 1]
+    parts = re.split(r"[ :]+", text.lstrip("+-").strip())
+    if len(parts) != len(units):
+        raise NotAnInterval(f"'{text}' is not an interval from {first.lower()} to {last.lower()}")
+    total = sum((_parse_number(p) * _UNITS[u] for p, u in zip(parts, units, strict=True)), Fraction(0))
+    return -total if negative else total
+
+
+def _parse_number(text: str) -> Fraction:
+    if not _NUMBER.fullmatch(text):
+        raise NotAnInterval(f"has the value '{text}', which is not a number")
+    return Fraction(text)
+
+
+def _is_number(node: exp.Expression) -> bool:
+    match node:
+        case exp.Paren() | exp.Neg():
+            return _is_number(node.this)
+        case exp.Literal():
+            return not node.is_string
+    return False
+
+
+def _number(node: exp.Expression) -> Fraction:
+    match node:
+        case exp.Paren():
+            return _number(node.this)
+        case exp.Neg():
+            return -_number(node.this)
+        case exp.Literal() if not node.is_string:
+            return Fraction(node.name)
+    raise NotAnInterval(f"must be an interval, not {node.sql('spark')}")
+
+
+_SPARK_SPELLS = frozenset({"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
+
+
+def for_spark(interval: exp.Interval) -> exp.Interval:
+    """The interval as Spark can read it: in seconds where the unit or a fraction is not Spark's."""
+    unit = interval.args.get("unit")
+    if unit is None or isinstance(unit, exp.IntervalSpan) or not isinstance(interval.this, exp.Literal):
+        return interval.copy()
+    name, text = _unit(unit.name), interval.this.name.strip()
+    number = _parse_number(text)
+    if name == "SECOND" or (name in _SPARK_SPELLS and number.denominator == 1):
+        return interval.copy()
+    microseconds = number * _factor(name) * 1000
+    if microseconds.denominator != 1:
+        raise NotAnInterval("has a part of less than a microsecond", "Spark keeps times in microseconds.")
+    whole, rest = divmod(abs(int(microseconds)), 1_000_000)
+    seconds = f"{'-' if microseconds < 0 else ''}{whole}.{rest:06}".rstrip("0").rstrip(".")
+    return exp.Interval(this=exp.Literal.string(seconds), unit=exp.var("SECOND"))

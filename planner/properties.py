@@ -1,0 +1,238 @@
+"""Derived properties of plan nodes: what a node's output looks like beyond its schema.
+
+Each property is one function over node types. They choose physical operators and are shown by EXPLAIN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import singledispatch
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Correlate,
+    Field,
+    Filter,
+    Insert,
+    Node,
+    Output,
+    Project,
+    Scan,
+    Session,
+    Unary,
+    Union,
+    Window,
+    WindowAggregate,
+)
+
+# --- changelog mode -------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def changelog_mode(node: Node) -> frozenset[RowKind]:
+    """The kinds of rows that a node emits. Stateless nodes and closed windows pass on or emit inserts."""
+    inputs = [changelog_mode(child) for child in node.inputs]
+    return frozenset().union(*inputs) if inputs else APPEND_ONLY
+
+
+@changelog_mode.register
+def _(node: Scan) -> frozenset[RowKind]:
+    return node.table.changelog
+
+
+@changelog_mode.register
+def _(node: WindowAggregate) -> frozenset[RowKind]:
+    return APPEND_ONLY
+
+
+_KIND_NAMES = (
+    (RowKind.INSERT, "I"),
+    (RowKind.UPDATE_BEFORE, "UB"),
+    (RowKind.UPDATE_AFTER, "UA"),
+    (RowKind.DELETE, "D"),
+)
+
+
+def changelog_text(kinds: frozenset[RowKind]) -> str:
+    """``I,UB,UA,D``, as the option ``changelog-mode`` spells it."""
+    return ",".join(name for kind, name in _KIND_NAMES if kind in kinds)
+
+
+# --- time -----------------------------------------------------------------------------------------------------
+
+
+def time_attributes(node: Node) -> tuple[Field, ...]:
+    """The fields that windows may be built on."""
+    return tuple(f for f in node.schema if f.time is not None)
+
+
+@singledispatch
+def watermark_delay_ms(node: Node) -> int | None:
+    """The largest delay of the event-time watermarks below, None where there is none."""
+    delays = [d for d in map(watermark_delay_ms, node.inputs) if d is not None]
+    return max(delays, default=None)
+
+
+@watermark_delay_ms.register
+def _(node: AssignTime) -> int | None:
+    below = watermark_delay_ms(node.input)
+    if node.domain is TimeDomain.PROCESSING:
+        return below
+    return node.delay_ms if below is None else max(below, node.delay_ms)
+
+
+# --- windows --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowInfo:
+    """The window whose columns a node's rows carry; None for a column that was projected away.
+
+    ``keys`` are the fields by which a session was assigned, None once one of them is gone.
+    """
+
+    window: Window
+    start: str | None
+    end: str | None
+    time: str | None
+    domain: TimeDomain
+    keys: tuple[str, ...] | None = ()
+
+    @property
+    def columns(self) -> tuple[str | None, str | None, str | None]:
+        return self.start, self.end, self.time
+
+
+@singledispatch
+def window_of(node: Node) -> WindowInfo | None:
+    """The innermost window whose columns the rows of ``node`` carry."""
+    return None
+
+
+@window_of.register(Filter)
+@window_of.register(AssignTime)
+@window_of.register(Correlate)
+@window_of.register(Output)
+def _(node: Unary) -> WindowInfo | None:
+    return window_of(node.input)
+
+
+@window_of.register
+def _(node: AssignWindows) -> WindowInfo | None:
+    c = node.columns
+    return WindowInfo(node.window, c.start, c.end, c.time, node.domain, node.partition_by)
+
+
+@window_of.register
+def _(node: WindowAggregate) -> WindowInfo | None:
+    c = node.columns
+    below = window_of(node.input)
+    window = node.session or (below.window if below else None)
+    assert window is not None, "a window aggregate stands over rows with a window"
+    return WindowInfo(window, c.start, c.end, c.time, node.domain, node.keys)
+
+
+@window_of.register
+def _(node: Project) -> WindowInfo | None:
+    below = window_of(node.input)
+    if below is None:
+        return None
+    renamed: dict[str, str] = {}
+    for item in node.items:
+        if isinstance(item.expression, exp.Column):
+            renamed.setdefault(item.expression.name, item.name)
+    start, end, time = (renamed.get(c) if c else None for c in below.columns)
+    if start is None and end is None and time is None:
+        return None
+    keys = tuple(renamed.get(k, "") for k in below.keys) if below.keys is not None else None
+    return WindowInfo(below.window, start, end, time, below.domain, None if keys is None or "" in keys else keys)
+
+
+@window_of.register
+def _(node: Union) -> WindowInfo | None:
+    first = window_of(node.branches[0])
+    return first if all(window_of(b) == first for b in node.branches) else None
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def unique_keys(node: Node) -> frozenset[frozenset[str]]:
+    """Sets of fields whose values no two current rows share; the upsert keys of the output."""
+    return frozenset()
+
+
+@unique_keys.register
+def _(node: Scan) -> frozenset[frozenset[str]]:
+    key = frozenset(node.table.primary_key)
+    return frozenset({key}) if key and key <= set(node.columns) else frozenset()
+
+
+@unique_keys.register(Filter)
+@unique_keys.register(AssignTime)
+@unique_keys.register(Output)
+@unique_keys.register(Insert)
+def _(node: Unary) -> frozenset[frozenset[str]]:
+    return unique_keys(node.input)
+
+
+@unique_keys.register
+def _(node: Project) -> frozenset[frozenset[str]]:
+    renamed = {i.expression.name: i.name for i in node.items if isinstance(i.expression, exp.Column)}
+    found = unique_keys(node.input)
+    return frozenset(frozenset(renamed[f] for f in key) for key in found if key <= set(renamed))
+
+
+@unique_keys.register
+def _(node: WindowAggregate) -> frozenset[frozenset[str]]:
+    """One row per key and window; the start tells windows apart except those of CUMULATE, which share it."""
+    grouping = {node.grouping_id} if node.grouping_id else set()
+    return frozenset({frozenset({*node.keys, *grouping, node.columns.start, node.columns.end})})
+
+
+# --- boundedness and order ------------------------------------------------------------------------------------
+
+
+@singledispatch
+def bounded(node: Node) -> bool:
+    """True where all sources end by themselves."""
+    return all(bounded(child) for child in node.inputs)
+
+
+@bounded.register
+def _(node: Scan) -> bool:
+    return node.table.bounded
+
+
+class ArrivalOrder(Enum):
+    """How the rows of a node follow each other."""
+
+    SOURCE = "source"  # as the source delivered them
+    MIXED = "mixed"  # several sources, each in its order
+    WINDOW = "window"  # by the end of windows, unordered within
+
+
+@singledispatch
+def arrival_order(node: Node) -> ArrivalOrder:
+    return arrival_order(node.inputs[0]) if node.inputs else ArrivalOrder.SOURCE
+
+
+@arrival_order.register
+def _(node: Union) -> ArrivalOrder:
+    return ArrivalOrder.MIXED
+
+
+@arrival_order.register
+def _(node: WindowAggregate) -> ArrivalOrder:
+    return ArrivalOrder.WINDOW
+
+
+@arrival_order.register
+def _(node: AssignWindows) -> ArrivalOrder:
+    return ArrivalOrder.WINDOW if isinstance(node.window, Session) else arrival_order(node.input)

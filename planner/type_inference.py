@@ -1,0 +1,276 @@
+"""Types of bound expressions by Spark's rules (ANSI mode); UNKNOWN where only Spark can tell.
+
+Expressions name fields of a schema by quoted columns without a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import singledispatch
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import Function
+from sqlstream.planner.functions.coercion import as_decimal, common_type, precision_and_scale, wider
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.result_types import result_type
+from sqlstream.planner.nodes import Field, Schema
+from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, UNKNOWN, DataType, from_sqlglot
+
+_INTEGRAL = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+_TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+
+
+class Types:
+    """Types of the expressions over one schema; ``function`` finds functions of the catalog."""
+
+    def __init__(self, schema: Schema, function: Callable[[str], Function | None] = lambda _: None) -> None:
+        self.fields: Mapping[str, Field] = {f.name: f for f in schema}
+        self.function = function
+
+    def of(self, expression: exp.Expression) -> DataType:
+        return _type(expression, self)
+
+    def nullable(self, expression: exp.Expression) -> bool:
+        """False only where NULL is certainly impossible."""
+        match expression:
+            case exp.Column():
+                field = self.fields.get(expression.name)
+                return field is None or field.nullable
+            case exp.Literal() | exp.Boolean() | exp.Count() | exp.Interval():
+                return False
+            case exp.TryCast() if expression.args.get("safe"):
+                return True
+            case exp.Paren() | exp.Not() | exp.Neg() | exp.Cast() | exp.Alias():
+                return self.nullable(expression.this)
+            case exp.Is():
+                return False
+            case exp.Coalesce():
+                return all(self.nullable(e) for e in (expression.this, *expression.expressions))
+            case exp.EQ() | exp.NEQ() | exp.GT() | exp.GTE() | exp.LT() | exp.LTE() | exp.And() | exp.Or():
+                return self.nullable(expression.left) or self.nullable(expression.right)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self.nullable(expression.left) or self.nullable(expression.right)
+        return True
+
+
+@singledispatch
+def _type(node: exp.Expression, types: Types) -> DataType:
+    return UNKNOWN
+
+
+@_type.register(exp.Column)
+def _column(node: exp.Column, types: Types) -> DataType:
+    field = types.fields.get(node.name)
+    return field.type if field else UNKNOWN
+
+
+@_type.register(exp.Literal)
+def _literal(node: exp.Literal, types: Types) -> DataType:
+    if node.is_string:
+        return STRING
+    return number_type(node.name)
+
+
+def number_type(text: str) -> DataType:
+    """The type of a numeric literal: INT, BIGINT, DECIMAL for a point, DOUBLE for an exponent."""
+    if "e" in text.lower():
+        return DOUBLE
+    if "." in text:
+        whole, _, fraction = text.partition(".")
+        digits = len(whole.lstrip("0")) + len(fraction)
+        return DataType("DECIMAL", (max(digits, len(fraction), 1), len(fraction)))
+    value = int(text)
+    if value < 2**31:
+        return INT
+    return BIGINT if value < 2**63 else DataType("DECIMAL", (len(text), 0))
+
+
+@_type.register(exp.Boolean)
+@_type.register(exp.Not)
+@_type.register(exp.And)
+@_type.register(exp.Or)
+@_type.register(exp.Predicate)
+def _boolean(node: exp.Expression, types: Types) -> DataType:
+    return BOOLEAN
+
+
+@_type.register(exp.Null)
+def _null(node: exp.Null, types: Types) -> DataType:
+    return DataType("VOID")
+
+
+@_type.register(exp.Interval)
+def _interval(node: exp.Interval, types: Types) -> DataType:
+    return INTERVAL if node.find(exp.Literal) else UNKNOWN
+
+
+@_type.register(exp.Paren)
+@_type.register(exp.Alias)
+@_type.register(exp.Neg)
+@_type.register(exp.Filter)
+@_type.register(exp.IgnoreNulls)
+@_type.register(exp.RespectNulls)
+def _inner(node: exp.Expression, types: Types) -> DataType:
+    return types.of(node.this)
+
+
+@_type.register(exp.WithinGroup)
+def _within_group(node: exp.WithinGroup, types: Types) -> DataType:
+    if spark_name(node.this) in ("listagg", "string_agg"):
+        return STRING
+    return UNKNOWN
+
+
+@_type.register(exp.Distinct)
+def _distinct(node: exp.Distinct, types: Types) -> DataType:
+    return types.of(node.expressions[0])
+
+
+@_type.register(exp.Cast)
+def _cast(node: exp.Cast, types: Types) -> DataType:
+    return from_sqlglot(node.to)
+
+
+@_type.register(exp.Add)
+@_type.register(exp.Sub)
+def _sum(node: exp.Binary, types: Types) -> DataType:
+    left, right = types.of(node.left), types.of(node.right)
+    if left.is_numeric and right.is_numeric:
+        return _arithmetic(node, types)
+    names = (left.name, right.name)
+    if left.name in ("TIMESTAMP", "TIMESTAMP_NTZ") and right == INTERVAL:
+        return left
+    if isinstance(node, exp.Add) and left == INTERVAL and right.name in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        return right
+    if isinstance(node, exp.Sub) and left.name in _TIME and right.name in _TIME:
+        return INTERVAL
+    return INTERVAL if names == ("INTERVAL", "INTERVAL") else UNKNOWN
+
+
+@_type.register(exp.Mul)
+@_type.register(exp.Mod)
+def _product(node: exp.Binary, types: Types) -> DataType:
+    left, right = types.of(node.left), types.of(node.right)
+    if left.is_numeric and right.is_numeric:
+        return _arithmetic(node, types)
+    return INTERVAL if {left.name, right.name} & {"INTERVAL"} and (left.is_numeric or right.is_numeric) else UNKNOWN
+
+
+@_type.register(exp.Div)
+def _quotient(node: exp.Div, types: Types) -> DataType:
+    left, right = types.of(node.left), types.of(node.right)
+    if left == INTERVAL and right.is_numeric:
+        return INTERVAL
+    if not (left.is_numeric and right.is_numeric):
+        return UNKNOWN
+    return _arithmetic(node, types) if "DECIMAL" in (left.name, right.name) else DOUBLE
+
+
+@_type.register(exp.IntDiv)
+def _integral_quotient(node: exp.IntDiv, types: Types) -> DataType:
+    return BIGINT
+
+
+def _arithmetic(node: exp.Binary, types: Types) -> DataType:
+    left, right = _operand(node.left, types), _operand(node.right, types)
+    if "DECIMAL" not in (left.name, right.name) or {left.name, right.name} & {"FLOAT", "DOUBLE"}:
+        return wider(left, right)
+    one, two = as_decimal(left), as_decimal(right)
+    assert one is not None and two is not None
+    return _decimal_result(type(node), *precision_and_scale(one), *precision_and_scale(two))
+
+
+def _operand(node: exp.Expression, types: Types) -> DataType:
+    """An integer literal beside a decimal counts as the smallest decimal that holds it; told apart by the caller."""
+    found = types.of(node)
+    if isinstance(node, exp.Literal) and found.name in _INTEGRAL:
+        sibling = node.parent
+        if isinstance(sibling, exp.Binary):
+            other = sibling.right if sibling.left is node else sibling.left
+            if types.of(other).name == "DECIMAL":
+                return DataType("DECIMAL", (len(node.name.lstrip("0")) or 1, 0))
+    return found
+
+
+def _decimal_result(operator: type[exp.Binary], p1: int, s1: int, p2: int, s2: int) -> DataType:
+    """Spark's DecimalPrecision; results of more than 38 digits are left to Spark."""
+    if issubclass(operator, (exp.Add, exp.Sub)):
+        scale = max(s1, s2)
+        precision = max(p1 - s1, p2 - s2) + scale + 1
+    elif issubclass(operator, exp.Mul):
+        precision, scale = p1 + p2 + 1, s1 + s2
+    elif issubclass(operator, exp.Div):
+        scale = max(6, s1 + p2 + 1)
+        precision = p1 - s1 + s2 + scale
+    else:
+        scale = max(s1, s2)
+        precision = min(p1 - s1, p2 - s2) + scale
+    return DataType("DECIMAL", (precision, scale)) if precision <= 38 else UNKNOWN
+
+
+@_type.register(exp.Case)
+def _case(node: exp.Case, types: Types) -> DataType:
+    branches = [types.of(branch.args["true"]) for branch in node.args["ifs"]]
+    default = node.args.get("default")
+    return common_type([*branches, types.of(default)] if default else branches)
+
+
+@_type.register(exp.If)
+def _if(node: exp.If, types: Types) -> DataType:
+    otherwise = node.args.get("false")
+    return common_type([types.of(node.args["true"]), *([types.of(otherwise)] if otherwise else [])])
+
+
+@_type.register(exp.DPipe)
+def _concatenation(node: exp.DPipe, types: Types) -> DataType:
+    return result_type("concat", [types.of(node.left), types.of(node.right)])
+
+
+@_type.register(exp.Array)
+def _array(node: exp.Array, types: Types) -> DataType:
+    element = common_type(types.of(e) for e in node.expressions)
+    return UNKNOWN if element.is_unknown else DataType("ARRAY", (element,))
+
+
+@_type.register(exp.Bracket)
+def _bracket(node: exp.Bracket, types: Types) -> DataType:
+    match types.of(node.this):
+        case DataType("ARRAY", (DataType() as element,)) | DataType("MAP", (_, DataType() as element)):
+            return element
+    return UNKNOWN
+
+
+@_type.register(exp.Dot)
+def _dot(node: exp.Dot, types: Types) -> DataType:
+    return member_type(types.of(node.this), node.expression.name)
+
+
+def member_type(struct: DataType, name: str) -> DataType:
+    """The type of a struct's member, UNKNOWN where there is none."""
+    members = struct.args if struct.name == "STRUCT" else ()
+    found = (m[1] for m in members if isinstance(m, tuple) and m[0].casefold() == name.casefold())
+    return next(found, UNKNOWN)
+
+
+@_type.register(exp.Func)
+def _function(node: exp.Func, types: Types) -> DataType:
+    name = spark_name(node)
+    if name is None:
+        return UNKNOWN
+    user = types.function(name) if isinstance(node, exp.Anonymous) else None
+    if user is not None:
+        return user.returns
+    return result_type(name, [types.of(a) for a in call_arguments(node)])
+
+
+def call_arguments(call: exp.Expression) -> list[exp.Expression]:
+    """The arguments of a call in the order of sqlglot's declaration, without flags."""
+    if isinstance(call, exp.Anonymous):
+        return list(call.expressions)
+    found: list[exp.Expression] = []
+    for key in call.arg_types:
+        value = call.args.get(key)
+        values = value if isinstance(value, list) else [value]
+        found += [v for v in values if isinstance(v, exp.Expression)]
+    return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
@@ -16,6 +17,9 @@ from sqlstream.types import DataType
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows
 from sqlstream.udfs.functions import options_of
 from sqlstream.udfs.shipping import modules_to_ship
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
 _EXECUTED = (FunctionKind.SCALAR, FunctionKind.AGGREGATE, FunctionKind.TABLE)
 
@@ -55,10 +59,17 @@ def register(function: Function, runtime: Runtime, arity: int) -> str:
     for module in modules_to_ship(implementation):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     name = f"sqlstream_{function.name.lower()}_{arity}_{hashlib.sha256(function.target.encode()).hexdigest()[:12]}"
-    columnar: Any = _columnar(function, implementation, arity)
-    udf = arrow_udf(columnar, _result(function).ddl(), ArrowUDFType.SCALAR)
+    udf = _arrow_function(_columnar(function, implementation, arity), _result(function))
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
     return name
+
+
+def _arrow_function(columnar: Columnar, returns: DataType) -> UserDefinedFunctionLike:
+    def call(*columns: pa.Array) -> pa.Array:  # Spark reads from the annotations how to call it
+        return columnar(*columns)
+
+    make: Any = arrow_udf
+    return make(call, returns.ddl())  # type: ignore[no-any-return]
 
 
 def _result(function: Function) -> DataType:

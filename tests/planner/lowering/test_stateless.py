@@ -1,0 +1,80 @@
+"""Operators without state: one micro-batch, no watermark."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from sqlstream.errors import BindError
+from sqlstream.planner.lowering import lower
+from sqlstream.planner.nodes import Correlate, Filter, Insert, Project, Scan, Union
+from tests.streams import fields, in_order, item, output, scan, sql, table, timed
+
+pytestmark = pytest.mark.spark
+
+TAGS = table("tags", id="INT", tags="ARRAY<STRING>", parts="ARRAY<STRUCT<a: INT, b: STRING>>", **{"odd name": "INT"})
+ROWS = [
+    (1, ["x", "y"], [{"a": 1, "b": "one"}], -5),
+    (2, [], [], 0),
+    (3, None, None, 7),
+]
+
+
+def test_projections_filters_and_pushed_predicates(streams):
+    streams.write(TAGS, ROWS)
+    rows = Scan(TAGS, ("id", "odd name"), (sql("id < 3"),))
+    plan = Project(
+        Filter(rows, sql("`odd name` < 0 OR id = 2")), (item("twice", "id * 2"), item("l`q", "`odd name` || 'a\\'b'"))
+    )
+    assert streams.run(plan) == [(2, "-5a'b"), (4, "0a'b")]
+
+
+def test_unions_go_by_position(streams):
+    streams.write(TAGS, ROWS)
+    first = Project(scan(TAGS), (item("a", "id"), item("b", "'first'")))
+    second = Project(scan(TAGS), (item("b", "-id"), item("a", "'second'")))
+    expected = [(i, "first") for i in (1, 2, 3)] + [(-i, "second") for i in (1, 2, 3)]
+    assert streams.run(Union((first, second))) == in_order(expected)
+
+
+def unnest(text):
+    return exp.Unnest(expressions=[sql(text)])
+
+
+@pytest.mark.parametrize(
+    ("function", "outputs", "inner"),
+    [
+        (unnest("tags"), fields(t="STRING"), [(1, "x"), (1, "y")]),
+        (sql("explode(tags)"), fields(t="STRING"), [(1, "x"), (1, "y")]),
+        (sql("posexplode(tags)"), fields(i="INT", t="STRING"), [(1, 0, "x"), (1, 1, "y")]),
+        (unnest("parts"), fields(a="INT", b="STRING"), [(1, 1, "one")]),
+        (sql("inline(parts)"), fields(a="INT", b="STRING"), [(1, 1, "one")]),
+    ],
+    ids=["unnest", "explode", "posexplode", "unnest structs", "inline"],
+)
+def test_generators_give_rows_and_outer_ones_keep_rows_without_any(streams, function, outputs, inner):
+    streams.write(TAGS, ROWS)
+    kept = Project(scan(TAGS), (item("id", "id"), item("tags", "tags"), item("parts", "parts")))
+    names = (item("id", "id"), *(item(f.name, f.name) for f in outputs))
+    both = Union(tuple(Project(Correlate(kept, function, outputs, outer), names) for outer in (False, True)))
+    missing = [(i, *[None] * len(outputs)) for i in (2, 3)]
+    assert streams.run(both) == in_order([*inner, *inner, *missing])
+
+
+def test_an_insert_names_its_columns_after_the_table(streams):
+    target = table("target", a="INT", b="STRING")
+    plan = Insert(Project(scan(TAGS), (item("x", "id"), item("y", "'s'"))), target)
+    assert lower(plan, streams).columns == ["a", "b"]
+
+
+def test_a_plan_without_windows_reads_no_control_rows(streams):
+    events = table("events", v="INT", ts="TIMESTAMP")
+    streams.write(events, [(1, 5)])
+    lower(output(timed(events)), streams)
+    assert not (streams.folder / "control").exists()
+
+
+def test_what_only_spark_can_tell_to_be_wrong_is_a_bind_error(streams):
+    streams.write(TAGS, ROWS)
+    with pytest.raises(BindError, match="SS290: Spark refuses the query"):
+        lower(output(Project(scan(TAGS), (item("x", "explode(id)"),))), streams)

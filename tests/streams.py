@@ -1,0 +1,177 @@
+"""Tables of Parquet files and hand-made plans, for tests of lowering and jobs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlglot import exp, parse_one
+
+from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.storage import LocalStorage
+from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
+from sqlstream.planner.lowering import lower
+from sqlstream.planner.nodes import AssignTime, Field, Item, Node, Output, Scan
+from sqlstream.types import parse_type
+from sqlstream.udfs.functions import describe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = tuple[Any, ...]
+
+
+def sql(text: str) -> exp.Expression:
+    return parse_one(text, dialect="spark")
+
+
+def item(name: str, text: str, kind: str = "BIGINT") -> Item:
+    return Item(name, sql(text), parse_type(kind))
+
+
+def fields(**kinds: str) -> tuple[Field, ...]:
+    return tuple(Field(name, parse_type(kind)) for name, kind in kinds.items())
+
+
+def table(name: str, *, bounded: bool = True, delay_ms: int = 0, **kinds: str) -> Table:
+    """A table with the columns of ``kinds``; ``ts``, where there is one, has a watermark."""
+    columns = tuple(Column(column, parse_type(kind)) for column, kind in kinds.items())
+    watermark = Watermark("ts", delay_ms) if "ts" in kinds else None
+    return Table(name, columns, "test", watermark=watermark, bounded=bounded)
+
+
+def scan(found: Table) -> Scan:
+    return Scan(found, tuple(c.name for c in found.columns))
+
+
+def timed(found: Table) -> AssignTime:
+    """The rows of a table with ``ts`` as event time."""
+    assert found.watermark is not None
+    return AssignTime(scan(found), "ts", found.watermark.delay_ms, TimeDomain.EVENT, found.name)
+
+
+def output(plan: Node) -> Output:
+    return Output(plan, tuple(f.name for f in plan.schema))
+
+
+def at(ms: float) -> datetime:
+    """The instant ``ms`` milliseconds after 1970."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+@dataclass
+class Streams:
+    """A ``Runtime`` and ``Sources`` over folders of Parquet files, one folder per table."""
+
+    spark: SparkSession
+    folder: Path
+    from_rows: bool = True
+    implementations: dict[str, object] = field(default_factory=dict)
+    numbers: Iterable[int] = field(default_factory=itertools.count)
+
+    def lift(self, found: Table, watermark_ms: int) -> None:
+        """Write a control row."""
+        self.control_rows.lift(found.name, watermark_ms, f"step-{next(iter(self.numbers))}")
+
+    def write(self, found: Table, rows: Iterable[Sequence[object]]) -> None:
+        """Append rows; numbers in time columns are milliseconds since 1970."""
+        target = self._folder(found)
+        schema = pa.schema([(c.name, c.type.to_arrow()) for c in found.columns])
+        values = zip(*rows, strict=True)
+        arrays = [pa.array([_value(v, f.type) for v in vs], f.type) for vs, f in zip(values, schema, strict=True)]
+        number = next(iter(self.numbers))
+        pq.write_table(pa.table(arrays, schema=schema), target / f".{number}")
+        (target / f".{number}").rename(target / f"{number:06d}.parquet")
+
+    def run(self, plan: Node) -> list[Row]:
+        """All rows of a plan over bounded tables, in the order of their texts."""
+        tables: list[pa.Table] = []
+        self._end_input(plan)
+        rows = lower(output(plan), self)
+        query = (
+            rows.writeStream.foreachBatch(lambda batch, _: tables.append(batch.toArrow()))
+            .option("checkpointLocation", str(self.folder / f"checkpoint-{next(iter(self.numbers))}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return rows_of(tables)
+
+    @contextmanager
+    def running(self, plan: Node) -> Iterator[Callable[[], list[Row]]]:
+        """Run a plan over unbounded tables; the function processes what is there and returns the new rows."""
+        tables: list[pa.Table] = []
+        rows = lower(output(plan), self)
+        writer = rows.writeStream.foreachBatch(lambda batch, _: tables.append(batch.toArrow()))
+        query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
+
+        def step() -> list[Row]:
+            query.processAllAvailable()
+            found = rows_of(tables)
+            tables.clear()
+            return found
+
+        try:
+            yield step
+        finally:
+            query.stop()
+
+    def _end_input(self, plan: Node) -> None:
+        """Rows and the end of input come in one micro-batch: the watermark moves behind it."""
+        for node in plan.walk():
+            if isinstance(node, AssignTime):
+                self.control_rows.end(node.table)
+
+    def _folder(self, found: Table) -> Path:
+        folder = self.folder / found.name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def control_rows(self) -> ControlRows:
+        return ControlRows(LocalStorage(self.folder))
+
+    # --- Runtime ----------------------------------------------------------------------------------------------
+
+    def read(self, node: Scan) -> DataFrame:
+        schema = ", ".join(f"`{c.name}` {c.type.ddl()}" for c in node.table.columns)
+        rows = self.spark.readStream.schema(schema).parquet(str(self._folder(node.table)))
+        return rows.select(*(f"`{name}`" for name in node.columns))
+
+    def control(self, name: str) -> DataFrame:
+        return self.control_rows.stream(self.spark, name)
+
+    def event_time_from_rows(self, name: str) -> bool:
+        return self.from_rows
+
+    def function(self, name: str) -> Function | None:
+        found = self.implementations.get(name)
+        return describe(name, found, f"tests:{name}") if found is not None else None
+
+    def implementation(self, function: Function) -> object:
+        return self.implementations[function.name]
+
+
+def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
+    """The rows of several tables as tuples, in the order of their texts."""
+    columns = [[c.to_pylist() for c in found.columns] for found in tables]
+    return in_order(row for batch in columns for row in zip(*batch, strict=True))
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    key: Callable[[Row], str] = str
+    return sorted((tuple(row) for row in rows), key=key)
+
+
+def _value(value: object, kind: pa.DataType) -> object:
+    if pa.types.is_timestamp(kind) and isinstance(value, int | float):
+        found = at(value)
+        return found if kind.tz else found.replace(tzinfo=None)
+    return value

@@ -1,0 +1,94 @@
+"""Python functions over Arrow arrays, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from sqlstream.types import parse_type
+from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows
+
+
+class Pair(NamedTuple):
+    a: int
+    b: dict[str, int]
+
+
+def test_plain_functions_get_nulls_as_none_and_maps_as_dicts():
+    kind = parse_type("MAP<STRING, INT>").to_arrow()
+    arguments = pa.array([1, None], pa.int32()), pa.array([[("x", 1)], None], kind)
+    seen = []
+    function = by_row("f", lambda *row: seen.append(row) or len(seen), pa.int64(), 2)
+    assert function(*arguments).to_pylist() == [1, 2]
+    assert seen == [(1, {"x": 1}), (None, None)]
+
+
+def test_structs_and_maps_come_back():
+    kind = parse_type("STRUCT<a: INT, b: MAP<STRING, INT>>").to_arrow()
+    found = by_row("f", lambda x: Pair(x, {"n": x}) if x else None, kind, 1)(pa.array([1, 0]))
+    assert found.to_pylist() == [{"a": 1, "b": [("n", 1)]}, None]
+
+
+def test_a_call_without_arguments_gives_a_result_per_row():
+    assert by_row("f", lambda: 7, pa.int64(), 0)(pa.array([True, True])).to_pylist() == [7, 7]
+
+
+def add(left: pd.Series, right: pd.Series) -> pd.Series:
+    return left + right
+
+
+def double(values: pa.Array) -> pa.Array:
+    return pc.multiply(values, 2)
+
+
+def test_vectorised_functions_get_what_they_are_annotated_with():
+    numbers = pa.array([1, 2], pa.int64())
+    assert by_batch("add", add, pa.float64())(numbers, numbers).to_pylist() == [2.0, 4.0]
+    assert by_batch("double", double, pa.int32())(numbers) == pa.array([2, 4], pa.int32())
+
+
+class Longest:
+    """Changes its state in place for one letter and returns a new one for more."""
+
+    def create(self):
+        return [""]
+
+    def accumulate(self, state, word, bonus):
+        if len(word or "") == 1:
+            state.append(word)
+            return None
+        return [*state, (word or "") + "!" * bonus]
+
+    def finish(self, state):
+        return max(state, key=len) or None
+
+
+def test_aggregates_run_over_the_rows_of_each_group():
+    kind = parse_type("ARRAY<STRUCT<a0: STRING, a1: INT>>").to_arrow()
+    groups = pa.array([[{"a0": "ab", "a1": 1}, {"a0": "c", "a1": 0}], [{"a0": None, "a1": 0}], []], kind)
+    assert by_group("longest", Longest, pa.string())(groups).to_pylist() == ["ab!", None, None]
+
+
+def test_table_functions_give_arrays_of_rows_bare_or_not():
+    row = parse_type("STRUCT<letter: STRING>").to_arrow()
+    assert by_row_to_rows("l", list, row, 1)(pa.array(["ab", ""])).to_pylist() == [
+        [{"letter": "a"}, {"letter": "b"}],
+        [],
+    ]
+    assert by_row_to_rows("l", lambda _: None, row, 1)(pa.array(["ab"])).to_pylist() == [None]
+
+
+def test_failures_name_the_function_and_the_reason():
+    with pytest.raises(FunctionError, match=r'SS411: function "inverse" failed: ZeroDivisionError: '):
+        by_row("inverse", lambda x: 1 / x, pa.float64(), 1)(pa.array([0]))
+    with pytest.raises(FunctionError, match='SS412: function "name" returned what is no int64'):
+        by_row("name", lambda x: "text", pa.int64(), 1)(pa.array([0]))
+
+
+def test_functions_travel_by_pickle():
+    assert pickle.loads(pickle.dumps(by_batch("double", double, pa.int64())))(pa.array([4])).to_pylist() == [8]

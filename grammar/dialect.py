@@ -5,6 +5,8 @@ Registered under the entry point group ``sqlglot.dialects``, so ``sqlglot.parse_
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
@@ -21,7 +23,10 @@ class SqlStream(Spark):
             "MATCH_CONDITION": TokenType.MATCH_CONDITION,
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         }
-        COMMANDS: set[TokenType] = set()  # no statement is kept as a string
+        COMMANDS: ClassVar[set[TokenType]] = set()  # no statement is kept as a string
+        TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = (
+            Spark.Tokenizer.TOKENS_PRECEDING_HINT | SqlStreamParser.ID_VAR_TOKENS | {TokenType.R_PAREN}
+        )
 
     Parser = SqlStreamParser
     Generator = SqlStreamGenerator

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token
@@ -47,3 +49,21 @@ def expectation(terminals: Iterable[str]) -> str | None:
     if len(words) > _SHOWN:
         return f"Expected {', '.join(words[:_SHOWN])} or another of {len(words)} possibilities."
     return f"Expected {', '.join(words[:-1])} or {words[-1]}." if len(words) > 1 else f"Expected {words[0]}."
+
+
+_REQUIRED = re.compile(r"Required keyword: '\w+' missing for")
+_EXPECTING = re.compile(r"Expect(?:ing|ed):? (.+)")
+
+
+def missing(message: str, token: Token | None, previous: Token | None) -> SyntaxFailure:
+    """A complaint of sqlglot's at ``token``, in our words."""
+    if _REQUIRED.match(message):
+        return unexpected(token, previous, ["CONDITION"])
+    found = unexpected(token, previous, [])
+    wanted = _EXPECTING.match(message)
+    hint = f"Expected {_quoted(wanted[1])}." if wanted else f"{message.rstrip('.')}."
+    return SyntaxFailure(replace(found.diagnostic, hint=hint))
+
+
+def _quoted(wanted: str) -> str:
+    return f'"{wanted}"' if len(wanted) == 1 else wanted

@@ -6,11 +6,19 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
 from sqlstream.grammar.nodes import GroupWindow, Node
 from sqlstream.grammar.printer import print_node
+
+
+# Spark's generator rewrites these into other queries; here they print as they were written.
+_REWRITTEN = frozenset(
+    {exp.Array, exp.AtTimeZone, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.From, exp.GroupConcat, exp.Select,
+     exp.StrPosition, exp.Table, exp.Unnest, exp.WithinGroup}
+)  # fmt: skip
 
 
 class SqlStreamGenerator(SparkGenerator):
@@ -19,7 +27,7 @@ class SqlStreamGenerator(SparkGenerator):
     SUPPORTS_TEMPORAL_PRECISION = True
 
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
-        **SparkGenerator.TRANSFORMS,
+        **{kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind not in _REWRITTEN},
         Carrier: lambda self, e: self.node(e.this),
     }
     AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Callable[..., str]]] = {
@@ -62,7 +70,7 @@ class SqlStreamGenerator(SparkGenerator):
 
     def table_clauses(self, table: exp.Expression) -> str:
         clauses = table_clauses_of(table)
-        found = (clauses.watermark, clauses.barriers, clauses.lookup)
+        found = (clauses.hint, clauses.watermark, clauses.barriers, clauses.lookup)
         return "".join(f" {self.node(c)}" for c in found if c is not None)
 
     def version_sql(self, expression: exp.Version) -> str:
@@ -70,3 +78,12 @@ class SqlStreamGenerator(SparkGenerator):
         if expression.name == "TIMESTAMP":
             return f"FOR SYSTEM_TIME {kind} {value}"
         return f"{expression.name} {kind} {value}"
+
+    def unnest_sql(self, expression: exp.Unnest) -> str:
+        return Generator.unnest_sql(self, expression)
+
+    def groupconcat_sql(self, expression: exp.GroupConcat) -> str:
+        return self.func("LISTAGG", expression.this, expression.args.get("separator"))
+
+    def strposition_sql(self, expression: exp.StrPosition) -> str:
+        return f"POSITION({self.sql(expression, 'substr')} IN {self.sql(expression, 'this')})"

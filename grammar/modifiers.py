@@ -29,6 +29,7 @@ _FIELDS: dict[type[n.Node], str] = {
     n.WatermarkDelay: "watermark",
     n.AlignBarriers: "barriers",
     n.LookupAsync: "lookup",
+    n.TableHint: "hint",
 }
 
 

@@ -401,12 +401,20 @@ class LookupAsync(Node):
 
 
 @dataclass(frozen=True)
+class TableHint(Node):
+    """``/*+ OPTIONS('k' = 'v') */`` behind a table's name: ``hint`` holds calls or, where unreadable, a string."""
+
+    hint: exp.Hint
+
+
+@dataclass(frozen=True)
 class TableClauses(Node):
     """What stands behind a table and its alias."""
 
     watermark: WatermarkDelay | None = None
     barriers: AlignBarriers | None = None
     lookup: LookupAsync | None = None
+    hint: TableHint | None = None
 
 
 # --- statements -----------------------------------------------------------------------------------------------

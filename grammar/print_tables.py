@@ -12,6 +12,11 @@ def _(node: n.WatermarkDelay, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.TableHint, sql: Sql) -> str:
+    return sql(node.hint).strip()
+
+
+@print_node.register
 def _(node: n.AlignBarriers, sql: Sql) -> str:
     options = (
         f"CHANNEL {sql(node.channel)} OF {node.channels}",

@@ -16,4 +16,4 @@ def to_sql(node: Node | exp.Expression) -> str:
 
 
 def expression_sql(expression: exp.Expression) -> str:
-    return expression.sql(dialect=SqlStream, comments=False)
+    return expression.sql(dialect=SqlStream, comments=False, normalize_functions=False)

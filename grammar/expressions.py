@@ -1,0 +1,174 @@
+"""SQL expressions: sqlglot's parser for Spark, made strict, with the place of every operand recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+from sqlstream.errors import Span
+from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
+from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
+from sqlstream.grammar.spans import mark, shift
+
+_UNITS: Collection[str] = frozenset(
+    unit + plural
+    for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+    for plural in ("", "S")
+)
+_INTERVAL_UNIT = "Write for example INTERVAL '5' SECOND."
+
+
+def _special_form(name: str) -> Callable[[ExpressionParser], Any]:
+    return lambda self: self.special_form(name)
+
+
+class ExpressionParser(SparkParser):
+    """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
+
+    ADD_JOIN_ON_TRUE = False
+    STRICT_CAST = True
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = dict(BUILDERS)
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **{name: _special_form(name) for name in SPECIAL_FORMS},
+        "CEIL": lambda self: self.rounding("CEIL"),
+        "FLOOR": lambda self: self.rounding("FLOOR"),
+        "LISTAGG": lambda self: self.listagg(),
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+    }
+
+    def raise_error(self, message: str, token: Any = None) -> None:
+        """sqlglot's own complaints, as ours."""
+        raise missing(message, token or self._curr or None, self._prev or None)
+
+    # --- places ---
+
+    def _marked(self, read: Callable[[], Any]) -> Any:
+        start = self._curr
+        found = read()
+        if start and isinstance(found, exp.Expression) and self._prev.end >= start.start:
+            mark(found, start.start, self._prev.end + 1)
+        return found
+
+    def _parse_unary(self) -> Any:
+        return self._marked(super()._parse_unary)
+
+    def _parse_lambda(self, alias: bool = False) -> Any:
+        read = super()._parse_lambda
+        return self._marked(lambda: read(alias=alias))
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
+        read = super()._parse_types
+        return self._marked(lambda: read(*args, **kwargs))
+
+    def _parse_ordered(self, parse_method: Any = None) -> Any:
+        read = super()._parse_ordered
+        return self._marked(lambda: read(parse_method))
+
+    def _parse_window(self, this: Any, alias: bool = False) -> Any:
+        """Called right behind a function's closing parenthesis, which ends the function."""
+        if isinstance(this, exp.Func) and "start" in this.meta:
+            mark(this, this.meta["start"], self._prev.end + 1)
+        return super()._parse_window(this, alias=alias)
+
+    # --- strictness ---
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        """An item must follow each separator; sqlglot forgives a trailing one."""
+        item = parse_method()
+        items = [item] if item is not None else []
+        while self._match(sep):
+            if items:
+                self._add_comments(items[-1])
+            item = parse_method()
+            if item is None:
+                raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+            items.append(item)
+        return items
+
+    def _parse_function_args(self, alias: bool = False) -> list[exp.Expression]:
+        name = self._tokens[self._index - 2].text.upper() if self._index > 1 else ""
+        return super()._parse_function_args(alias=name in ALIASED_ARGUMENTS)
+
+    def _parse_hint(self) -> Any:
+        """The hint's inside is parsed as a text of its own; its places are moved to the script's."""
+        token = self._curr
+        hint = super()._parse_hint()
+        if isinstance(hint, exp.Hint):
+            shift(hint, token.start + len("/*+"))
+            mark(hint, token.start, token.end + 1)
+        return hint
+
+    # --- calls with words between the arguments ---
+
+    def special_form(self, name: str) -> Any:
+        """CAST(a AS t), EXTRACT(f FROM a) and the like; an ordinary call where the word is missing."""
+        word = KEYWORDS.get(name)
+        if word is not None and not self._inside_call(word):
+            return exp.Anonymous(this=name, expressions=self._parse_function_args())
+        found = SPECIAL_FORMS[name](self)
+        if isinstance(found, exp.Substring):
+            return exp.Anonymous(this=name, expressions=[found.this, *_present(found, "start", "length")])
+        return found
+
+    def _inside_call(self, word: TokenType | str) -> bool:
+        depth = 1
+        for token in self._tokens[self._index :]:
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+            if depth == 0:
+                return False
+            if depth == 1 and word in (token.token_type, token.text.upper()):
+                return True
+        return False
+
+    def rounding(self, name: str) -> exp.Expression:
+        """``FLOOR(ts TO HOUR)`` is Flink's DATE_TRUNC; Spark has no CEIL of a time."""
+        if not self._inside_call("TO"):
+            return exp.Anonymous(this=name, expressions=self._parse_function_args())
+        time = self._parse_disjunction()
+        unit = self._next
+        if name != "FLOOR" or not self._match_text_seq("TO") or not self._advance_any():
+            raise failure(f"{name}(… TO unit) is not a function of the dialect", token_span(self._curr))
+        return exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(unit.text.upper()), time])
+
+    def listagg(self) -> exp.Expression:
+        """``LISTAGG([DISTINCT] x [, separator])``; without a separator it is the empty string, as in Spark."""
+        distinct = self._match(TokenType.DISTINCT)
+        values = self._parse_csv(self._parse_disjunction)
+        if not values or len(values) > 2:
+            return exp.Anonymous(this="LISTAGG", expressions=values)
+        value = exp.Distinct(expressions=[values[0]]) if distinct else values[0]
+        return exp.GroupConcat(this=value, separator=values[1] if len(values) > 1 else exp.Literal.string(""))
+
+    # --- intervals ---
+
+    def _parse_interval_span(self, this: Any, parse_function_unit: bool = True) -> Any:
+        """``TO`` continues an interval only before a unit: ``ALLOW INTERVAL '1' SECOND TO late`` names a table."""
+        unit = self._parse_unit()
+        parts = exp.INTERVAL_STRING_RE.findall(this.name) if this.is_string and unit is None else []
+        if unit is None and not parts:
+            raise failure("an interval needs a unit", self._after_interval(), LITERAL, _INTERVAL_UNIT)
+        if len(parts) == 1:
+            this, unit = exp.Literal.string(parts[0][0]), exp.Var(this=parts[0][1].upper())
+        if self._curr.text.upper() == "TO" and self._next.text.upper() in _UNITS:
+            self._advance()
+            unit = exp.IntervalSpan(this=unit, expression=self._parse_unit())
+        if this.is_number:
+            this = exp.Literal.string(this.name)
+        return self.expression(exp.Interval(this=this, unit=unit))
+
+    def _parse_unit(self) -> Any:
+        return self._parse_var(any_token=True, upper=True) if self._curr.text.upper() in _UNITS else None
+
+    def _after_interval(self) -> Span:
+        """The wrong word behind the interval's value, or the value."""
+        return token_span(self._curr if self._curr.token_type == TokenType.VAR else self._prev)
+
+
+def _present(node: exp.Expression, *keys: str) -> list[exp.Expression]:
+    return [node.args[key] for key in keys if node.args.get(key) is not None]

@@ -1,0 +1,75 @@
+"""Which calls become typed nodes of sqlglot.
+
+sqlglot rewrites many functions on the way through its tree (``DATE_SUB(a, b)`` prints as ``DATE_ADD(a, b * -1)``,
+``LOG10`` as ``LOG(10, …)``). Spark knows its own functions best, so a call stays ``exp.Anonymous`` and prints exactly
+as it was written, except the few whose node the planner looks for and whose printing changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+Builder = Callable[[list[Any]], exp.Expression]
+
+_ONE_ARGUMENT: dict[str, type[exp.Func]] = {
+    "AVG": exp.Avg,
+    "COLLECT_SET": exp.ArrayUniqueAgg,
+    "EXPLODE": exp.Explode,
+    "MAX": exp.Max,
+    "MIN": exp.Min,
+    "SUM": exp.Sum,
+}
+
+
+def _exactly_one(name: str, kind: type[exp.Func]) -> Builder:
+    """The typed node for one argument; with another number the call stays as written, for the binder to judge."""
+    return lambda args: kind(this=args[0]) if len(args) == 1 else exp.Anonymous(this=name, expressions=args)
+
+
+def _without_arguments(name: str, kind: type[exp.Func]) -> Builder:
+    """``CURRENT_TIMESTAMP()`` is ``CURRENT_TIMESTAMP``."""
+    return lambda args: exp.Anonymous(this=name, expressions=args) if args else kind()
+
+
+def _collect_list(args: list[Any]) -> exp.Expression:
+    if len(args) != 1:
+        return exp.Anonymous(this="COLLECT_LIST", expressions=args)
+    return exp.ArrayAgg(this=args[0], nulls_excluded=True)
+
+
+def _array(args: list[Any]) -> exp.Expression:
+    return exp.Array(expressions=args)
+
+
+BUILDERS: dict[str, Builder] = {
+    **{name: _exactly_one(name, kind) for name, kind in _ONE_ARGUMENT.items()},
+    "ARRAY": _array,
+    "COALESCE": exp.Coalesce.from_arg_list,
+    "COLLECT_LIST": _collect_list,
+    "COUNT": exp.Count.from_arg_list,
+    "CURRENT_DATE": _without_arguments("CURRENT_DATE", exp.CurrentDate),
+    "CURRENT_TIMESTAMP": _without_arguments("CURRENT_TIMESTAMP", exp.CurrentTimestamp),
+    "LOCALTIMESTAMP": _without_arguments("LOCALTIMESTAMP", exp.Localtimestamp),
+}
+
+ALIASED_ARGUMENTS = frozenset({"STRUCT"})
+
+# Calls with keywords between their arguments; without the keyword they are ordinary calls.
+KEYWORDS = {
+    "EXTRACT": TokenType.FROM,
+    "OVERLAY": "PLACING",
+    "POSITION": TokenType.IN,
+    "SUBSTRING": TokenType.FROM,
+    "TRIM": TokenType.FROM,
+}
+
+SPECIAL_FORMS: dict[str, Callable[[Any], Any]] = {
+    "CAST": SparkParser.FUNCTION_PARSERS["CAST"],
+    "TRY_CAST": SparkParser.FUNCTION_PARSERS["TRY_CAST"],
+    **{name: SparkParser.FUNCTION_PARSERS[name] for name in KEYWORDS},
+}

@@ -1,0 +1,130 @@
+"""Table factors: table functions, the clauses behind a table and its alias, hints, time travel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from sqlstream.grammar import nodes as n
+from sqlstream.grammar.carrier import Carrier, add_clause, table_clauses_of
+from sqlstream.grammar.clauses import ClauseParser
+from sqlstream.grammar.failures import ORDER, failure, token_span
+from sqlstream.grammar.modifiers import clause_field
+from sqlstream.grammar.spans import span_of
+
+WINDOW_FUNCTIONS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION", "COUNT_WINDOW"})
+_FUNCTION_NAMES = ClauseParser.FUNC_TOKENS | {TokenType.SESSION}
+_WORDS = frozenset({TokenType.TABLE, TokenType.VAR})
+_AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.L_PAREN})
+_STREAM_HINT = "Every table is a stream: write FROM t. A table named \"stream\" takes its alias with AS."
+
+
+class TableParser(ClauseParser):
+    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("schema"):
+            return super()._parse_table(*args, **kwargs)
+        self._refuse_stream_keyword()
+        read = super()._parse_table
+        table = self._marked(lambda: self._table_function(kwargs.get("alias_tokens")) or read(*args, **kwargs))
+        if isinstance(table, exp.Expression):
+            self._table_clauses(table)
+        return table
+
+    def _refuse_stream_keyword(self) -> None:
+        """``FROM STREAM s`` would be a table "STREAM" with the alias "s"."""
+        token = self._curr
+        if token.token_type == TokenType.VAR and token.text.upper() == "STREAM":
+            aliased = self._next.token_type in _AFTER_STREAM
+            self._advance()
+            clause = self.opens("table_clause") or self.opens("stream_clause")
+            self._advance(-1)
+            if aliased and not clause:
+                raise failure("STREAM before a table is not part of the dialect", token_span(token), hint=_STREAM_HINT)
+
+    # --- clauses behind the table ---
+
+    def _table_clauses(self, table: exp.Expression) -> None:
+        if isinstance(table, exp.Table) and not table.args.get("version"):
+            table.set("version", self._parse_version())
+        while True:
+            token = self._curr
+            if self.opens("table_clause"):
+                self._add_table_clause(table, self.syntax("table_clause"), token.text)
+            elif not self._table_hint(table):
+                return
+
+    def _add_table_clause(self, table: exp.Expression, clause: n.Node, word: str) -> None:
+        field = clause_field(clause)
+        if getattr(table_clauses_of(table), field) is not None:
+            raise failure(f'"{word.upper()}" is given twice', clause.span, ORDER)
+        add_clause(table, n.TableClauses, field, clause)
+
+    def _table_hint(self, table: exp.Expression) -> bool:
+        token = self._curr
+        hint = self._parse_hint() if token.token_type == TokenType.HINT else None
+        if hint is None:
+            return False
+        self._add_table_clause(table, n.TableHint(hint, span=token_span(token)), "/*+ */")
+        return True
+
+    def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
+        """A hint stands between the table's name and its alias."""
+        table = super()._parse_table_parts(*args, **kwargs)
+        if isinstance(table, exp.Table) and not kwargs.get("schema"):
+            self._table_hint(table)
+        return table
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> Any:
+        if self.opens("table_clause") or self.opens("stream_clause"):
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+    # --- table functions ---
+
+    def _table_function(self, alias_tokens: Any) -> exp.Expression | None:
+        if not self._at_table_function():
+            return None
+        table = exp.Table(this=Carrier(this=self.syntax("table_function")))
+        alias = self._parse_table_alias(alias_tokens=alias_tokens or self.TABLE_ALIAS_TOKENS)
+        if alias:
+            table.set("alias", alias)
+        return table
+
+    def _at_table_function(self) -> bool:
+        """A window function's name, or any call with a TABLE or DESCRIPTOR argument, also inside ``TABLE( )``."""
+        index = self._index
+        if self._curr.token_type == TokenType.TABLE and self._next.token_type == TokenType.L_PAREN:
+            index += 2
+        opening = index + 1
+        while self.type_at(opening) == TokenType.DOT:
+            opening += 2
+        if self.type_at(opening) != TokenType.L_PAREN or self.type_at(index) not in _FUNCTION_NAMES:
+            return False
+        return self.text_at(index) in WINDOW_FUNCTIONS or self._has_table_argument(opening)
+
+    def _has_table_argument(self, opening: int) -> bool:
+        depth = 0
+        for index in range(opening, len(self._tokens)):
+            token = self._tokens[index]
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+            if depth == 0:
+                return False
+            if depth == 1 and token.token_type in _WORDS and token.text.upper() in ("TABLE", "DESCRIPTOR"):
+                return True
+        return False
+
+    # --- joins ---
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+        """A table must follow a comma; sqlglot would swallow the error in it."""
+        if self._curr.token_type != TokenType.COMMA:
+            return super()._parse_join(*args, **kwargs)
+        self._advance()
+        comma = self._prev
+        table = self._parse_table(alias_tokens=kwargs.get("alias_tokens"))
+        if table is None or span_of(table) is None:
+            raise failure("a table must follow the comma", token_span(comma))
+        return self.expression(exp.Join(this=table))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import BindError
 from sqlstream.grammar.nodes import Name
 from sqlstream.options import suggestion
 from sqlstream.planner.catalog import Function, Table, View
 
-ALREADY_EXISTS = "SS511"
-DOES_NOT_EXIST = "SS512"
-WRONG_KIND = "SS513"
-OTHER_CATALOG = "SS514"
+ALREADY_EXISTS = "SS224"
+DOES_NOT_EXIST = "SS202"
+OTHER_CATALOG = "SS225"
 
 _DEFAULT = ("default_catalog", "default_database")
 
@@ -21,7 +20,8 @@ _DEFAULT = ("default_catalog", "default_database")
 class Catalog:
     """Implements ``planner.catalog.Catalog``. Tables and views share one name space, functions have their own.
 
-    Names keep the spelling of their CREATE and compare without regard to case. Mistakes are ConnectorErrors SS51x.
+    Names keep the spelling of their CREATE and compare without regard to case. Mistakes are BindErrors
+    SS202, SS224 and SS225.
     """
 
     _relations: dict[str, Table | View] = field(default_factory=dict)
@@ -35,7 +35,12 @@ class Catalog:
     # --- reading ---
 
     def relation(self, name: str) -> Table | View | None:
-        return self._relations.get(name.casefold())
+        """The table or view called ``name``, which may be qualified with Flink's default catalog and database."""
+        key = name.casefold()
+        for prefix in (".".join(_DEFAULT) + ".", _DEFAULT[1] + "."):
+            if key not in self._relations:
+                key = key.removeprefix(prefix)
+        return self._relations.get(key)
 
     def function(self, name: str) -> Function | None:
         return self._functions.get(name.casefold())
@@ -74,9 +79,9 @@ class Catalog:
         if existing is not None and if_not_exists:
             return False
         if existing is not None and not (replace and type(existing) is type(relation)):
-            message = f'{_kind(existing)} "{existing.name}" already exists'
+            message = f'{_kind(existing)} "{existing.name}" exists already'
             hint = f"Drop it first, or write CREATE {_kind(relation).upper()} IF NOT EXISTS."
-            raise ConnectorError(ALREADY_EXISTS, message, name.span, hint=hint)
+            raise BindError(ALREADY_EXISTS, message, name.span, hint=hint)
         self._relations[relation.name.casefold()] = relation
         return True
 
@@ -88,7 +93,7 @@ class Catalog:
             return False
         if existing is not None:
             hint = "Drop it first, or write CREATE FUNCTION IF NOT EXISTS."
-            raise ConnectorError(ALREADY_EXISTS, f'function "{existing.name}" already exists', name.span, hint=hint)
+            raise BindError(ALREADY_EXISTS, f'function "{existing.name}" exists already', name.span, hint=hint)
         self.register(function, implementation)
         return True
 
@@ -111,14 +116,14 @@ class Catalog:
             raise self._missing(kind.lower(), name, known)
         if _kind(found) != kind.lower():
             message = f'"{found.name}" is a {_kind(found)}, not a {kind.lower()}'
-            raise ConnectorError(WRONG_KIND, message, name.span, hint=f"Write DROP {_kind(found).upper()}.")
+            raise BindError(DOES_NOT_EXIST, message, name.span, hint=f"Write DROP {_kind(found).upper()}.")
         for store in (self._functions, self._implementations) if kind == "FUNCTION" else (self._relations,):
             store.pop(key, None)
         return found
 
-    def _missing(self, kind: str, name: Name, known: list[str]) -> ConnectorError:
+    def _missing(self, kind: str, name: Name, known: list[str]) -> BindError:
         hint = suggestion(local_name(name), known)
-        return ConnectorError(DOES_NOT_EXIST, f'{kind} "{local_name(name)}" does not exist', name.span, hint=hint)
+        return BindError(DOES_NOT_EXIST, f'{kind} "{local_name(name)}" does not exist', name.span, hint=hint)
 
 
 def _kind(item: Table | View | Function) -> str:
@@ -126,10 +131,10 @@ def _kind(item: Table | View | Function) -> str:
 
 
 def local_name(name: Name) -> str:
-    """The last part of a name. ConnectorError SS514 for catalogs and databases other than Flink's default ones."""
+    """The last part of a name. BindError SS514 for catalogs and databases other than Flink's default ones."""
     prefix = tuple(part.casefold() for part in name.parts[:-1])
     if prefix not in ((), _DEFAULT[1:], _DEFAULT):
         message = f'name "{name}" has a catalog or database'
         hint = f"There is one of each: write {name.parts[-1]}."
-        raise ConnectorError(OTHER_CATALOG, message, name.span, hint=hint)
+        raise BindError(OTHER_CATALOG, message, name.span, hint=hint)
     return name.parts[-1]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream.grammar import format_script, nodes, parse_query, to_sql
+from sqlstream.grammar import nodes, parse_query, to_sql
 from sqlstream.planner.catalog import Column, Table, TimeDomain, Watermark
 from sqlstream.planner.durations import as_interval
 
 
 def create_table_text(table: Table) -> str:
-    """The CREATE TABLE that declares ``table``, laid out."""
-    return format_script(to_sql(create_table(table))).strip()
+    """The CREATE TABLE that declares ``table``."""
+    return to_sql(create_table(table))
 
 
 def create_table(table: Table) -> nodes.CreateTable:
@@ -37,4 +37,8 @@ def _column(column: Column, table: Table) -> nodes.Column:
 def _watermark(watermark: Watermark) -> exp.Expression:
     column = exp.column(watermark.column, quoted=True)
     delay = f" - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else ""
-    return parse_query(f"SELECT {column.sql(dialect='spark')}{delay}").selects[0]
+    query = parse_query(f"SELECT {column.sql(dialect='spark')}{delay}")
+    assert isinstance(query, exp.Select)
+    found = query.selects[0]
+    assert isinstance(found, exp.Expression)
+    return found

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
     MISSING_OPTION,
+    NOT_EXECUTED,
+    STRING,
     UNKNOWN_OPTION,
     WRONG_VALUE,
     Option,
@@ -34,6 +36,17 @@ NOT_A_SOURCE = "SS506"
 NOT_A_SINK = "SS507"
 PATH_ERROR = "SS508"
 MISSING_JAR = "SS509"
+
+CHANGELOG = Option(
+    "changelog-mode", STRING, "The kinds of its rows, such as 'I' or 'I,UA,D'; rows are added only: 'I'."
+)
+"""An option of every source; the planner reads it."""
+
+PLANNED = {
+    "source.idle-timeout": "Every source counts for the watermark.",
+    "on-error": "A row that cannot be read or computed fails the job.",
+}
+"""Options of the dialect for every source that have no effect yet, and what holds instead."""
 
 _NO_SPANS: Mapping[str, Span] = {}
 
@@ -62,6 +75,10 @@ def _never(table: Table) -> bool:
     return False
 
 
+def _at_once(table: Table) -> int | None:
+    return None
+
+
 def _keep(directory: Path, table: Table) -> None:
     return None
 
@@ -80,6 +97,7 @@ class Connector:
     columns of the table, not yet started: the job adds checkpoint, trigger and name. None: it cannot.
     ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
+    ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
     ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
     ``metadata`` are the keys of METADATA columns with their natural types.
     """
@@ -93,6 +111,7 @@ class Connector:
     check: Check = _no_check
     ready: Check = _no_check
     drop: Drop = _keep
+    poll_ms: Callable[[Table], int | None] = _at_once
     metadata: tuple[tuple[str, DataType], ...] = ()
 
     @property
@@ -105,7 +124,11 @@ class Connector:
 
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""
-        return parsed(self.options, dict(table.options))
+        return parsed(self._all_options, dict(table.options))
+
+    @property
+    def _all_options(self) -> tuple[Option, ...]:
+        return (*self.options, CHANGELOG) if self.is_source else self.options
 
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
         """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""
@@ -115,15 +138,18 @@ class Connector:
 
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:
-            found = find(self.options, key)
-            if found is None:
+            found = find(self._all_options, key)
+            if key in PLANNED:
+                message = f'option "{key}" is not executed yet'
+                yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=PLANNED[key])
+            elif found is None:
                 yield self._unknown_option(key, spans.get(key))
             elif wrong := check_value(found, key, value, spans.get(key)) or _missing_field(found, key, table, spans):
                 yield wrong
 
     def _unknown_option(self, key: str, span: Span | None) -> Diagnostic:
         message = f'connector "{self.name}" has no option "{key}"'
-        hint = hint_of(key, (o.key for o in self.options), "Options")
+        hint = hint_of(key, (o.key for o in self._all_options), "Options")
         return Diagnostic(UNKNOWN_OPTION, message, span, hint=hint)
 
     def _missing_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

@@ -57,6 +57,11 @@ def is_bounded(table: Table) -> bool:
     return table.option("source.monitor-interval") is None
 
 
+def poll_ms(table: Table) -> int | None:
+    interval: int | None = CONNECTOR.values(table)["source.monitor-interval"]
+    return interval
+
+
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     yield from check_format(table, spans)
     names = [c.name for c in table.physical_columns]
@@ -179,5 +184,6 @@ CONNECTOR = Connector(
     bounded=is_bounded,
     check=check,
     ready=ready,
+    poll_ms=poll_ms,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
 )

@@ -1,0 +1,48 @@
+"""Whole scripts without running them: every statement bound, its options checked, all mistakes at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlstream.definitions import DEFINITIONS, Workspace, declared_table, define, table_of_query
+from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.grammar import nodes, parse_script_recovering
+from sqlstream.inspection import inspect_statement
+from sqlstream.planner.nodes import Output
+from sqlstream.plans import plan_of
+
+
+def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
+    """The mistakes of a script in the order of its text; the workspace stays as it is.
+
+    What a wrong CREATE would have defined counts as known: statements that use it bring no further mistakes.
+    """
+    statements, errors = parse_script_recovering(text)
+    scratch, broken = workspace.copy(), set[str]()
+    found = [d for error in errors for d in error.diagnostics]
+    for statement in statements:
+        try:
+            _check(statement, scratch, text)
+        except SqlStreamError as error:
+            found += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
+            if isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
+                broken.add(f'"{statement.name}" does not exist'.casefold())
+    attached = [d if d.source is not None else replace(d, source=text) for d in found]
+    return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
+
+
+def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
+    match statement:
+        case nodes.Query() | nodes.Insert():
+            plan_of(statement, scratch.catalog)
+        case nodes.CreateTable() if statement.query is not None:
+            plan = plan_of(nodes.Query(statement.query, span=statement.span), scratch.catalog)
+            assert isinstance(plan, Output)
+            table = declared_table(table_of_query(statement, plan.names, plan), scratch.catalog)
+            scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+        case nodes.Set(key=None):
+            pass
+        case _ if isinstance(statement, DEFINITIONS):
+            define(statement, scratch, text)
+        case _:
+            inspect_statement(statement, scratch)

@@ -1,0 +1,111 @@
+"""CREATE, DROP, SET and RESET: statements that change what a session knows, and nothing else.
+
+A copy of the workspace takes the same statements when a script is only checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+
+from sqlstream import connectors
+from sqlstream.catalog import Catalog, local_name
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import nodes
+from sqlstream.planner.binder import bind_table, bind_view
+from sqlstream.planner.catalog import Function, Table, View
+from sqlstream.planner.nodes import Output
+from sqlstream.settings import Settings
+from sqlstream.udfs.functions import describe_function
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The catalog and the settings that statements read and change."""
+
+    catalog: Catalog = field(default_factory=Catalog)
+    settings: Settings = field(default_factory=Settings)
+
+    def copy(self) -> Workspace:
+        return Workspace(self.catalog.copy(), self.settings.copy())
+
+
+@singledispatch
+def define(statement: nodes.Statement, workspace: Workspace, text: str) -> Table | View | Function | None:
+    """Carries the statement out; ``text`` is its script. Returns what was created or dropped, if anything was."""
+    raise TypeError(f"{type(statement).__name__} defines nothing")
+
+
+@define.register
+def _(statement: nodes.CreateTable, workspace: Workspace, text: str) -> Table | None:
+    assert statement.query is None, "a table with a query is created by its job"
+    table = declared_table(statement, workspace.catalog)
+    created = workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+    return table if created else None
+
+
+def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
+    """The table that the statement declares, its connector and options checked."""
+    name = nodes.Name((local_name(statement.name),), span=statement.name.span)
+    table = bind_table(replace(statement, name=name), catalog)
+    wrong = connectors.validate(table, {option.key: option.span for option in statement.options})
+    if wrong:
+        raise SqlStreamError.of(wrong)
+    return replace(table, bounded=connectors.connector(table.connector).bounded(table))
+
+
+@define.register
+def _(statement: nodes.CreateView, workspace: Workspace, text: str) -> View | None:
+    name = nodes.Name((local_name(statement.name),), span=statement.name.span)
+    view = bind_view(replace(statement, name=name), workspace.catalog, text)
+    catalog = workspace.catalog
+    created = catalog.create(statement.name, view, if_not_exists=statement.if_not_exists, replace=statement.replace)
+    return view if created else None
+
+
+@define.register
+def _(statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Function | None:
+    name = local_name(statement.name)
+    try:
+        function = describe_function(name, statement.target)
+    except SqlStreamError as error:
+        raise _at(error, statement) from error.__cause__
+    created = workspace.catalog.create_function(statement.name, function, if_not_exists=statement.if_not_exists)
+    return function if created else None
+
+
+def _at(error: SqlStreamError, statement: nodes.Statement) -> SqlStreamError:
+    """The error with the place of the statement, where it has none of its own."""
+    return SqlStreamError.of(d if d.span is not None else replace(d, span=statement.span) for d in error.diagnostics)
+
+
+@define.register
+def _(statement: nodes.Drop, workspace: Workspace, text: str) -> Table | View | Function | None:
+    return workspace.catalog.drop(statement.kind, statement.name, if_exists=statement.if_exists)
+
+
+@define.register
+def _(statement: nodes.Set, workspace: Workspace, text: str) -> None:
+    assert statement.key is not None and statement.value is not None, "a bare SET defines nothing"
+    workspace.settings.set(statement.key, statement.value, statement.span)
+
+
+@define.register
+def _(statement: nodes.Reset, workspace: Workspace, text: str) -> None:
+    workspace.settings.reset(statement.key, statement.span)
+
+
+DEFINITIONS = (nodes.CreateTable, nodes.CreateView, nodes.CreateFunction, nodes.Drop, nodes.Set, nodes.Reset)
+
+
+# --- CREATE TABLE … AS ----------------------------------------------------------------------------------------
+
+
+def table_of_query(statement: nodes.CreateTable, names: Sequence[str], plan: Output) -> nodes.CreateTable:
+    """The same statement with the columns of its query declared."""
+    columns = tuple(
+        nodes.PhysicalColumn(name, field.type.to_sqlglot(), field.nullable, span=statement.name.span)
+        for name, field in zip(names, plan.schema, strict=True)
+    )
+    return replace(statement, columns=columns, query=None)

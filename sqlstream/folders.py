@@ -1,0 +1,47 @@
+"""Where a session keeps what lives as long as it does, and how its jobs and their checkpoints are called."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from pathlib import Path
+
+from sqlstream.settings import Settings
+
+
+class Folders:
+    """The session's scratch folder, made when it is first needed, and the checkpoints of its jobs."""
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+        self._names: Counter[str] = Counter()
+        self._numbers = itertools.count(1)
+
+    @property
+    def root(self) -> Path:
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="sqlstream-"))
+            self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
+        return self._root
+
+    def job_name(self, wanted: str) -> str:
+        """The name, with a number where the session has used it before."""
+        self._names[wanted] += 1
+        count = self._names[wanted]
+        return wanted if count == 1 else f"{wanted}-{count}"
+
+    def checkpoint(self, settings: Settings, job: str) -> str:
+        """Where the job keeps its checkpoint; in the scratch folder, unless a setting says where."""
+        parent = settings["execution.checkpointing.dir"]
+        return f"{parent.rstrip('/')}/{job}" if parent else self.scratch_checkpoint()
+
+    def scratch_checkpoint(self) -> str:
+        return str(self.root / "checkpoints" / str(next(self._numbers)))
+
+    def remove(self) -> None:
+        if self._root is not None:
+            self._finalizer()
+            self._root = None

@@ -1,0 +1,49 @@
+"""Statements to plans that can run: bound, optimized, and with connectors that can do what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlstream.catalog import Catalog
+from sqlstream.connectors import connector
+from sqlstream.connectors.connector import NOT_A_SINK, NOT_A_SOURCE
+from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.grammar import nodes
+from sqlstream.planner.binder import bind_statement
+from sqlstream.planner.catalog import Table
+from sqlstream.planner.nodes import Insert, Node, Output, Scan
+
+
+def plan_of(statement: nodes.Query | nodes.Insert, catalog: Catalog) -> Output | Insert:
+    """The optimized plan, whose root is an Output or an Insert. SqlStreamError with all that is wrong."""
+    plan = bind_statement(statement, catalog)
+    assert isinstance(plan, Output | Insert)
+    wrong = tuple(_misused_connectors(plan, statement))
+    if wrong:
+        raise SqlStreamError.of(wrong)
+    return plan
+
+
+def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
+    for table in scanned_tables(plan):
+        if not connector(table.connector).is_source:
+            message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
+            yield Diagnostic(NOT_A_SOURCE, message, hint="SHOW CONNECTORS tells which ones are sources.")
+    if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
+        table = plan.table
+        if not connector(table.connector).is_sink:
+            message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
+            span = statement.target.span
+            yield Diagnostic(NOT_A_SINK, message, span, hint="SHOW CONNECTORS tells which ones are sinks.")
+
+
+def require_sources(plan: Node) -> None:
+    """ConnectorError where a source on this machine is not there."""
+    missing = [d for table in scanned_tables(plan) for d in connector(table.connector).ready(table, {})]
+    if missing:
+        raise SqlStreamError.of(missing)
+
+
+def scanned_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that the plan reads, each once."""
+    return tuple({n.table.name: n.table for n in plan.walk() if isinstance(n, Scan)}.values())

@@ -1,0 +1,209 @@
+"""Results for the caller: finished rows, and queries whose rows come while they run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.errors import ExecutionError
+from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.nodes import Schema
+from sqlstream.types import STRING, DataType
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from sqlstream.jobs import Job
+
+ENDLESS = "SS480"
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A finished result: what SHOW, DESCRIBE, EXPLAIN and definitions return, and what a query has read.
+
+    ``columns`` may repeat a name.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[DataType, ...]
+    _rows: tuple[tuple[Any, ...], ...] = ()
+    _table: pa.Table | None = field(default=None, compare=False)
+
+    @classmethod
+    def of_text(cls, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Rows:
+        """Rows of texts."""
+        return cls(tuple(columns), (STRING,) * len(columns), tuple(tuple(row) for row in rows))
+
+    @classmethod
+    def of_arrow(cls, table: pa.Table) -> Rows:
+        from sqlstream.types import from_arrow
+
+        return cls(tuple(table.column_names), tuple(from_arrow(f.type) for f in table.schema), (), table)
+
+    @cached_property
+    def _fetched(self) -> list[tuple[Any, ...]]:
+        return list(self._rows) if self._table is None else rows_of(self._table)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of Python values."""
+        return list(self._fetched)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The first row."""
+        return next(iter(self._fetched), None)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._fetched)
+
+    def __len__(self) -> int:
+        return len(self._rows) if self._table is None else int(self._table.num_rows)
+
+    def to_arrow(self) -> pa.Table:
+        if self._table is not None:
+            return self._table
+        import pyarrow as pa
+
+        columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
+        arrays = [pa.array(values, type_.to_arrow()) for values, type_ in zip(columns, self.types, strict=True)]
+        return pa.Table.from_arrays(arrays, names=list(self.columns))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A DataFrame: DECIMAL stays Decimal, TIMESTAMP a timestamp with zone, whatever the precision."""
+        found: pd.DataFrame = self.to_arrow().to_pandas()
+        return found
+
+    def __repr__(self) -> str:
+        return text_table(self.columns, self._fetched)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, self._fetched)
+
+
+class Query:
+    """A query that runs; its rows come to whoever iterates. Each row is delivered once.
+
+    Iterating, ``fetchall``, ``to_arrow`` and so on all take from the same stream of rows.
+    """
+
+    def __init__(self, job: Job, names: tuple[str, ...], schema: Schema) -> None:
+        self.job = job
+        self.columns = names
+        self.types = tuple(f.type for f in schema)
+        self._batches = job.results()
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows as they come, one Arrow table per micro-batch; ends with the query and raises its error."""
+        return self._batches
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for table in self._batches:
+            yield from rows_of(table)
+
+    def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
+        """The rows with their kinds."""
+        return ((RowKind.INSERT, row) for row in self)
+
+    def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
+        """The next ``count`` rows, fewer at the end of the query; waits for them. The rest of a batch is kept."""
+        found: list[tuple[Any, ...]] = []
+        while len(found) < count:
+            table = next(self._batches, None)
+            if table is None:
+                break
+            missing = count - len(found)
+            found += rows_of(table.slice(0, missing))
+            if table.num_rows > missing:
+                self._batches = _chained(table.slice(missing), self._batches)
+        return found
+
+    def rows(self) -> Rows:
+        """All rows, once the query has ended. ExecutionError SS480 where it never will."""
+        import pyarrow as pa
+
+        if not self.job.is_bounded:
+            hint = "Iterate over it, or fetchmany(n), and stop() it."
+            raise ExecutionError(
+                ENDLESS, "the query reads a source without an end, so it never has all rows", hint=hint
+            )
+        tables = list(self._batches)
+        return Rows.of_arrow(pa.concat_tables(tables) if tables else self._empty())
+
+    def _empty(self) -> pa.Table:
+        return Rows(self.columns, self.types).to_arrow()
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.rows().fetchall()
+
+    def to_arrow(self) -> pa.Table:
+        return self.rows().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.rows().to_pandas()
+
+    def show(self, count: int = _SHOWN) -> None:
+        """Print the next ``count`` rows as a table."""
+        import sys
+
+        sys.stdout.write(text_table(self.columns, self.fetchmany(count), count) + "\n")
+
+    def stop(self) -> None:
+        self.job.stop()
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Query {self.job.name} {self.job.state.value}: {', '.join(self.columns)}>"
+
+
+def _chained(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field."""
+    columns = [column.to_pylist(maps_as_pydicts="strict") for column in table.columns]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+# --- tables for the eye ---------------------------------------------------------------------------------------
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = _SHOWN) -> str:
+    """Columns side by side under their names; the number of rows below."""
+    cells = [[_text(value) for value in row] for row in rows[:shown]]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    lines = [
+        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (columns, *cells)
+    ]
+    rule = "-+-".join("-" * width for width in widths)
+    return "\n".join(line.rstrip() for line in (lines[0], rule, *lines[1:], _count(len(rows), shown)))
+
+
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The same for notebooks."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:_SHOWN]
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{_count(len(rows), _SHOWN)}</p>"
+
+
+def _text(value: Any) -> str:
+    return "NULL" if value is None else str(value)
+
+
+def _count(count: int, shown: int) -> str:
+    more = f", the first {shown} shown" if count > shown else ""
+    return f"({count} row{'' if count == 1 else 's'}{more})"

@@ -1,0 +1,122 @@
+"""From plans to running jobs: what a session gives to each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlstream.catalog import Catalog
+from sqlstream.connectors import Environment, connector
+from sqlstream.definitions import Workspace
+from sqlstream.folders import Folders
+from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.nodes import Insert, Node, Output, Scan
+from sqlstream.plans import require_sources, scanned_tables
+from sqlstream.spark_settings import SparkHandle
+from sqlstream.udfs.functions import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from sqlstream.jobs import Job
+
+
+@dataclass(frozen=True)
+class SessionSources:
+    """Tables and functions as a job asks for them (``jobs.Sources``)."""
+
+    environment: Environment
+    catalog: Catalog
+
+    def read(self, scan: Scan) -> DataFrame:
+        read = connector(scan.table.connector).read
+        assert read is not None, scan.table.connector
+        return read(self.environment, scan.table, scan.columns)
+
+    def function(self, name: str) -> Function | None:
+        return self.catalog.function(name)
+
+    def implementation(self, function: Function) -> object:
+        found = self.catalog.implementation(function)
+        return load(function.target) if found is None else found
+
+
+class SinkWriter:
+    """The rows of a job into a table. A job starts its sink again to flush, which then is no new job."""
+
+    def __init__(self, environment: Environment, table: Table) -> None:
+        self._environment = environment
+        self._table = table
+
+    def __call__(self, rows: DataFrame) -> DataStreamWriter:
+        write = connector(self._table.connector).write
+        assert write is not None, self._table.connector
+        writer = write(self._environment, self._table, rows)
+        self._environment = replace(self._environment, resumed=True)
+        return writer
+
+
+class Runner:
+    """Starts the jobs of a session and stops them when it closes."""
+
+    def __init__(self, spark: SparkSession | str | None) -> None:
+        self.spark = SparkHandle(spark)
+        self.folders = Folders()
+        self.jobs: list[Job] = []
+
+    def start(self, plan: Output | Insert, workspace: Workspace) -> Job:
+        """Run the plan: into the table of an Insert, else to the reader of ``Job.results``."""
+        from sqlstream.jobs import checkpoint_exists, start_job
+
+        require_sources(plan)
+        settings = workspace.settings
+        spark = self.spark.get(settings)
+        name = self.folders.job_name(settings["pipeline.name"] or _default_name(plan))
+        environment = Environment(spark, self.folders.root, name)
+        sink, checkpoint = None, self.folders.scratch_checkpoint()
+        if isinstance(plan, Insert):
+            checkpoint = self.folders.checkpoint(settings, name)
+            sink = SinkWriter(replace(environment, resumed=checkpoint_exists(checkpoint, spark)), plan.table)
+        job = start_job(
+            spark,
+            plan,
+            SessionSources(environment, workspace.catalog.copy()),
+            sink=sink,
+            name=name,
+            checkpoint_dir=checkpoint,
+            interval_ms=_interval_ms(plan, settings["execution.checkpointing.interval"]),
+        )
+        self.jobs.append(job)
+        return job
+
+    def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
+        """The streaming DataFrame of the plan, with the names that users see."""
+        from sqlstream.jobs.control import ControlRows
+        from sqlstream.jobs.runtime import JobRuntime
+        from sqlstream.jobs.storage import storage_at
+        from sqlstream.planner.lowering import lower
+
+        require_sources(plan)
+        spark = self.spark.get(workspace.settings)
+        sources = SessionSources(Environment(spark, self.folders.root), workspace.catalog.copy())
+        control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
+        return lower(plan, JobRuntime(spark, sources, control)).toDF(*plan.names)
+
+    def close(self) -> None:
+        for job in self.jobs:
+            job.stop()
+        self.spark.release()
+        self.folders.remove()
+
+
+def _default_name(plan: Output | Insert) -> str:
+    return f"insert-into-{plan.table.name}" if isinstance(plan, Insert) else "query"
+
+
+def _interval_ms(plan: Node, stated: int | None) -> int:
+    """The setting, else the shortest time after which a source wants to be looked at, else 0: at once."""
+    if stated is not None:
+        return stated
+    polls = [connector(table.connector).poll_ms(table) for table in scanned_tables(plan)]
+    return min((ms for ms in polls if ms is not None), default=0)

@@ -1,0 +1,217 @@
+"""Sessions: SQL text in, rows, queries and jobs out. ``connect`` opens one; Spark starts when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors import connector
+from sqlstream.definitions import DEFINITIONS, Workspace, declared_table, define, table_of_query
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, UnsupportedError
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.inspection import explained
+from sqlstream.planner.catalog import Table
+from sqlstream.planner.nodes import Insert, Output
+from sqlstream.plans import plan_of
+from sqlstream.results import Query, Rows
+from sqlstream.runner import Runner
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlstream.jobs import Job
+
+NO_STATEMENT = "SS281"
+UNREAD_QUERY = "SS282"
+CLOSED = "SS481"
+
+OK = Rows.of_text(("result",), (("OK",),))
+
+
+def connect(spark: SparkSession | str | None = None, **options: str) -> Session:
+    """Open a session.
+
+    ``spark`` is a SparkSession, the URL of a Spark Connect server (``sc://host:port``) or a master (``local[4]``,
+    ``spark://host:7077``); without it, all cores of this machine. ``options`` are settings as of SET, given as
+    ``**{"parallelism.default": "2"}``; those of Spark that only hold at its start belong here.
+    """
+    session = Session(spark)
+    for key, value in options.items():
+        session.workspace.settings.set(key, value)
+    return session
+
+
+class Session:
+    """A catalog, settings and the jobs started with them. Not safe for use by several threads at once."""
+
+    def __init__(self, spark: SparkSession | str | None = None) -> None:
+        self.workspace = Workspace()
+        self._runner = Runner(spark)
+        self._closed = False
+
+    # --- SQL ---
+
+    def sql(self, text: str) -> Rows | Query | Job:
+        """Run a script and return what its last statement returns.
+
+        Rows for SHOW, DESCRIBE, EXPLAIN and definitions; for a query a ``Query``, whose rows come while it runs; for
+        INSERT a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
+        """
+        try:
+            statements = parse_script(text)
+            _require_statements(statements)
+            results = [self.execute(statement, text) for statement in statements]
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+        return results[-1]
+
+    def execute(self, statement: nodes.Statement, text: str = "") -> Rows | Query | Job:
+        """Run one parsed statement; ``text`` is the script that its spans point into."""
+        self._require_open()
+        match statement:
+            case nodes.Query():
+                return self._query(statement)
+            case nodes.Insert():
+                return self._insert(statement)
+            case nodes.CreateTable() if statement.query is not None:
+                return self._create_as(statement)
+            case nodes.Set(key=None):
+                return Rows.of_text(("key", "value"), self.workspace.settings.rows())
+        if isinstance(statement, DEFINITIONS):
+            return self._define(statement, text)
+        from sqlstream.inspection import inspect_statement
+
+        return inspect_statement(statement, self.workspace)
+
+    def dataframe(self, text: str) -> DataFrame:
+        """The streaming DataFrame of one query, not started, to go on with in PySpark.
+
+        Started, it ends as PySpark's queries do: the last windows of a bounded input stay open.
+        """
+        self._require_open()
+        try:
+            statement = _only(text)
+            if not isinstance(statement, nodes.Query):
+                raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
+            plan = plan_of(statement, self.workspace.catalog)
+            assert isinstance(plan, Output)
+            return self._runner.dataframe(plan, self.workspace)
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+
+    def explain(self, text: str, format: str = "text", stage: str = "optimized") -> str:  # noqa: A002
+        """The plan of one statement; ``format`` and ``stage`` as in EXPLAIN."""
+        try:
+            statement = _only(text)
+            if not isinstance(statement, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable):
+                raise BindError(NO_STATEMENT, "only queries and INSERT have a plan", statement.span)
+            return explained(nodes.Explain(statement, format.upper(), stage.upper()), self.workspace)
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+
+    def check(self, text: str) -> tuple[Diagnostic, ...]:
+        """All mistakes of a script, without running it or changing the session; no Spark."""
+        from sqlstream.checking import check_script
+
+        return check_script(text, self.workspace)
+
+    def register_function(self, name: str, function: Callable[..., object] | type) -> None:
+        """Make a Python function or class callable in SQL as ``name``, in place of another of that name."""
+        from sqlstream.udfs.functions import describe
+
+        target = f"{function.__module__}:{function.__qualname__}"
+        self.workspace.catalog.register(describe(name, function, target), function)
+
+    # --- what the session holds ---
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, which starts now if it has not before."""
+        self._require_open()
+        return self._runner.spark.get(self.workspace.settings)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs and queries started in this session, in order."""
+        return tuple(self._runner.jobs)
+
+    def close(self) -> None:
+        """Stop all jobs and remove what was kept for them. Spark itself goes on."""
+        if not self._closed:
+            self._closed = True
+            self._runner.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ExecutionError(CLOSED, "the session is closed", hint="Open another one with sqlstream.connect().")
+
+    # --- statements ---
+
+    def _define(self, statement: nodes.Statement, text: str) -> Rows:
+        if isinstance(statement, nodes.Set | nodes.Reset):
+            # A copy first: Spark may refuse the value, which must not stay in the settings then.
+            trial = self.workspace.copy()
+            define(statement, trial, text)
+            self._runner.spark.apply(trial.settings)
+        changed = define(statement, self.workspace, text)
+        if isinstance(statement, nodes.Drop) and isinstance(changed, Table):
+            connector(changed.connector).drop(self._runner.folders.root, changed)
+        return OK
+
+    def _insert(self, statement: nodes.Insert) -> Job:
+        plan = plan_of(statement, self.workspace.catalog)
+        assert isinstance(plan, Insert)
+        job = self._runner.start(plan, self.workspace)
+        if self.workspace.settings["table.dml-sync"]:
+            job.wait()
+        return job
+
+    def _create_as(self, statement: nodes.CreateTable) -> Job | Rows:
+        assert statement.query is not None
+        if statement.columns:
+            hint = "Leave the columns out: they are those of the query."
+            raise UnsupportedError("SS341", "CREATE TABLE … AS with columns is not executed", statement.span, hint=hint)
+        catalog = self.workspace.catalog
+        query = plan_of(nodes.Query(statement.query, span=statement.span), catalog)
+        assert isinstance(query, Output)
+        table = declared_table(table_of_query(statement, query.names, query), catalog)
+        if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
+            return OK
+        try:
+            return self._insert(nodes.Insert(statement.name, statement.query, span=statement.span))
+        except SqlStreamError:
+            catalog.drop("TABLE", statement.name)
+            raise
+
+    def _query(self, statement: nodes.Query) -> Query:
+        plan = plan_of(statement, self.workspace.catalog)
+        assert isinstance(plan, Output)
+        return Query(self._runner.start(plan, self.workspace), plan.names, plan.schema)
+
+
+def _require_statements(statements: tuple[nodes.Statement, ...]) -> None:
+    """A script has statements, and its queries somebody who reads them."""
+    if not statements:
+        raise BindError(NO_STATEMENT, "the text holds no statement")
+    for statement in statements[:-1]:
+        if isinstance(statement, nodes.Query):
+            hint = "Call sql() for each query, or write INSERT INTO a table."
+            message = "nobody can read the rows of a query that is not the last statement"
+            raise BindError(UNREAD_QUERY, message, statement.span, hint=hint)
+
+
+def _only(text: str) -> nodes.Statement:
+    statements = parse_script(text)
+    if len(statements) != 1:
+        raise BindError(NO_STATEMENT, f"the text holds {len(statements)} statements instead of one")
+    return statements[0]

@@ -1,0 +1,86 @@
+"""Spark for a session: started when it is first needed, and kept at the settings of SET while the session lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import ConnectorError
+from sqlstream.settings import STATIC_SETTING, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkHandle:
+    """Spark, started when it is first needed, with the session's settings while the session lives."""
+
+    def __init__(self, spark: SparkSession | str | None) -> None:
+        self._master = spark if isinstance(spark, str) else None
+        self._given = None if isinstance(spark, str) else spark
+        self._spark: SparkSession | None = None
+        self._before: dict[str, str | None] = {}
+
+    @property
+    def started(self) -> bool:
+        return self._spark is not None
+
+    def get(self, settings: Settings) -> SparkSession:
+        if self._spark is None:
+            self._spark = self._start(settings)
+        self.apply(settings)
+        return self._spark
+
+    def _start(self, settings: Settings) -> SparkSession:
+        from sqlstream.spark import prepared, spark_session
+
+        if self._given is not None:
+            return prepared(self._given)
+        return spark_session(spark_settings(settings), self._master)
+
+    def apply(self, settings: Settings) -> None:
+        """Bring a running Spark to the settings; what is no longer set gets back what was there before."""
+        if self._spark is None:
+            return
+        wanted = spark_settings(settings)
+        for key in [k for k in self._before if k not in wanted]:
+            self._restore(key)
+        for key, value in wanted.items():
+            if self._spark.conf.get(key, None) != value:
+                self._change(key, value)
+
+    def _change(self, key: str, value: str) -> None:
+        from pyspark.errors import AnalysisException
+
+        assert self._spark is not None
+        before = self._spark.conf.get(key, None)
+        try:
+            self._spark.conf.set(key, value)
+        except AnalysisException as error:
+            hint = "Give it to connect(), or on the command line with --conf, before Spark starts."
+            message = f'setting "{key}" cannot be changed while Spark runs'
+            raise ConnectorError(STATIC_SETTING, message, hint=hint) from error
+        self._before.setdefault(key, before)
+
+    def _restore(self, key: str) -> None:
+        assert self._spark is not None
+        value = self._before.pop(key)
+        if value is None:
+            self._spark.conf.unset(key)
+        else:
+            self._spark.conf.set(key, value)
+
+    def release(self) -> None:
+        """Put back the settings that the session has changed; Spark itself goes on for others."""
+        for key in list(self._before):
+            self._restore(key)
+
+
+def spark_settings(settings: Settings) -> Mapping[str, str]:
+    """Spark's settings for those of the session."""
+    found = dict(settings.spark)
+    if settings["table.local-time-zone"] is not None:
+        found["spark.sql.session.timeZone"] = settings["table.local-time-zone"]
+    if settings["parallelism.default"] is not None:
+        found["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
+    return found

@@ -166,8 +166,7 @@ def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    key: Callable[[Row], str] = str
-    return sorted((tuple(row) for row in rows), key=key)
+    return sorted((tuple(row) for row in rows), key=lambda row: [str(value) for value in row])
 
 
 def _value(value: object, kind: pa.DataType) -> object:

@@ -8,7 +8,7 @@ from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 
 JOB_FAILED = "SS400"
 
-_OURS = re.compile(r"\b(SS4\d\d): (.+)")
+_OURS = re.compile(r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: )(SS4\d\d): (.+)")
 _CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")

@@ -1,0 +1,198 @@
+"""Jobs from start to end: results, flush, restart, stop, failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from sqlstream.errors import ExecutionError, UnsupportedError
+from sqlstream.jobs import JobState, checkpoint_exists, start_job
+from sqlstream.jobs.launch import Launch
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Filter,
+    Insert,
+    Output,
+    Project,
+    Tumble,
+    WindowAggregate,
+)
+from tests.streams import at, item, rows_of, scan, sql, table, timed
+
+pytestmark = pytest.mark.spark
+
+EVENTS = table("events", delay_ms=500, k="STRING", v="INT", ts="TIMESTAMP")
+TOTALS = table("totals", k="STRING", start="TIMESTAMP", s="BIGINT")
+LIVE = dataclasses.replace(EVENTS, name="live", bounded=False)
+ROWS = [("a", 1, 0), ("a", 2, 999), ("b", 5, 10), ("a", 4, 1000)]
+EXPECTED = [("a", at(0), 3), ("a", at(1000), 4), ("b", at(0), 5)]
+
+
+def totals(source=EVENTS, size_ms=1000):
+    windows = AssignWindows(timed(source), Tumble(size_ms), "ts", ())
+    aggregated = WindowAggregate(windows, ("k",), (item("s", "SUM(v)"),))
+    return Project(aggregated, (item("k", "k"), item("start", "window_start"), item("s", "s")))
+
+
+class Files:
+    """A Parquet sink that counts how often it was written to."""
+
+    def __init__(self, folder):
+        self.path = str(folder / "out")
+
+    def __call__(self, rows):
+        return rows.writeStream.format("parquet").option("path", self.path)
+
+    def rows(self):
+        return rows_of([pq.read_table(self.path)])
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path)
+
+
+def test_a_bounded_query_gives_all_its_rows_and_ends(spark, streams):
+    streams.write(EVENTS, ROWS)
+    job = start_job(spark, Output(totals(), ("k", "x", "x")), streams)
+    tables = list(job.results())
+    assert rows_of(tables) == EXPECTED
+    assert {tuple(t.column_names) for t in tables} == {("k", "x", "x")}
+    assert job.wait(0)
+    progress = job.progress()
+    assert (job.state, job.exception, job.is_bounded) == (JobState.FINISHED, None, True)
+    assert (progress.rows_in, progress.rows_out, progress.late_rows, progress.input_ended) == (4, 3, 0, True)
+    assert progress.rows_per_second > 0
+
+
+@pytest.mark.parametrize("died", ["before the end was written", "before the end was read"])
+def test_a_job_that_died_before_its_flush_finishes_it_and_emits_once(
+    spark, streams, files, tmp_path, monkeypatch, died
+):
+    streams.write(EVENTS, ROWS)
+
+    def die(launch):
+        if died == "before the end was read":
+            original(launch)
+        raise RuntimeError("died")
+
+    original = Launch.end_input
+    checkpoint = str(tmp_path / "checkpoint")
+    with monkeypatch.context() as patched:
+        patched.setattr(Launch, "end_input", die)
+        job = start_job(spark, Insert(totals(), TOTALS), streams, sink=files, checkpoint_dir=checkpoint)
+        with pytest.raises(ExecutionError, match="died"):
+            job.wait()
+    assert job.progress().rows_in == 4
+
+    for rows_in in (0, 0):
+        job = start_job(spark, Insert(totals(), TOTALS), streams, sink=files, checkpoint_dir=checkpoint)
+        assert job.wait()
+        assert files.rows() == EXPECTED
+        assert job.progress().rows_in == rows_in
+
+
+def test_an_unbounded_job_runs_until_stopped_and_goes_on_from_its_checkpoint(spark, streams, files, tmp_path):
+    checkpoint = str(tmp_path / "checkpoint")
+    start = {"sink": files, "checkpoint_dir": checkpoint, "name": "totals"}
+    streams.write(LIVE, ROWS[:3])
+    assert not checkpoint_exists(checkpoint, spark)
+    job = start_job(spark, Insert(totals(LIVE), TOTALS), streams, **start)
+    assert not job.wait(0.01)
+    until(lambda: job.progress().rows_in == 3)
+    job.stop()
+    assert (job.name, job.state, job.is_bounded) == ("totals", JobState.STOPPED, False)
+    assert checkpoint_exists(checkpoint, spark)
+
+    streams.write(LIVE, [ROWS[3], ("z", 1, 2500)])
+    again = start_job(spark, Insert(totals(LIVE), TOTALS), streams, **start, interval_ms=100)
+    assert again.id == job.id
+    until(lambda: again.progress().rows_out == 3)
+    streams.write(LIVE, [("late", 1, 1999)])
+    until(lambda: again.progress().late_rows == 1)
+    again.stop()
+    assert files.rows() == EXPECTED
+    assert again.progress().watermark_ms == 2000
+
+
+def test_a_checkpoint_of_another_query_is_refused_and_says_where_they_differ(spark, streams, files, tmp_path):
+    streams.write(EVENTS, ROWS)
+    checkpoint = str(tmp_path / "checkpoint")
+    start_job(spark, Insert(totals(), TOTALS), streams, sink=files, checkpoint_dir=checkpoint).wait()
+    with pytest.raises(ExecutionError) as caught:
+        start_job(spark, Insert(totals(size_ms=5000), TOTALS), streams, sink=files, checkpoint_dir=checkpoint)
+    assert str(caught.value).startswith(f'SS421: checkpoint "{checkpoint}" belongs to another query\nDETAIL: ')
+    assert "Tumble(1000, 0)" in str(caught.value)
+    assert "Tumble(5000, 0)" in str(caught.value)
+
+
+def test_processing_time_windows_close_by_themselves(spark, streams):
+    streams.write(LIVE, ROWS)
+    clock = AssignTime(scan(LIVE), "pt", 0, TimeDomain.PROCESSING, "live")
+    windows = AssignWindows(clock, Tumble(1), "pt", (), domain=TimeDomain.PROCESSING)
+    plan = WindowAggregate(windows, (), (item("s", "SUM(v)"),), domain=TimeDomain.PROCESSING)
+    job = start_job(spark, Output(plan, ("a", "b", "c", "s")), streams)
+    found = next(job.results())
+    job.stop()
+    assert found.column("s").to_pylist() == [12]
+    assert job.state is JobState.STOPPED
+    assert list(job.results()) == []
+
+
+def test_two_jobs_run_at_once(spark, streams):
+    streams.write(EVENTS, ROWS)
+    plans = [Output(Filter(scan(EVENTS), sql(f"v > {least}")), ("k", "v", "ts")) for least in (1, 4)]
+    jobs = [start_job(spark, plan, streams) for plan in plans]
+    assert [len(rows_of(job.results())) for job in jobs] == [3, 1]
+
+
+def test_a_failed_job_names_the_root_cause_and_the_checkpoint(spark, streams):
+    def inverse(v: int) -> float:
+        return 1 / v
+
+    streams.implementations["inverse"] = inverse
+    streams.write(EVENTS, [("a", 0, 0)])
+    job = start_job(spark, Output(Project(scan(EVENTS), (item("x", "inverse(v)"),)), ("x",)), streams, name="inverses")
+    with pytest.raises(ExecutionError):
+        list(job.results())
+    with pytest.raises(ExecutionError) as caught:
+        job.wait()
+    assert job.state is JobState.FAILED
+    assert caught.value is job.exception
+    assert str(caught.value) == (
+        'SS411: function "inverse" failed: ZeroDivisionError: division by zero\n'
+        f'DETAIL: Job "inverses" stopped. It goes on from its last complete batch with the checkpoint '
+        f'"{job.checkpoint_path}".'
+    )
+
+
+def test_a_row_without_event_time_fails_the_job(spark, streams):
+    streams.write(EVENTS, [("a", 0, None)])
+    job = start_job(spark, Output(totals(), ("k", "w", "s")), streams)
+    with pytest.raises(ExecutionError, match=r'^SS401: event time "ts" of table "events" is NULL\nDETAIL'):
+        job.wait()
+
+
+def test_spark_names_the_cause_of_its_own_failures(spark, streams):
+    streams.write(EVENTS, [("a", 0, 0)])
+    job = start_job(spark, Output(Project(scan(EVENTS), (item("x", "1 / v"),)), ("x",)), streams)
+    with pytest.raises(ExecutionError, match=r"SS400: .*DIVIDE_BY_ZERO"):
+        job.wait()
+
+
+def test_what_spark_cannot_stream_is_refused_at_the_start(spark, streams):
+    plan = Output(Project(scan(EVENTS), (item("x", "row_number() OVER (ORDER BY v)"),)), ("x",))
+    with pytest.raises(UnsupportedError, match="SS394"):
+        start_job(spark, plan, streams)
+
+
+def until(reached, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.05)

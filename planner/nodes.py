@@ -146,7 +146,8 @@ class Union(Node):
 class Correlate(Unary):
     """For each row the rows of a table function, UNNEST or LATERAL VIEW generator; ``outer`` keeps rows without any.
 
-    ``function`` is a call over the input's fields; ``outputs`` are the fields it adds.
+    ``function`` is a call over the input's fields, or an ``exp.Unnest`` of one expression, whose ``offset`` asks for
+    the position, counted from 1, as the last output; ``outputs`` are the fields it adds.
     """
 
     function: exp.Expression
@@ -232,6 +233,7 @@ class WindowAggregate(Unary):
     WindowAggregate below). Otherwise this node assigns sessions of rows with equal ``keys`` on the field ``time``.
     ``keys`` are fields of the input without the window columns; ``grouping_sets`` lists, for GROUPING SETS, the keys
     of each set, and ``grouping_id`` then names an extra BIGINT field with GROUPING_ID over all ``keys`` in order.
+    Keys that a set leaves out are NULL in the result; aggregates see them as they are in the input.
     ``aggregates`` are calls of one aggregate function each. Schema: keys, grouping_id, window columns, aggregates.
     """
 

@@ -60,7 +60,6 @@ FEATURES: dict[str, Unsupported] = {
     "pivot": Unsupported("SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."),
     "sample": Unsupported("SS332", "TABLESAMPLE clauses", "Filter with WHERE RAND() < 0.1."),
     "values": Unsupported("SS333", "queries without a table and VALUES lists", "Read from a table; a table with 'connector' = 'datagen' makes rows."),
-    "ordinality": Unsupported("SS334", "UNNEST WITH ORDINALITY clauses", "LATERAL VIEW POSEXPLODE(…) gives positions, counted from 0."),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "pane": Unsupported("SS336", "the functions window_pane and window_pane_index", "A window fires once, so there is one pane."),
     "watermark function": Unsupported("SS337", "the function CURRENT_WATERMARK", "Late rows are dropped by the windows."),

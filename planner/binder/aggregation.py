@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.nodes import GroupWindow
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregate_calls import Groups
@@ -50,9 +51,9 @@ class Windowed:
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
     """The plan of a SELECT with groups and the names of its columns."""
+    _refuse_other_windows(select, context)
     grouping = bind_grouping(select, scope, context)
     context.stop_if_wrong()
-    _refuse_other_windows(select, context)
     windowed = _window_from_clause(grouping, scope) if grouping.window else _window_from_input(select, grouping, scope, context)
     check_clauses(clauses_of(select), windowed.domain, context)
     return _aggregate(select, grouping, windowed, context)
@@ -60,8 +61,7 @@ def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Rela
 
 def _refuse_other_windows(select: exp.Select, context: Context) -> None:
     """COUNT, GLOBAL and USING windows; there is nothing to bind behind them."""
-    window = clauses_of(select).window
-    if window is not None:
+    if not isinstance(clauses_of(select).window, GroupWindow | None):
         check_clauses(clauses_of(select), None, context)
         context.stop_if_wrong()
 
@@ -197,11 +197,9 @@ def _node(
     node = WindowAggregate(
         windowed.scope.node, keys, aggregates, windowed.columns, None, None, sets, grouping_id, windowed.domain
     )
-    if sets is None:
-        return node
-    if windowed.grouped is not None and isinstance(windowed.grouped.window, Session):
-        node = _session_per_set(node, windowed.grouped, select)
-    return _with_copies(node)
+    if sets is not None and windowed.grouped is not None and isinstance(windowed.grouped.window, Session):
+        return _session_per_set(node, windowed.grouped, select)
+    return node
 
 
 def _key_sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[int, ...], ...]:
@@ -218,24 +216,6 @@ def _session_per_set(node: WindowAggregate, grouped: GroupedWindow, select: exp.
     if any(c.name in attached for a in node.aggregates for c in a.expression.find_all(exp.Column)):
         raise unsupported.refusal("session grouping sets", span_of(select))
     return replace(node, input=node.input.input, session=grouped.window, time=grouped.time.name)
-
-
-def _with_copies(node: WindowAggregate) -> WindowAggregate:
-    """Grouping sets make keys NULL, so aggregates read copies of them."""
-    read = {c.name for a in node.aggregates for c in a.expression.find_all(exp.Column)}
-    shared = [k for k in node.keys if k in read]
-    if not shared:
-        return node
-    unique = Names(f.name for f in node.input.schema)
-    copies = {k: unique.unique(k) for k in shared}
-    fields = {f.name: f for f in node.input.schema}
-    items = [Item(copies[k], field_of(k), fields[k].type, fields[k].nullable) for k in shared]
-
-    def over_copies(inner: exp.Expression) -> exp.Expression:
-        return field_of(copies[inner.name]) if isinstance(inner, exp.Column) and inner.name in copies else inner
-
-    aggregates = tuple(replace(a, expression=a.expression.transform(over_copies)) for a in node.aggregates)
-    return replace(node, input=extended(node.input, items), aggregates=aggregates)
 
 
 def _projected(

@@ -27,11 +27,9 @@ def table_call(source: exp.Expression, context: Context) -> exp.Expression:
     """The generator call that UNNEST or LATERAL TABLE stands for."""
     if isinstance(source, exp.Unnest):
         refuse_rest(source, ("expressions", "alias", "offset", ARG), context)
-        if source.args.get("offset"):
-            context.refuse("ordinality", source)
         if len(source.expressions) != 1:
             raise bind_error("SS207", f"UNNEST takes 1 argument, not {len(source.expressions)}", source)
-        return exp.Explode(this=source.expressions[0].copy())
+        return source
     refuse_rest(source, ("this", "view", "outer", "alias", "ordinality", ARG), context)
     call = source.this
     if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
@@ -45,8 +43,11 @@ def correlate(source: exp.Expression, call: exp.Expression, scope: Scope, outer:
     """The scope with the rows of ``call`` for each row, under the alias of ``source``."""
     alias = source.args.get("alias")
     wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    unnested = isinstance(source, exp.Unnest)
-    node, shown = generate(call, wanted, scope, outer, context, unnested=unnested)
+    position = source.args.get("offset")
+    if isinstance(position, exp.Identifier):
+        # sqlglot takes the name of the ordinality out of the list.
+        wanted.append(position.name)
+    node, shown = generate(call, wanted, scope, outer, context)
     visible = tuple(Visible(n, f.name, source.alias or None) for n, f in zip(shown, node.outputs, strict=True))
     return scope.with_columns(node, visible)
 
@@ -60,15 +61,15 @@ def is_generator(call: exp.Expression, context: Context) -> bool:
 
 
 def generate(
-    call: exp.Expression, wanted: list[str], scope: Scope, outer: bool, context: Context, *, unnested: bool = False
+    call: exp.Expression, wanted: list[str], scope: Scope, outer: bool, context: Context
 ) -> tuple[Correlate, list[str]]:
     """The Correlate and the names under which its outputs are shown. SS216 for a wrong number of names."""
-    function, arguments = _function(call, scope, context)
-    if function is not None:
-        columns, bound = _user_columns(function), arguments
+    if isinstance(call, exp.Unnest):
+        bound, columns = _unnested(call, len(wanted), scope, context)
     else:
-        bound, outer = _without_outer(arguments, outer)
-        bound, columns = _builtin_columns(bound, len(wanted), scope, context, unnested)
+        function, bound = _function(call, scope, context)
+        bound, outer = _without_outer(bound, outer)
+        columns = _user_columns(function) if function else _builtin_columns(bound, len(wanted), scope, context)
     if wanted and len(wanted) != len(columns):
         message = f"{len(columns)} column{'s' if len(columns) != 1 else ''} need names, but {len(wanted)} are given"
         raise bind_error("SS216", message, call)
@@ -135,30 +136,33 @@ def _without_outer(call: exp.Expression, outer: bool) -> tuple[exp.Expression, b
     return exp.func(name.removesuffix("_outer"), *call_arguments(call), dialect="spark"), True
 
 
-def _builtin_columns(
-    call: exp.Expression, wanted: int, scope: Scope, context: Context, unnested: bool
-) -> tuple[exp.Expression, Columns]:
+def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -> tuple[exp.Expression, Columns]:
+    """As in Flink, rows of structs show their fields, and WITH ORDINALITY adds the position, counted from 1."""
+    argument = _argument(unnest.expressions[0], scope, context)
+    ordinality = bool(unnest.args.get("offset"))
+    kind = type_in(scope, context, argument)
+    is_row = kind.name == "ARRAY" and isinstance(kind.args[0], DataType) and kind.args[0].name == "STRUCT"
+    count = wanted - ordinality
+    columns = _inlined(kind, count) if is_row else _exploded(kind, count, unnest)
+    position: Columns = [("ordinality", INT)] if ordinality else []
+    return exp.Unnest(expressions=[argument], offset=ordinality or None), [*columns, *position]
+
+
+def _builtin_columns(call: exp.Expression, wanted: int, scope: Scope, context: Context) -> Columns:
     name, arguments = spark_name(call) or "", call_arguments(call)
     kind = type_in(scope, context, arguments[0]) if arguments else UNKNOWN
-    if unnested and _is_array_of_structs(kind):
-        # Flink's UNNEST of rows gives their fields; Spark's EXPLODE would give one struct.
-        call, name = exp.func("inline", arguments[0], dialect="spark"), "inline"
     match name:
         case "explode":
-            return call, _exploded(kind, wanted, call)
+            return _exploded(kind, wanted, call)
         case "posexplode":
-            return call, [("pos", INT), *_exploded(kind, wanted - 1, call)]
+            return [("pos", INT), *_exploded(kind, wanted - 1, call)]
         case "inline":
-            return call, _inlined(kind, wanted)
+            return _inlined(kind, wanted)
         case "stack":
-            return call, _stacked(arguments, scope, context)
+            return _stacked(arguments, scope, context)
         case "json_tuple":
-            return call, [(f"c{i}", STRING) for i in range(len(arguments) - 1)]
-    return call, [(f"col{i}", UNKNOWN) for i in range(wanted)] if wanted > 1 else [("col", UNKNOWN)]
-
-
-def _is_array_of_structs(kind: DataType) -> bool:
-    return kind.name == "ARRAY" and isinstance(kind.args[0], DataType) and kind.args[0].name == "STRUCT"
+            return [(f"c{i}", STRING) for i in range(len(arguments) - 1)]
+    return [(f"col{i}", UNKNOWN) for i in range(wanted)] if wanted > 1 else [("col", UNKNOWN)]
 
 
 def _exploded(kind: DataType, wanted: int, call: exp.Expression) -> Columns:

@@ -12,8 +12,8 @@ from itertools import combinations, product
 from sqlglot import exp
 
 from sqlstream.errors import Span
-from sqlstream.grammar.carrier import Carrier
-from sqlstream.grammar.nodes import GroupWindow, Rows
+from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.nodes import GroupWindow, Rows, WindowClause
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.completeness import refuse_rest
@@ -57,16 +57,14 @@ class Grouping:
 
 
 def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Grouping:
-    group = select.args.get("group")
-    if group is None:
-        return Grouping((), None, None)
+    group = select.args.get("group") or exp.Group()
     terms = [*group.expressions]
     for name in ("grouping_sets", "cube", "rollup"):
         # A bare CUBE or ROLLUP stands for WITH CUBE: all keys before it.
         for term in group.args.get(name) or []:
             terms = [term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
     refuse_rest(group, ("expressions", "grouping_sets", "cube", "rollup"), context)
-    window, plain = _window(terms, scope, context)
+    window, plain = _window(clauses_of(select).window, terms, scope, context)
     sets = [sum(combination, ()) for combination in product(*(list(_sets(t)) for t in plain))]
     keys: list[Key] = []
     positions = [tuple(_position(e, keys, select, scope, context) for e in found) for found in sets]
@@ -141,30 +139,16 @@ def aliased(name: str, expressions: Sequence[exp.Expression]) -> exp.Expression 
 
 
 def _window(
-    terms: Sequence[exp.Expression], scope: Scope, context: Context
+    clause: WindowClause | None, terms: Sequence[exp.Expression], scope: Scope, context: Context
 ) -> tuple[GroupedWindow | None, list[exp.Expression]]:
-    """The window among the terms of GROUP BY, and the other terms. SS211 for a second one."""
-    windows = [t for t in terms if _is_window(t)]
-    if len(windows) > 1:
-        raise bind_error("SS211", "GROUP BY takes one window", _window_span(windows[1]))
-    plain = [t for t in terms if not _is_window(t)]
-    return (_bind_window(windows[0], scope, context) if windows else None), plain
-
-
-def _is_window(term: exp.Expression) -> bool:
-    if isinstance(term, Carrier):
-        return isinstance(term.this, GroupWindow)
-    return isinstance(term, exp.Func) and spark_name(term) in SPARK_WINDOWS
-
-
-def _window_span(term: exp.Expression) -> Span | None:
-    return term.this.span if isinstance(term, Carrier) else span_of(term)
-
-
-def _bind_window(term: exp.Expression, scope: Scope, context: Context) -> GroupedWindow:
-    if isinstance(term, Carrier):
-        return _clause_window(term.this, scope, context)
-    return bind_spark_window(term, scope, context)
+    """The window of GROUP BY, as a clause or as Spark's function, and the other terms. SS211 for a second one."""
+    calls = [t for t in terms if isinstance(t, exp.Func) and spark_name(t) in SPARK_WINDOWS]
+    if len(calls) + (clause is not None) > 1:
+        raise bind_error("SS211", "GROUP BY takes one window", calls[-1])
+    plain = [t for t in terms if t not in calls]
+    if isinstance(clause, GroupWindow):
+        return _clause_window(clause, scope, context), plain
+    return (bind_spark_window(calls[0], scope, context) if calls else None), plain
 
 
 def _clause_window(clause: GroupWindow, scope: Scope, context: Context) -> GroupedWindow:

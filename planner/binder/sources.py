@@ -153,6 +153,8 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
 def _clauses(source: exp.Expression, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
     clauses = table_clauses_of(source)
+    if clauses.hint is not None:
+        context.refuse("hint", clauses.hint.span)
     if clauses.barriers is not None:
         context.refuse("barriers", clauses.barriers.span)
     if clauses.lookup is not None:

@@ -1,0 +1,90 @@
+"""What is worth knowing about a plan before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.describe import window_text
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Cumulate, Hop, Node, Session, Tumble, Window, WindowAggregate
+from sqlstream.planner.properties import watermark_delay_ms, window_of
+from sqlstream.planner.rules import optimize
+
+_ARRIVAL = frozenset({"collect_list", "array_agg", "listagg", "string_agg"})
+_MANY_PANES = 100
+
+
+def advice(plan: Node) -> list[str]:
+    """Sentences about a bound plan, most important first."""
+    optimized = optimize(plan)
+    return [*latency(optimized), *_unused_watermarks(plan, optimized), *_many_windows(optimized), *_arrival(optimized)]
+
+
+def latency(plan: Node) -> Iterator[str]:
+    """The latency floor of each windowed operator: no result can come earlier."""
+    found = (_latency(n) for n in plan.walk() if isinstance(n, WindowAggregate) or _is_session(n))
+    yield from dict.fromkeys(found)
+
+
+def _is_session(node: Node) -> bool:
+    return isinstance(node, AssignWindows) and isinstance(node.window, Session)
+
+
+def _latency(node: Node) -> str:
+    info = window_of(node)
+    assert info is not None
+    name = window_text(info.window)
+    if info.domain is TimeDomain.PROCESSING:
+        return f"Latency floor of {name}: results come when the clock passes the end of the window{_longest(info.window, 0)}."
+    delay = watermark_delay_ms(node) or 0
+    after = f"{readable(delay)} after the end of the window" if delay else "at the end of the window"
+    return f"Latency floor of {name}: results come {after} in event time{_longest(info.window, delay)}."
+
+
+def _longest(window: Window, delay: int) -> str:
+    match window:
+        case Tumble(size_ms=length) | Cumulate(step_ms=length) | Hop(slide_ms=length):
+            return f", so a row waits up to {readable(length + delay)} for its first result"
+        case Session(gap_ms=gap):
+            return f", so a row waits at least {readable(gap + delay)}"
+
+
+def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:
+    used = {(n.table, n.column) for n in optimized.walk() if isinstance(n, AssignTime)}
+    seen: set[tuple[str, str]] = set()
+    for node in plan.walk():
+        if isinstance(node, AssignTime) and node.domain is TimeDomain.EVENT:
+            key = (node.table, node.column)
+            if key not in used and key not in seen:
+                yield f'The watermark of "{node.table}" on "{node.column}" is not used: no window waits for it.'
+            seen.add(key)
+
+
+def _many_windows(plan: Node) -> Iterator[str]:
+    for node in plan.walk():
+        if not isinstance(node, AssignWindows):
+            continue
+        match node.window:
+            case Hop(slide_ms=part, size_ms=size) | Cumulate(step_ms=part, size_ms=size) if size // part >= _MANY_PANES:
+                yield f"{window_text(node.window)}: each row belongs to up to {-(-size // part)} windows."
+
+
+def _arrival(plan: Node) -> Iterator[str]:
+    for node in plan.walk():
+        if isinstance(node, WindowAggregate):
+            for item in node.aggregates:
+                name = _order_of_arrival(item.expression)
+                if name:
+                    yield f'"{item.name}" ({name.upper()}) lists values in the order of arrival; SORT_ARRAY makes it certain.'
+
+
+def _order_of_arrival(call: exp.Expression) -> str | None:
+    inner = call.this if isinstance(call, exp.Filter) else call
+    name = spark_name(inner) if isinstance(inner, exp.Func) else None
+    return name if name in _ARRIVAL else None
+
+

@@ -1,0 +1,145 @@
+"""One line per node: what it does, without its inputs."""
+
+from __future__ import annotations
+
+import re
+from functools import singledispatch
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Correlate,
+    Cumulate,
+    Filter,
+    Hop,
+    Insert,
+    Item,
+    Node,
+    Output,
+    Project,
+    Scan,
+    Session,
+    Tumble,
+    Union,
+    Window,
+    WindowAggregate,
+    WindowColumns,
+)
+from sqlstream.planner.properties import window_of
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+
+def sql(expression: exp.Expression) -> str:
+    """SQL with backticks only where a name needs them."""
+    copy = expression.copy()
+    for identifier in copy.find_all(exp.Identifier):
+        if _PLAIN.fullmatch(identifier.name):
+            identifier.set("quoted", False)
+    return copy.sql("spark", comments=False)
+
+
+def window_text(window: Window) -> str:
+    """``HOP slide 5 s size 10 s offset 1 s``."""
+    match window:
+        case Tumble(size_ms=size, offset_ms=offset):
+            return f"TUMBLE size {readable(size)}{_offset(offset)}"
+        case Hop(slide_ms=slide, size_ms=size, offset_ms=offset):
+            return f"HOP slide {readable(slide)} size {readable(size)}{_offset(offset)}"
+        case Cumulate(step_ms=step, size_ms=size, offset_ms=offset):
+            return f"CUMULATE step {readable(step)} size {readable(size)}{_offset(offset)}"
+        case Session(gap_ms=gap):
+            return f"SESSION gap {readable(gap)}"
+
+
+def _offset(milliseconds: int) -> str:
+    return f" offset {readable(milliseconds)}" if milliseconds else ""
+
+
+@singledispatch
+def describe(node: Node) -> str:
+    """``Filter(v > 3)``."""
+    raise TypeError(f"no description for {type(node).__name__}")
+
+
+@describe.register
+def _(node: Scan) -> str:
+    where = f" where {' and '.join(map(sql, node.predicates))}" if node.predicates else ""
+    return f"Scan({node.table.name}: {', '.join(node.columns)}{where})"
+
+
+@describe.register
+def _(node: AssignTime) -> str:
+    if node.domain is TimeDomain.EVENT:
+        delay = f" - {readable(node.delay_ms)}" if node.delay_ms else ""
+        return f"AssignTime({node.column}, watermark {node.column}{delay})"
+    return f"AssignTime({node.column}, {node.domain.value})"
+
+
+@describe.register
+def _(node: Project) -> str:
+    return f"Project({', '.join(map(_item, node.items))})"
+
+
+def _item(item: Item) -> str:
+    text = sql(item.expression)
+    return text if text == item.name else f"{text} AS {item.name}"
+
+
+@describe.register
+def _(node: Filter) -> str:
+    return f"Filter({sql(node.condition)})"
+
+
+@describe.register
+def _(node: Union) -> str:
+    return f"Union({', '.join(f.name for f in node.schema)})"
+
+
+@describe.register
+def _(node: Correlate) -> str:
+    outputs = ", ".join(f.name for f in node.outputs)
+    return f"Correlate({sql(node.function)} AS {outputs}{', outer' if node.outer else ''})"
+
+
+@describe.register
+def _(node: AssignWindows) -> str:
+    keys = f" partition by {', '.join(node.partition_by)}" if node.partition_by else ""
+    return f"AssignWindows({window_text(node.window)} on {node.time}{keys}{_columns(node.columns)})"
+
+
+@describe.register
+def _(node: WindowAggregate) -> str:
+    parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
+    if node.grouping_sets is not None:
+        sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)
+        parts.append(f"sets {sets} as {node.grouping_id}")
+    parts.append(f"{_window_of(node)}{_columns(node.columns)}")
+    return f"WindowAggregate({'; '.join([*parts, *map(_item, node.aggregates)])})"
+
+
+def _window_of(node: WindowAggregate) -> str:
+    if node.session is not None:
+        return f"{window_text(node.session)} on {node.time}"
+    info = window_of(node)
+    assert info is not None
+    return f"{window_text(info.window)}"
+
+
+def _columns(columns: WindowColumns) -> str:
+    names = (columns.start, columns.end, columns.time)
+    return "" if columns == WindowColumns() else f" as {', '.join(names)}"
+
+
+@describe.register
+def _(node: Output) -> str:
+    return f"Output({', '.join(node.names)})"
+
+
+@describe.register
+def _(node: Insert) -> str:
+    return f"Insert({node.table.name}: {', '.join(f.name for f in node.schema)})"

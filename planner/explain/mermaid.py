@@ -1,0 +1,21 @@
+"""A plan as a Mermaid flowchart, sources at the top."""
+
+from __future__ import annotations
+
+from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.nodes import Node
+
+_ESCAPES = {"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
+
+
+def mermaid(plan: Node) -> str:
+    """``flowchart TD`` with a box per node and an arrow from each input to its reader."""
+    nodes = list(plan.walk())
+    ids = {id(node): f"n{i}" for i, node in enumerate(nodes)}
+    lines = [f'    {ids[id(node)]}["{_escaped(describe(node))}"]' for node in nodes]
+    arrows = [f"    {ids[id(child)]} --> {ids[id(node)]}" for node in nodes for child in node.inputs]
+    return "\n".join(["flowchart TD", *lines, *arrows])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(c, c) for c in text)

@@ -1,0 +1,71 @@
+"""EXPLAIN: which stage of a plan, in which format.
+
+PHYSICAL and SPARK are stages of the lowering, which has a function of its own for them; the session asks one or the
+other by ``PLANNER_STAGES``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlstream.planner.explain.advice import advice, latency
+from sqlstream.planner.explain.mermaid import mermaid
+from sqlstream.planner.explain.text import tree, with_properties
+from sqlstream.planner.explain.to_json import VERSION, encode, to_json
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.properties import arrival_order, bounded, changelog_mode, changelog_text, unique_keys
+from sqlstream.planner.rules import optimize, trace
+
+PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
+FORMATS = ("TEXT", "JSON", "MERMAID")
+
+
+def explain(plan: Node, stage: str = "OPTIMIZED", format: str = "TEXT") -> str:  # noqa: A002
+    """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``FORMATS``; TRACE and ADVICE have no diagram."""
+    assert stage in PLANNER_STAGES and format in FORMATS, f"EXPLAIN {format} {stage} is not the planner's"
+    if format == "JSON":
+        return json.dumps(_document(plan, stage), indent=2, ensure_ascii=False)
+    if format == "MERMAID" and stage not in ("TRACE", "ADVICE"):
+        return mermaid(plan if stage == "LOGICAL" else optimize(plan))
+    return _text(plan, stage)
+
+
+def _text(plan: Node, stage: str) -> str:
+    match stage:
+        case "LOGICAL":
+            return tree(plan)
+        case "TRACE":
+            return "\n\n".join(f"{name}:\n{tree(after)}" for name, after in trace(plan))
+        case "CHANGELOG_MODE":
+            return tree(optimize(plan), with_properties)
+        case "ADVICE":
+            return "\n".join(advice(plan)) or "Nothing to say about this plan."
+    optimized = optimize(plan)
+    return "\n".join([tree(optimized), *latency(optimized)])
+
+
+def _document(plan: Node, stage: str) -> dict[str, Any]:
+    match stage:
+        case "LOGICAL":
+            return to_json(plan)
+        case "TRACE":
+            return {"version": VERSION, "stages": [{"name": n, "plan": encode(p)} for n, p in trace(plan)]}
+        case "CHANGELOG_MODE":
+            optimized = optimize(plan)
+            return {**to_json(optimized), "properties": [_properties(n) for n in optimized.walk()]}
+        case "ADVICE":
+            return {"version": VERSION, "advice": advice(plan)}
+    return to_json(optimize(plan))
+
+
+def _properties(node: Node) -> dict[str, Any]:
+    """In the order of the tree, top down."""
+    return {
+        "node": type(node).__name__,
+        "changelog_mode": changelog_text(changelog_mode(node)),
+        "time": [f.name for f in node.schema if f.time is not None],
+        "unique": [sorted(key) for key in sorted(unique_keys(node), key=sorted)],
+        "bounded": bounded(node),
+        "order": arrival_order(node).value,
+    }

@@ -1,0 +1,49 @@
+"""A plan as a tree of lines, roots first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.properties import (
+    arrival_order,
+    bounded,
+    changelog_mode,
+    changelog_text,
+    time_attributes,
+    unique_keys,
+    watermark_delay_ms,
+)
+from sqlstream.planner.durations import readable
+
+Label = Callable[[Node], str]
+
+
+def tree(plan: Node, label: Label = describe) -> str:
+    """One line per node, its inputs below it."""
+    return "\n".join(_lines(plan, label, "", ""))
+
+
+def _lines(node: Node, label: Label, first: str, rest: str) -> Iterator[str]:
+    yield first + label(node)
+    for position, child in enumerate(node.inputs):
+        last = position == len(node.inputs) - 1
+        yield from _lines(child, label, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
+def with_properties(node: Node) -> str:
+    """The line of a node and its properties."""
+    return f"{describe(node)}  {properties_text(node)}"
+
+
+def properties_text(node: Node) -> str:
+    """``[I] time ts (watermark 5 s behind), unique (k), unbounded, order source``."""
+    parts = [f"[{changelog_text(changelog_mode(node))}]"]
+    delay = watermark_delay_ms(node)
+    times = [f"{f.name} ({f.time.value})" for f in time_attributes(node) if f.time is not None]
+    parts += [f"time {', '.join(times)}"] if times else []
+    parts += [f"watermark delay {readable(delay)}"] if delay is not None else []
+    parts += [f"unique ({', '.join(sorted(key))})" for key in sorted(unique_keys(node), key=sorted)]
+    parts += ["bounded" if bounded(node) else "unbounded", f"order {arrival_order(node).value}"]
+    return ", ".join(parts).replace("], ", "] ", 1)

@@ -1,0 +1,140 @@
+"""Plans as versioned JSON and back, equal: ``from_json(to_json(plan)) == plan``.
+
+A node is an object with ``"node"``, its fields and its ``"input"`` or ``"branches"``; a window has ``"window"``. Types
+are DDL. An expression is its SQL where that parses to the same tree, otherwise an object with ``"sql"`` for reading
+and ``"tree"`` for loading.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import sqlglot
+from sqlglot import exp, serde
+from sqlglot.errors import SqlglotError
+
+from sqlstream.grammar.dialect import SqlStream
+from sqlstream.planner import catalog, nodes
+from sqlstream.types import UNKNOWN, DataType, parse_type
+
+VERSION = 1
+
+_NODES = {c.__name__: c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
+_WINDOWS = {c.__name__: c for c in get_args(nodes.Window)}
+_DIALECT = SqlStream
+
+
+def to_json(plan: nodes.Node) -> dict[str, Any]:
+    """The plan as an object of JSON values; ``json.dumps`` takes it as it is."""
+    return {"version": VERSION, "plan": encode(plan)}
+
+
+def from_json(document: dict[str, Any] | str) -> nodes.Node:
+    """The plan of a document or its text; ValueError for another version."""
+    found = json.loads(document) if isinstance(document, str) else document
+    if found.get("version") != VERSION:
+        raise ValueError(f"plan of version {found.get('version')}, but this is version {VERSION}")
+    plan = decode(nodes.Node, found["plan"])
+    assert isinstance(plan, nodes.Node)
+    return plan
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+
+def encode(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case DataType():
+            return value.ddl()
+        case Enum():
+            return value.name
+        case exp.Expr():
+            return _encode_expression(value)
+        case frozenset():
+            return sorted(encode(v) for v in value)
+        case tuple():
+            return [encode(v) for v in value]
+    if is_dataclass(value):
+        return {**_tag(value), **{f.name: encode(getattr(value, f.name)) for f in fields(value)}}
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def _tag(value: Any) -> dict[str, str]:
+    name = type(value).__name__
+    if isinstance(value, nodes.Node):
+        return {"node": name}
+    return {"window": name} if name in _WINDOWS else {}
+
+
+def _encode_expression(expression: exp.Expression) -> Any:
+    text = expression.sql(_DIALECT, comments=False)
+    try:
+        if sqlglot.parse_one(text, dialect=_DIALECT) == expression:
+            return text
+    except SqlglotError:
+        pass
+    return {"sql": text, "tree": serde.dump(_bare(expression))}
+
+
+def _bare(expression: exp.Expression) -> exp.Expression:
+    """Without positions in the script, which are no part of the plan."""
+    copy = expression.copy()
+    for node in copy.walk():
+        node._meta = None
+    return copy
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def decode(kind: Any, value: Any) -> Any:
+    """The value of a field annotated with ``kind``."""
+    if get_origin(kind) in (Union, UnionType):
+        return _decode_union(get_args(kind), value)
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)
+        kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        return tuple(decode(k, v) for k, v in zip(kinds, value, strict=True))
+    if get_origin(kind) is frozenset:
+        return frozenset(decode(get_args(kind)[0], v) for v in value)
+    if kind is DataType:
+        return UNKNOWN if value == "UNKNOWN" else parse_type(value)
+    if isinstance(kind, type) and issubclass(kind, exp.Expr):
+        return _decode_expression(value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind[value]
+    if isinstance(kind, type) and issubclass(kind, nodes.Node):
+        kind = _NODES[value["node"]]
+    if is_dataclass(kind) and isinstance(kind, type):
+        return kind(**{name: decode(hint, value[name]) for name, hint in _hints(kind).items()})
+    return value
+
+
+def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, dict) and "window" in value:
+        return decode(_WINDOWS[value["window"]], value)
+    (kind,) = [k for k in kinds if k is not type(None)]
+    return decode(kind, value)
+
+
+def _decode_expression(value: Any) -> exp.Expression:
+    if isinstance(value, str):
+        return sqlglot.parse_one(value, dialect=_DIALECT)
+    found = serde.load(value["tree"])
+    assert isinstance(found, exp.Expression)
+    return found
+
+
+@lru_cache(maxsize=None)
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind, vars(catalog) | vars(nodes))
+    return {f.name: hints[f.name] for f in fields(kind)}  # type: ignore[arg-type]

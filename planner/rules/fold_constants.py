@@ -1,0 +1,119 @@
+"""Constants computed while planning, only where SQL's NULLs, types and overflows cannot make a difference."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project, Scan, WindowAggregate
+from sqlstream.planner.rewriting import bottom_up
+
+_INT_LIMIT = 2**31
+
+_ARITHMETIC = {exp.Add: operator.add, exp.Sub: operator.sub, exp.Mul: operator.mul}
+_COMPARISONS = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}
+
+
+def fold_constants(plan: Node) -> Node:
+    return bottom_up(plan, _fold_node)
+
+
+def _fold_node(node: Node) -> Node:
+    match node:
+        case Filter():
+            condition = folded(node.condition)
+            return node.input if _is(condition, True) else replace(node, condition=condition)
+        case Project():
+            return replace(node, items=tuple(map(_item, node.items)))
+        case WindowAggregate():
+            return replace(node, aggregates=tuple(map(_item, node.aggregates)))
+        case Correlate():
+            return replace(node, function=folded(node.function))
+        case Scan():
+            return replace(node, predicates=tuple(map(folded, node.predicates)))
+    return node
+
+
+def _item(item: Item) -> Item:
+    return replace(item, expression=folded(item.expression))
+
+
+def folded(expression: exp.Expression) -> exp.Expression:
+    """A copy with constant parts computed."""
+    copy = expression.copy()
+    for child in list(copy.iter_expressions()):
+        if not isinstance(child, exp.DataType):
+            child.replace(folded(child))
+    return _fold(copy)
+
+
+def _fold(node: exp.Expression) -> exp.Expression:
+    match node:
+        case exp.Paren(this=exp.Column() | exp.Literal() | exp.Boolean() | exp.Paren() as inner):
+            return inner
+        case exp.Not(this=exp.Boolean() as inner):
+            return exp.Boolean(this=not inner.this)
+        case exp.And() | exp.Or():
+            return _logic(node)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _arithmetic(node)
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            return _comparison(node)
+    return node
+
+
+def _logic(node: exp.Connector) -> exp.Expression:
+    """``x AND TRUE`` is x and ``x AND FALSE`` is FALSE, also for NULL; OR the other way round."""
+    neutral = isinstance(node, exp.And)
+    if _is(node.left, neutral):
+        return node.right
+    if _is(node.right, neutral):
+        return node.left
+    if _is(node.left, not neutral) or _is(node.right, not neutral):
+        return exp.Boolean(this=not neutral)
+    return node
+
+
+def _arithmetic(node: exp.Binary) -> exp.Expression:
+    """Of two INT literals whose result is an INT, so that neither the type nor an overflow error changes."""
+    values = _integers(node)
+    if values is None:
+        return node
+    result = _ARITHMETIC[type(node)](*values)
+    if not -_INT_LIMIT < result < _INT_LIMIT:
+        return node
+    literal = exp.Literal.number(abs(result))
+    return exp.Neg(this=literal) if result < 0 else literal
+
+
+def _comparison(node: exp.Binary) -> exp.Expression:
+    values = _integers(node)
+    return node if values is None else exp.Boolean(this=_COMPARISONS[type(node)](*values))
+
+
+def _integers(node: exp.Binary) -> tuple[int, int] | None:
+    left, right = _integer(node.left), _integer(node.right)
+    return None if left is None or right is None else (left, right)
+
+
+def _integer(node: exp.Expression) -> int | None:
+    if isinstance(node, exp.Neg):
+        inner = _integer(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        value = int(node.name)
+        return value if value < _INT_LIMIT else None
+    return None
+
+
+def _is(node: exp.Expression, value: bool) -> bool:
+    return isinstance(node, exp.Boolean) and node.this is value

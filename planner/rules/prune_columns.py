@@ -1,0 +1,109 @@
+"""Columns that nobody reads are not read, computed or carried along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatch
+
+from sqlstream.planner.binder.naming import field_of
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Correlate,
+    Filter,
+    Item,
+    Node,
+    Project,
+    Scan,
+    Unary,
+    Union,
+    WindowAggregate,
+)
+from sqlstream.planner.rewriting import columns_of
+
+Names = frozenset[str]
+
+
+def prune_columns(plan: Node) -> Node:
+    return _pruned(plan, _all(plan))
+
+
+def _all(node: Node) -> Names:
+    return frozenset(f.name for f in node.schema)
+
+
+@singledispatch
+def _pruned(node: Node, required: Names) -> Node:
+    """``node`` with at least the ``required`` fields. Roots need all fields of their input."""
+    assert isinstance(node, Unary), f"no pruning for {type(node).__name__}"
+    return replace(node, input=_pruned(node.input, _all(node.input)))
+
+
+@_pruned.register
+def _(node: Scan, required: Names) -> Node:
+    # Predicates are evaluated over the columns that are read.
+    needed = required.union(*(columns_of(p) for p in node.predicates))
+    kept = tuple(c for c in node.columns if c in needed)
+    return replace(node, columns=kept or node.columns[:1])
+
+
+@_pruned.register
+def _(node: Filter, required: Names) -> Node:
+    return replace(node, input=_pruned(node.input, required | columns_of(node.condition)))
+
+
+@_pruned.register
+def _(node: Project, required: Names) -> Node:
+    # Rows are counted by what is left, so one column stays.
+    items = tuple(i for i in node.items if i.name in required) or node.items[:1]
+    needed = frozenset().union(*(columns_of(i.expression) for i in items))
+    return replace(node, items=items, input=_pruned(node.input, needed))
+
+
+@_pruned.register
+def _(node: Union, required: Names) -> Node:
+    names = [f.name for f in node.schema if f.name in required] or [node.schema[0].name]
+    return replace(node, branches=tuple(_exactly(_pruned(b, frozenset(names)), names) for b in node.branches))
+
+
+def _exactly(branch: Node, names: list[str]) -> Node:
+    """Branches of a union must agree, so what a filter still carries is projected away."""
+    if [f.name for f in branch.schema] == names:
+        return branch
+    fields = {f.name: f for f in branch.schema}
+    chosen = (fields[n] for n in names)
+    return Project(branch, tuple(Item(f.name, field_of(f.name), f.type, f.nullable, f.time) for f in chosen))
+
+
+@_pruned.register
+def _(node: AssignTime, required: Names) -> Node:
+    if node.domain is TimeDomain.EVENT:
+        return replace(node, input=_pruned(node.input, required | {node.column}))
+    if node.column not in required:
+        return _pruned(node.input, required)
+    return replace(node, input=_pruned(node.input, required - {node.column}))
+
+
+@_pruned.register
+def _(node: Correlate, required: Names) -> Node:
+    # The outputs belong together: a generator makes all or none of them.
+    outputs = {f.name for f in node.outputs}
+    return replace(node, input=_pruned(node.input, (required - outputs) | columns_of(node.function)))
+
+
+@_pruned.register
+def _(node: AssignWindows, required: Names) -> Node:
+    own = {node.columns.start, node.columns.end, node.columns.time}
+    return replace(node, input=_pruned(node.input, (required - own) | {node.time, *node.partition_by}))
+
+
+@_pruned.register
+def _(node: WindowAggregate, required: Names) -> Node:
+    aggregates = tuple(a for a in node.aggregates if a.name in required)
+    read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates))
+    if node.session is None:
+        read |= {node.columns.start, node.columns.end, node.columns.time}
+    elif node.time is not None:
+        read |= {node.time}
+    return replace(node, aggregates=aggregates, input=_pruned(node.input, read))

@@ -1,0 +1,113 @@
+"""Conditions move towards the sources, as far as they cannot change what is computed on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Correlate,
+    Filter,
+    Node,
+    Project,
+    Scan,
+    Session,
+    Union,
+    WindowAggregate,
+)
+from sqlstream.planner.rewriting import bottom_up, columns_of, conjunction, conjuncts, is_repeatable, substituted
+from sqlstream.planner.type_inference import Types
+
+Conditions = list[exp.Expression]
+
+
+def push_filters(plan: Node) -> Node:
+    return bottom_up(plan, lambda node: _filter(node.input, conjuncts(node.condition)) if isinstance(node, Filter) else node)
+
+
+def _filter(node: Node, conditions: Conditions) -> Node:
+    """``node`` filtered by all conditions, each as deep as it may go."""
+    movable = [is_repeatable(c) for c in conditions]
+    pushed, kept = _divided(node, conditions, movable)
+    below = _into(node, pushed) if pushed else node
+    return Filter(below, conjunction(kept)) if kept else below
+
+
+def _divided(node: Node, conditions: Conditions, movable: list[bool]) -> tuple[Conditions, Conditions]:
+    """Those that go below ``node`` and those that stay.
+
+    UNSAFE to let a condition that can fail (a division, a cast) overtake one that guards it and stays.
+    """
+    pushed: Conditions = []
+    kept: Conditions = []
+    types = Types(node.schema)
+    for condition, may_move in zip(conditions, movable, strict=True):
+        passes = may_move and _passes(node, columns_of(condition))
+        if passes and (not kept or _cannot_fail(condition, types)):
+            pushed.append(condition)
+        else:
+            kept.append(condition)
+    return pushed, kept
+
+
+def _passes(node: Node, read: set[str]) -> bool:
+    """May a condition that reads these fields be evaluated below ``node``?"""
+    match node:
+        case Scan() | Filter() | Union():
+            return True
+        case Project():
+            values = {i.name: i.expression for i in node.items}
+            return all(is_repeatable(values[name]) for name in read)
+        case AssignTime():
+            # UNSAFE for event and ingestion time: the watermark follows all rows, so a filtered row still advances it.
+            return node.domain is TimeDomain.PROCESSING and node.column not in read
+        case Correlate():
+            # UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after.
+            return not read & {f.name for f in node.outputs}
+        case AssignWindows():
+            own = {node.columns.start, node.columns.end, node.columns.time}
+            if isinstance(node.window, Session):
+                # UNSAFE for sessions but on their keys: a filtered row still holds its session together.
+                return bool(read) and read <= set(node.partition_by)
+            return not read & own
+        case WindowAggregate():
+            # UNSAFE with grouping sets, where a key is NULL above and not below, and on aggregates and windows.
+            return bool(read) and read <= set(node.keys) and node.grouping_sets is None
+    return False
+
+
+def _into(node: Node, conditions: Conditions) -> Node:
+    """``node`` with the conditions below it."""
+    match node:
+        case Scan():
+            return replace(node, predicates=(*node.predicates, *conditions))
+        case Filter():
+            return _filter(node.input, [*conjuncts(node.condition), *conditions])
+        case Union():
+            branches = tuple(_filter(b, [c.copy() for c in conditions]) for b in node.branches)
+            return replace(node, branches=branches)
+        case Project():
+            values = {i.name: i.expression for i in node.items}
+            return replace(node, input=_filter(node.input, [substituted(c, values) for c in conditions]))
+        case AssignTime() | Correlate() | AssignWindows() | WindowAggregate():
+            return replace(node, input=_filter(node.input, conditions))
+    raise TypeError(f"no condition passes {type(node).__name__}")
+
+
+_TOTAL = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ,
+    exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like,
+)  # fmt: skip
+
+
+def _cannot_fail(condition: exp.Expression, types: Types) -> bool:
+    """Comparisons of fields and literals of one type; others may cast, divide or call what raises an error."""
+    if not all(isinstance(node, _TOTAL) for node in condition.walk()):
+        return False
+    values = [n for n in condition.walk() if isinstance(n, (exp.Column, exp.Literal))]
+    families = {"NUMBER" if (kind := types.of(v)).is_numeric else kind.name for v in values}
+    return len(families) == 1 and "UNKNOWN" not in families

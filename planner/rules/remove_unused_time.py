@@ -1,0 +1,41 @@
+"""Watermarks that no window above waits for are not computed, and do not stop filters and pruning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Item, Node, Project, WindowAggregate
+from sqlstream.planner.rewriting import with_inputs
+
+
+def remove_unused_time(plan: Node) -> Node:
+    return _remove(plan, needed=False)
+
+
+def _remove(node: Node, needed: bool) -> Node:
+    """``needed``: a window of event time stands above.
+
+    Columns of PROCTIME() and INGESTION_TIME() stay as long as somebody reads them; pruning removes them.
+    """
+    if isinstance(node, (AssignWindows, WindowAggregate)):
+        needed = needed or node.domain is not TimeDomain.PROCESSING
+    rebuilt = with_inputs(node, tuple(_remove(child, needed) for child in node.inputs))
+    if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and not needed:
+        return rebuilt.input
+    return _marked_as_below(rebuilt) if isinstance(rebuilt, Project) else rebuilt
+
+
+def _marked_as_below(project: Project) -> Project:
+    """Columns are time attributes, and not null, only as far as those below still are."""
+    below = {f.name: f for f in project.input.schema}
+
+    def marked(item: Item) -> Item:
+        if not isinstance(item.expression, exp.Column) or item.time is None:
+            return item
+        field = below[item.expression.name]
+        return replace(item, time=field.time, nullable=field.nullable)
+
+    return replace(project, items=tuple(marked(i) for i in project.items))

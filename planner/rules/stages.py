@@ -1,0 +1,53 @@
+"""The order of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.rules.fold_constants import fold_constants
+from sqlstream.planner.rules.fuse_session_into_aggregate import fuse_session_into_aggregate
+from sqlstream.planner.rules.merge_projects import merge_projects
+from sqlstream.planner.rules.prune_columns import prune_columns
+from sqlstream.planner.rules.push_filters import push_filters
+from sqlstream.planner.rules.remove_unused_time import remove_unused_time
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A rule for whole plans and the name that EXPLAIN TRACE shows."""
+
+    name: str
+    rule: Callable[[Node], Node]
+
+
+# Time goes first, because a watermark that nobody needs does not stop filters. Sessions are fused before columns are
+# pruned, because the fused form reads fewer. Projections are merged last, when it is known which of them remain.
+STAGES = (
+    Stage("fold_constants", fold_constants),
+    Stage("remove_unused_time", remove_unused_time),
+    Stage("push_filters", push_filters),
+    Stage("merge_projects", merge_projects),
+    Stage("fuse_session_into_aggregate", fuse_session_into_aggregate),
+    Stage("prune_columns", prune_columns),
+    Stage("merge_projects_again", merge_projects),
+)
+
+
+def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
+    """The plan after all stages; the same result, row for row."""
+    for stage in rules:
+        plan = stage.rule(plan)
+    return plan
+
+
+def trace(plan: Node, rules: Iterable[Stage] = STAGES) -> list[tuple[str, Node]]:
+    """The plan as bound, and after each stage that changed it."""
+    found = [("bound", plan)]
+    for stage in rules:
+        after = stage.rule(plan)
+        if after != plan:
+            found.append((stage.name, after))
+        plan = after
+    return found

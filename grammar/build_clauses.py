@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lark import Token, Transformer, v_args
@@ -24,6 +25,18 @@ def whole(token: Token, least: int = 0) -> int:
         what = "a whole number" if not text.isdigit() else f"at least {least}"
         raise failure(f'"{text}" is not {what}', Span(token.start_pos or 0, token.end_pos or 0), LITERAL)
     return int(text)
+
+
+def interval_of(token: Token | None) -> Any:
+    """The expression of a time interval, None for None; an error where it is a bare number."""
+    if token is None:
+        return None
+    expression = token.value
+    if isinstance(expression, exp.Literal):
+        span = Span(token.start_pos or 0, token.end_pos or 0)
+        hint = f"Write {expression.name} ROWS or INTERVAL '{expression.name}' SECOND."
+        raise failure(f'"{expression.name}" has no unit', span, LITERAL, hint)
+    return expression
 
 
 def text_of(token: Token) -> str:
@@ -51,13 +64,17 @@ class ClauseBuilder(Transformer[Token, Any]):
         return n.Rows(whole(count), span=span_of_meta(meta))
 
     def duration(self, meta: Meta, expression: Token) -> n.Duration:
-        return n.Duration(expression.value, span=span_of_meta(meta))
+        return n.Duration(interval_of(expression), span=span_of_meta(meta))
 
-    def table_function(self, meta: Meta, name: n.Name, *arguments: n.Argument) -> n.TableFunction:
+    def table_call(self, meta: Meta, name: n.Name, *arguments: n.Argument) -> n.TableFunction:
+        if not any(isinstance(a.value, n.TableArgument) for a in arguments):
+            called = str(name).upper()
+            hint = f"Write {called}(TABLE t, DESCRIPTOR(ts), …)."
+            raise failure(f"{called} needs a TABLE argument", name.span, hint=hint)
         return n.TableFunction(str(name), arguments, span=span_of_meta(meta))
 
-    def wrapped_table_function(self, meta: Meta, name: n.Name, *arguments: n.Argument) -> n.TableFunction:
-        return n.TableFunction(str(name), arguments, wrapped=True, span=span_of_meta(meta))
+    def wrapped_table_call(self, meta: Meta, call: n.TableFunction) -> n.TableFunction:
+        return replace(call, wrapped=True, span=span_of_meta(meta))
 
     def argument(self, meta: Meta, name: Token | None, value: Any) -> n.Argument:
         return n.Argument(name and text_of(name), getattr(value, "value", value), span=span_of_meta(meta))
@@ -123,13 +140,13 @@ class ClauseBuilder(Transformer[Token, Any]):
         return n.AfterProcessingTime(span=span_of_meta(meta))
 
     def after_silence(self, meta: Meta, interval: Token) -> n.AfterSilence:
-        return n.AfterSilence(interval.value, span=span_of_meta(meta))
+        return n.AfterSilence(interval_of(interval), span=span_of_meta(meta))
 
     def every_rows(self, meta: Meta, count: Token) -> n.EveryRows:
         return n.EveryRows(whole(count, 1), span=span_of_meta(meta))
 
     def every_interval(self, meta: Meta, interval: Token, domain: n.Domain | None = None) -> n.EveryInterval:
-        return n.EveryInterval(interval.value, domain, span=span_of_meta(meta))
+        return n.EveryInterval(interval_of(interval), domain, span=span_of_meta(meta))
 
     every_interval_pulse = every_interval
 
@@ -173,7 +190,7 @@ class ClauseBuilder(Transformer[Token, Any]):
 
     def late_data(self, meta: Meta, allow: Token | None, action: Any) -> n.LateData:
         kind, table = action or (None, None)
-        return n.LateData(allow and allow.value, kind, table, span=span_of_meta(meta))
+        return n.LateData(interval_of(allow), kind, table, span=span_of_meta(meta))
 
     def late_drop(self, meta: Meta) -> tuple[n.LateAction, None]:
         return n.LateAction.DROP, None
@@ -188,10 +205,10 @@ class ClauseBuilder(Transformer[Token, Any]):
         return n.Emit(n.EmitKind.ON_WINDOW_CLOSE, span=span_of_meta(meta))
 
     def emit_after_watermark(self, meta: Meta, delay: Token | None) -> n.Emit:
-        return n.Emit(n.EmitKind.ON_WINDOW_CLOSE, delay and delay.value, span=span_of_meta(meta))
+        return n.Emit(n.EmitKind.ON_WINDOW_CLOSE, interval_of(delay), span=span_of_meta(meta))
 
     def emit_changes(self, meta: Meta) -> n.Emit:
         return n.Emit(n.EmitKind.CHANGES, span=span_of_meta(meta))
 
     def emit_every(self, meta: Meta, interval: Token) -> n.Emit:
-        return n.Emit(n.EmitKind.EVERY, interval.value, span=span_of_meta(meta))
+        return n.Emit(n.EmitKind.EVERY, interval_of(interval), span=span_of_meta(meta))

@@ -46,7 +46,7 @@ class CreateTableBuilder(TableClauseBuilder):
         query: Token | None,
     ) -> n.CreateTable:  # fmt: skip
         columns, watermark, key = elements or ((), None, ())
-        selected = query and query.value
+        selected = query.value if query is not None else None
         span = span_of_meta(meta)
         return n.CreateTable(
             name, columns, watermark, key, options or (), selected, bool(exists), bool(temporary), comment, span=span
@@ -81,7 +81,8 @@ class CreateTableBuilder(TableClauseBuilder):
         return _Constraint.KEY
 
     def metadata_column(self, meta: Meta, name: Token, type_: Token, key: Token | None, virtual: Any) -> n.Column:
-        return n.MetadataColumn(text_of(name), type_.value, key and text_of(key), bool(virtual), span=span_of_meta(meta))
+        span = span_of_meta(meta)
+        return n.MetadataColumn(text_of(name), type_.value, key and text_of(key), bool(virtual), span=span)
 
     def virtual(self, meta: Meta) -> bool:
         return True

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes as n
-from sqlstream.grammar.build_clauses import ClauseBuilder, span_of_meta, whole
+from sqlstream.grammar.build_clauses import ClauseBuilder, interval_of, span_of_meta, whole
 from sqlstream.grammar.failures import failure
 
 Setting = tuple[str, Any, Span]
@@ -32,7 +32,7 @@ class TableClauseBuilder(ClauseBuilder):
     """Options become (field, value, span); the clause refuses one that is given twice."""
 
     def watermark_delay(self, meta: Meta, column: Token, delay: Token) -> n.WatermarkDelay:
-        return n.WatermarkDelay(column.value, delay.value, span=span_of_meta(meta))
+        return n.WatermarkDelay(column.value, interval_of(delay), span=span_of_meta(meta))
 
     # ALIGN BARRIERS
 
@@ -62,7 +62,7 @@ class TableClauseBuilder(ClauseBuilder):
         return "at_least_once", mode.value == "AT_LEAST_ONCE", span_of_meta(meta)
 
     def timeout(self, meta: Meta, interval: Token) -> Setting:
-        return "timeout", interval.value, span_of_meta(meta)
+        return "timeout", interval_of(interval), span_of_meta(meta)
 
     # LOOKUP ASYNC
 
@@ -103,15 +103,15 @@ class TableClauseBuilder(ClauseBuilder):
         return str(word.value)
 
     def fixed_delay(self, meta: Meta, delay: Token) -> tuple[Any, ...]:
-        return delay.value, False, None
+        return interval_of(delay), False, None
 
     def exponential_delay(self, meta: Meta, delay: Token, limit: Token | None) -> tuple[Any, ...]:
-        return delay.value, True, limit and limit.value
+        return interval_of(delay), True, interval_of(limit)
 
     def cache(self, meta: Meta, rows: Token, ttl: Token | None, negative: Token | None) -> Setting:
-        cache = n.Cache(whole(rows, 1), ttl and ttl.value, negative and negative.value, span=span_of_meta(meta))
+        cache = n.Cache(whole(rows, 1), interval_of(ttl), interval_of(negative), span=span_of_meta(meta))
         return "cache", cache, span_of_meta(meta)
 
     def batch(self, meta: Meta, count: Token, within: Token | None) -> list[Setting]:
         span = span_of_meta(meta)
-        return [("batch", whole(count, 1), span), ("batch_within", within and within.value, span)]
+        return [("batch", whole(count, 1), span), ("batch_within", interval_of(within), span)]

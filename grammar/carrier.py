@@ -7,7 +7,7 @@ is immutable. Expressions inside the node are out of reach of sqlglot's walks: t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -19,28 +19,28 @@ ARG = "stream"
 class Carrier(exp.Expression):
     """``this`` is a ``StreamClauses``, ``TableClauses``, ``TableFunction``, ``GroupWindow`` or a statement."""
 
-    arg_types = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-def clauses_of(query: exp.Expression) -> StreamClauses:
+def clauses_of(query: exp.Expr) -> StreamClauses:
     """The streaming clauses of a SELECT; of a set operation or subquery its EMIT. Empty where there are none."""
     found = _carried(query.args.get(ARG))
     return found if isinstance(found, StreamClauses) else StreamClauses()
 
 
-def table_clauses_of(table: exp.Expression) -> TableClauses:
+def table_clauses_of(table: exp.Expr) -> TableClauses:
     """What stands behind a table, subquery, table function or LATERAL. Empty where nothing does."""
     found = _carried(table.args.get(ARG))
     return found if isinstance(found, TableClauses) else TableClauses()
 
 
-def table_function_of(table: exp.Expression) -> TableFunction | None:
+def table_function_of(table: exp.Expr) -> TableFunction | None:
     """The table function that an ``exp.Table`` stands for; None for a plain table."""
     found = _carried(table.args.get("this"))
     return found if isinstance(found, TableFunction) else None
 
 
-def add_clause(owner: exp.Expression, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:
+def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:
     """Put one more clause on a tree under construction."""
     present = _carried(owner.args.get(ARG))
     clauses = present if isinstance(present, kind) else kind(span=node.span)

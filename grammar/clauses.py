@@ -21,6 +21,9 @@ _ARGUMENT_WORDS = frozenset({"TABLE", "DESCRIPTOR", "INTERVAL", "CASE"})
 class ClauseParser(ExpressionParser):
     """The ``Source`` that the driver reads from."""
 
+    expected: tuple[int, list[str]] = (-1, [])
+    """Where a rule of the grammar ended last, and the terminals that would have continued it."""
+
     def syntax(self, start: str) -> Any:
         """The node of the grammar's rule ``start`` at this place."""
         tree = driver.parse(self, start)

@@ -18,7 +18,7 @@ _COMMANDS = ("CALL", "EXPLAIN", "OPTIMIZE", "PREPARE", "VACUUM")
 
 class SqlStream(Spark):
     class Tokenizer(Spark.Tokenizer):
-        KEYWORDS = {
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **{k: v for k, v in Spark.Tokenizer.KEYWORDS.items() if k not in _COMMANDS},
             "MATCH_CONDITION": TokenType.MATCH_CONDITION,
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,

@@ -8,7 +8,7 @@ expression, ``name =>`` against a column and a column named like a keyword.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from lark import Token as LarkToken
 from lark import Tree
@@ -25,11 +25,14 @@ Word = tuple[str, Token]
 class Source(Protocol):
     """What the driver needs of the parser: its tokens, and SQL at the place where it stands."""
 
-    ID_VAR_TOKENS: Any
+    ID_VAR_TOKENS: ClassVar[set[TokenType]]
+    expected: tuple[int, list[str]]
     _tokens: list[Token]
     _index: int
 
     def _advance(self, times: int = 1) -> None: ...
+
+    def opens(self, start: str) -> bool: ...
 
     def sql_terminal(self, terminal: str) -> object: ...
 
@@ -62,14 +65,16 @@ def parse(source: Source, start: str) -> Tree[Any]:
         pending = pending or next_words(source)
         terminal = choose(automaton, stack, source, pending)
         if terminal is None:
+            source.expected = source._index, automaton.accepted(stack)
             break
         following = automaton.after(stack, terminal)
         assert following is not None
         stack = following
         cursor.feed_token(_take(source, terminal, pending))
-    if pending and len(pending) < len(words(pending[0][1])) or automaton.after(stack, END) is None:
-        raise unexpected(_current(source), _previous(source), automaton.accepted(stack))
-    tree: Tree[Any] = cursor.feed_eof()
+    split = bool(pending) and len(pending) < len(words(pending[0][1]))
+    if split or automaton.after(stack, END) is None:
+        raise unexpected(_current(source), _previous(source), source.expected[1])
+    tree: Tree[Any] = cursor.feed_token(LarkToken(END, ""))
     return tree
 
 
@@ -88,8 +93,8 @@ def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]
     continuing = [t for t in fitting if _continues(automaton, stack, source, t, upcoming)]
     if continuing:
         return continuing[0]
-    ends = automaton.nested and automaton.after(stack, END) is not None
-    return fitting[0] if fitting and not ends else None
+    another = automaton.nested and source.opens("stream_clause") and automaton.after(stack, END) is not None
+    return fitting[0] if fitting and not another else None
 
 
 def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
@@ -140,5 +145,3 @@ def _current(source: Source) -> Token | None:
 
 def _previous(source: Source) -> Token | None:
     return source._tokens[source._index - 1] if 0 < source._index <= len(source._tokens) else None
-
-

@@ -91,7 +91,7 @@ class ExpressionParser(SparkParser):
             items.append(item)
         return items
 
-    def _parse_function_args(self, alias: bool = False) -> list[exp.Expression]:
+    def _parse_function_args(self, alias: bool = False) -> list[Any]:
         name = self._tokens[self._index - 2].text.upper() if self._index > 1 else ""
         return super()._parse_function_args(alias=name in ALIASED_ARGUMENTS)
 
@@ -108,7 +108,7 @@ class ExpressionParser(SparkParser):
 
     def special_form(self, name: str) -> Any:
         """CAST(a AS t), EXTRACT(f FROM a) and the like; an ordinary call where the word is missing."""
-        word = KEYWORDS.get(name)
+        word: TokenType | str | None = KEYWORDS.get(name)
         if word is not None and not self._inside_call(word):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())
         found = SPECIAL_FORMS[name](self)

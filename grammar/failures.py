@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,9 +11,10 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token
 
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.grammar.language import END, readable
+from sqlstream.grammar.language import END, keywords, openings, readable
 
 UNEXPECTED, UNCLOSED, UNKNOWN_STATEMENT, ORDER, LITERAL = "SS101", "SS102", "SS103", "SS104", "SS105"
+FOREIGN_STATEMENT = "SS106"
 _SHOWN = 8
 
 
@@ -36,19 +38,63 @@ def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[
     """``token`` (None: the end of the statement) is none of ``terminals``."""
     hint = expectation(terminals)
     if token is not None:
+        hint = _REFUSED.get(_first_word(token), hint)
         return failure(f'unexpected "{token.text}"', token_span(token), hint=hint)
     end = previous.end + 1 if previous else 0
     return failure("unexpected end of the statement", Span(max(0, end - 1), end), hint=hint)
 
 
-def expectation(terminals: Iterable[str]) -> str | None:
+_REFUSED = {
+    "DISTRIBUTED": "DISTRIBUTED BY is not part of the dialect.",
+    "LIKE": "CREATE TABLE … LIKE is not part of the dialect: write the columns and options out.",
+    "OVERWRITE": "Write INSERT INTO: a stream is appended to.",
+    "PARTITIONED": "PARTITIONED BY is not part of the dialect.",
+}
+_CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "SELECT", "VALUES")
+
+
+def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> SyntaxFailure:
+    """The token at ``index`` continues nothing; ``terminals`` would have.
+
+    The word before it may be a misspelt keyword, or have opened a clause.
+    """
+    token = tokens[index]
+    word, before = token.text.upper(), tokens[index - 1].text.upper() if index else ""
+    told = _REFUSED.get(_first_word(token)) or expectation(terminals) or _begun(before)
+    hint = told or _misspelt(before) or _misspelt(word)
+    return failure(f'unexpected "{token.text}"', token_span(token), hint=hint)
+
+
+def _first_word(token: Token) -> str:
+    return token.text.upper().partition(" ")[0]
+
+
+def _begun(word: str) -> str | None:
+    terminal = keywords().get(word, "")
+    for start in ("stream_clause", "table_clause"):
+        if terminal in openings(start):
+            return expectation(openings(start)[terminal], f"Expected behind {word}")
+    return None
+
+
+def _misspelt(word: str) -> str | None:
+    close = difflib.get_close_matches(word, _CLAUSE_WORDS, 1, 0.7)
+    return f"Did you mean {close[0]} instead of {word}?" if close and close[0] != word else None
+
+
+def expectation(terminals: Iterable[str], lead: str = "Expected") -> str | None:
     """``Expected "A", "B" or a name.``"""
-    words = list(dict.fromkeys(readable(t) for t in terminals if t != END))
+    words = sorted({readable(t) for t in terminals if t != END}, key=_keywords_first)
     if not words:
         return None
     if len(words) > _SHOWN:
-        return f"Expected {', '.join(words[:_SHOWN])} or another of {len(words)} possibilities."
-    return f"Expected {', '.join(words[:-1])} or {words[-1]}." if len(words) > 1 else f"Expected {words[0]}."
+        return f"{lead} {', '.join(words[:_SHOWN])} or one of {len(words) - _SHOWN} more."
+    return f"{lead} {', '.join(words[:-1])} or {words[-1]}." if len(words) > 1 else f"{lead} {words[0]}."
+
+
+def _keywords_first(word: str) -> tuple[int, str]:
+    """Keywords, then names and the like, then punctuation."""
+    return (0 if word[1:2].isalpha() and word[0] == '"' else 1 if word[0] != '"' else 2), word
 
 
 _REQUIRED = re.compile(r"Required keyword: '\w+' missing for")
@@ -61,6 +107,8 @@ def missing(message: str, token: Token | None, previous: Token | None) -> Syntax
         return unexpected(token, previous, ["CONDITION"])
     found = unexpected(token, previous, [])
     wanted = _EXPECTING.match(message)
+    if wanted and wanted[1].startswith("table name"):
+        return unexpected(token, previous, ["TABLE_NAME"])
     hint = f"Expected {_quoted(wanted[1])}." if wanted else f"{message.rstrip('.')}."
     return SyntaxFailure(replace(found.diagnostic, hint=hint))
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
-Builder = Callable[[list[Any]], exp.Expression]
+Builder = Callable[[list[Any]], exp.Expr]
 
 _ONE_ARGUMENT: dict[str, type[exp.Func]] = {
     "AVG": exp.Avg,
@@ -36,13 +36,13 @@ def _without_arguments(name: str, kind: type[exp.Func]) -> Builder:
     return lambda args: exp.Anonymous(this=name, expressions=args) if args else kind()
 
 
-def _collect_list(args: list[Any]) -> exp.Expression:
+def _collect_list(args: list[Any]) -> exp.Expr:
     if len(args) != 1:
         return exp.Anonymous(this="COLLECT_LIST", expressions=args)
     return exp.ArrayAgg(this=args[0], nulls_excluded=True)
 
 
-def _array(args: list[Any]) -> exp.Expression:
+def _array(args: list[Any]) -> exp.Expr:
     return exp.Array(expressions=args)
 
 
@@ -60,7 +60,7 @@ BUILDERS: dict[str, Builder] = {
 ALIASED_ARGUMENTS = frozenset({"STRUCT"})
 
 # Calls with keywords between their arguments; without the keyword they are ordinary calls.
-KEYWORDS = {
+KEYWORDS: dict[str, TokenType | str] = {
     "EXTRACT": TokenType.FROM,
     "OVERLAY": "PLACING",
     "POSITION": TokenType.IN,

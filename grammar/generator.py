@@ -13,7 +13,6 @@ from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
 from sqlstream.grammar.nodes import GroupWindow, Node
 from sqlstream.grammar.printer import print_node
 
-
 # Spark's generator rewrites these into other queries; here they print as they were written.
 _REWRITTEN = frozenset(
     {exp.Array, exp.AtTimeZone, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.From, exp.GroupConcat, exp.Select,
@@ -43,7 +42,7 @@ class SqlStreamGenerator(SparkGenerator):
         """The clause on its own line when pretty, behind a space otherwise; nothing for None."""
         return self.seg(self.node(node)) if node is not None else ""
 
-    def firing_clauses(self, query: exp.Expression) -> str:
+    def firing_clauses(self, query: exp.Expr) -> str:
         clauses = clauses_of(query)
         return "".join(self.clause(c) for c in (clauses.trigger, clauses.evict, clauses.late_data))
 
@@ -56,7 +55,7 @@ class SqlStreamGenerator(SparkGenerator):
         grouped = super().group_sql(expression) if any(expression.args.values()) else self.seg("GROUP BY")
         return f"{grouped} {self.node(window)}" if window is not None else grouped
 
-    def query_modifiers(self, expression: exp.Expression, *sqls: str) -> str:
+    def query_modifiers(self, expression: exp.Expr, *sqls: str) -> str:
         return super().query_modifiers(expression, *sqls) + self.clause(clauses_of(expression).emit)
 
     def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
@@ -68,7 +67,7 @@ class SqlStreamGenerator(SparkGenerator):
     def lateral_sql(self, expression: exp.Lateral) -> str:
         return super().lateral_sql(expression) + self.table_clauses(expression)
 
-    def table_clauses(self, table: exp.Expression) -> str:
+    def table_clauses(self, table: exp.Expr) -> str:
         clauses = table_clauses_of(table)
         found = (clauses.hint, clauses.watermark, clauses.barriers, clauses.lookup)
         return "".join(f" {self.node(c)}" for c in found if c is not None)

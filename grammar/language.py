@@ -57,7 +57,7 @@ def lark_parser() -> Lark:
 @cache
 def keywords() -> dict[str, str]:
     """Terminal by its text, for keywords and punctuation: ``{"TRIGGER": "TRIGGER", "(": "LPAR", …}``."""
-    return {t.pattern.value: t.name for t in lark_parser().terminals if t.pattern is not None}
+    return {t.pattern.value: t.name for t in lark_parser().terminals}
 
 
 @cache
@@ -107,7 +107,7 @@ class Tables:
 
 @cache
 def tables(start: str) -> Tables:
-    table = lark_parser().parser.parser._parse_table  # type: ignore[attr-defined]
+    table = lark_parser().parser.parser._parse_table
     return Tables(table.states, table.start_states[start], table.end_states[start], start != "statement")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -50,36 +51,37 @@ class SqlStreamParser(TableParser):
             else:
                 return this
 
-    def _stream_clause(self, this: exp.Expression, last: _Last) -> _Last:
-        token = self._curr
+    def _stream_clause(self, this: exp.Expr, last: _Last) -> _Last:
+        token, following = self._curr, self._next
         clause = self.syntax("stream_clause")
         field = clause_field(clause)
-        word = token.text.upper()
+        word = " ".join(t.text.upper() for t in (token, following)) if field == "window" else token.text.upper()
         if field == "window" and not this.args.get("group"):
-            raise failure(f'"{word} …" must stand behind GROUP BY', clause.span, ORDER)
+            raise failure(f'"{word}" must stand behind "GROUP BY"', clause.span, ORDER)
         if field != "emit" and not isinstance(this, exp.Select):
             raise failure(f'"{word}" must stand in the SELECT whose windows it fires', clause.span, ORDER)
         if getattr(clauses_of(this), field) is not None:
             raise failure(f'"{word}" is given twice', clause.span, ORDER)
-        following = _in_order(field, token, last)
+        reached = _in_order(field, token, last)
         add_clause(this, n.StreamClauses, field, clause)
-        return following
+        return reached
 
-    def _modifier(self, this: exp.Expression, last: _Last) -> _Last:
+    def _modifier(self, this: exp.Expr, last: _Last) -> _Last:
         token = self._curr
-        key, expression = self.QUERY_MODIFIER_PARSERS[token.token_type](self)
+        read: Callable[[Any], tuple[str, Any]] = self.QUERY_MODIFIER_PARSERS[token.token_type]
+        key, expression = read(self)
         if not expression:
             raise unexpected(token, self._prev or None, [])
         if this.args.get(key):
             raise failure(f'"{token.text.upper()}" is given twice', token_span(token), ORDER)
-        following = _in_order(key, token, last)
+        reached = _in_order(key, token, last)
         this.set(key, expression)
         if key == "group":
             _lift_window(this, expression)
         if key == "limit" and expression.args.get("offset"):
             this.set("offset", exp.Offset(expression=expression.args["offset"]))
             expression.set("offset", None)
-        return following
+        return reached
 
     # --- set operations and groups ---
 
@@ -111,7 +113,7 @@ def _in_order(key: str, token: Token, last: _Last) -> _Last:
     return rank, word
 
 
-def _lift_window(select: exp.Expression, group: exp.Group) -> None:
+def _lift_window(select: exp.Expr, group: exp.Group) -> None:
     """A window among the keys of GROUP BY becomes a clause of the SELECT."""
     windows = [e.this for e in group.expressions if isinstance(e, Carrier)]
     if len(windows) > 1:

@@ -94,7 +94,8 @@ def _(node: n.CreateFunction, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Drop, sql: Sql) -> str:
-    return joined("DROP", _flag("TEMPORARY", node.temporary), node.kind, _flag("IF EXISTS", node.if_exists), print_node(node.name, sql))
+    exists = _flag("IF EXISTS", node.if_exists)
+    return joined("DROP", _flag("TEMPORARY", node.temporary), node.kind, exists, print_node(node.name, sql))
 
 
 # --- queries and jobs ---
@@ -148,7 +149,8 @@ def _(node: n.CheckpointJob, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.SavepointJob, sql: Sql) -> str:
-    return joined("SAVEPOINT JOB", print_node(node.job, sql), quote_string(node.path) if node.path is not None else None)
+    path = quote_string(node.path) if node.path is not None else None
+    return joined("SAVEPOINT JOB", print_node(node.job, sql), path)
 
 
 @print_node.register

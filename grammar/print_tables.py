@@ -60,6 +60,4 @@ def _(node: n.Retry, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Cache, sql: Sql) -> str:
-    return joined(
-        f"CACHE {node.rows} ROWS", after("TTL", node.ttl, sql), after("NEGATIVE TTL", node.negative_ttl, sql)
-    )
+    return joined(f"CACHE {node.rows} ROWS", after("TTL", node.ttl, sql), after("NEGATIVE TTL", node.negative_ttl, sql))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
-from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.failures import UNCLOSED, UNEXPECTED, SyntaxFailure, failure, unexpected
+from sqlstream.grammar.failures import leftover
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.parser import SqlStreamParser
+
+T = TypeVar("T")
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
@@ -30,48 +33,49 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 
 def parse_script_recovering(text: str) -> tuple[tuple[Statement, ...], tuple[SqlStreamError, ...]]:
-    """The statements that parse, and one error for each that does not."""
+    """The statements that parse, and one error for each that does not, both in the order of the text."""
     statements: list[Statement] = []
     errors: list[SqlStreamError] = []
     try:
         pieces = list(split(tokenize(text)))
     except SqlStreamError as error:
-        return (), (error.with_source(text),)
+        return (), (error,)
     for tokens in pieces:
         try:
-            statements.append(_parse(text, tokens, "statement"))
+            statements.append(parse_tokens(text, tokens, lambda parser: parser.syntax("statement")))
         except SqlStreamError as error:
-            errors.append(error.with_source(text))
+            errors.append(error)
     return tuple(statements), tuple(errors)
 
 
 def parse_query(text: str) -> exp.Expression:
-    """One query without a statement around it.
+    """One query without a statement around it, with or without a semicolon behind it.
 
     :raises ParseError: where the text is not exactly one query.
     """
-    try:
-        query: exp.Expression = _parse(text, _without_trailing_semicolon(tokenize(text)), "QUERY")
-        return query
-    except SqlStreamError as error:
-        raise error.with_source(text) from None
+    tokens = tokenize(text)
+    if tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    query: exp.Expression = parse_tokens(text, tokens, lambda parser: parser.sql_terminal("QUERY"))
+    return query
 
 
 def tokenize(text: str) -> list[Token]:
-    """sqlglot's tokens of the whole text."""
+    """sqlglot's tokens of the whole text.
+
+    :raises ParseError: where a string, a quoted name or a comment is not closed.
+    """
     try:
         return _dialect().tokenize(text)
     except TokenError as error:
-        raise _token_error(text, error) from None
+        raise token_error(text, error).with_source(text) from None
 
 
 def split(tokens: list[Token]) -> Iterator[list[Token]]:
     """The tokens of each statement, without semicolons; those inside EXECUTE STATEMENT SET … END stay."""
     statement: list[Token] = []
     for token in tokens:
-        if token.token_type != TokenType.SEMICOLON:
-            statement.append(token)
-        elif _inside_statement_set(statement):
+        if token.token_type != TokenType.SEMICOLON or _inside_statement_set(statement):
             statement.append(token)
         elif statement:
             yield statement
@@ -81,29 +85,33 @@ def split(tokens: list[Token]) -> Iterator[list[Token]]:
 
 
 def _inside_statement_set(tokens: list[Token]) -> bool:
-    texts = [t.text.upper() for t in tokens]
-    if "STATEMENT" not in texts[:8] or texts[-1] == "END":
-        return False
-    start = texts.index("STATEMENT")
-    return start > 0 and texts[start - 1] == "EXECUTE" and texts[start + 1 : start + 3] == ["SET", "BEGIN"]
+    words = [t.text.upper() for t in tokens[:12]]
+    opening = ["EXECUTE", "STATEMENT", "SET", "BEGIN"]
+    opened = any(words[i : i + len(opening)] == opening for i in range(len(words)))
+    return opened and tokens[-1].text.upper() != "END"
 
 
-def _without_trailing_semicolon(tokens: list[Token]) -> list[Token]:
-    return tokens[:-1] if tokens and tokens[-1].token_type == TokenType.SEMICOLON else tokens
+def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) -> T:
+    """What ``read`` makes of exactly these tokens of ``text``.
 
-
-def _parse(text: str, tokens: list[Token], what: str) -> Any:
-    parser = _parser(text, tokens)
+    :raises SqlStreamError: the mistake, with the text attached.
+    """
+    parser = parser_at(text, tokens)
     try:
-        found = parser.syntax("statement") if what == "statement" else parser.sql_terminal(what)
+        found = read(parser)
         if parser._index < len(tokens):
-            raise unexpected(tokens[parser._index], None, [])
-        return found
+            stopped, terminals = parser.expected
+            raise leftover(tokens, parser._index, terminals if stopped == parser._index else ())
     except SqlglotParseError as error:
-        raise _located(tokens, error, parser) from None
+        raise diagnose(tokens, error).with_source(text) from None
+    alone = unbalanced(tokens)  # sqlglot forgives a missing parenthesis behind some functions
+    if alone is not None:
+        raise SqlStreamError.of([alone]).with_source(text)
+    return found
 
 
-def _parser(text: str, tokens: list[Token]) -> SqlStreamParser:
+def parser_at(text: str, tokens: list[Token]) -> SqlStreamParser:
+    """A parser that stands at the first of the tokens, whose places point into ``text``."""
     parser = SqlStreamParser(dialect=_dialect())
     parser.reset()
     parser.sql = text
@@ -117,34 +125,3 @@ def _parser(text: str, tokens: list[Token]) -> SqlStreamParser:
 @cache
 def _dialect() -> SqlStream:
     return SqlStream()
-
-
-def _located(tokens: list[Token], error: SqlglotParseError, parser: SqlStreamParser) -> ParseError:
-    """The error at the parenthesis that was never closed, if there is one; otherwise where parsing stopped."""
-    opened = _unclosed(tokens)
-    if opened is not None:
-        span = Span(opened.start, opened.end + 1)
-        return ParseError(UNCLOSED, f'"{opened.text}" is never closed', span)
-    if isinstance(error, SyntaxFailure):
-        return ParseError(error.diagnostic.code, error.diagnostic.message, diagnostics=[error.diagnostic])
-    raise AssertionError(str(error)) from error
-
-
-def _unclosed(tokens: list[Token]) -> Token | None:
-    stack: list[Token] = []
-    for token in tokens:
-        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
-            stack.append(token)
-        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET):
-            if not stack:
-                return None
-            stack.pop()
-    return stack[-1] if stack else None
-
-
-def _token_error(text: str, error: TokenError) -> ParseError:
-    diagnostic = failure(str(error).splitlines()[0], Span(0, len(text)), UNEXPECTED).diagnostic
-    return ParseError(diagnostic.code, diagnostic.message, diagnostics=[diagnostic]).with_source(text)  # type: ignore[return-value]
-
-
-_ = Diagnostic

@@ -13,12 +13,12 @@ from sqlstream.errors import Span
 _WHOLE = "span"
 
 
-def mark(expression: exp.Expression, start: int, end: int) -> None:
+def mark(expression: exp.Expr, start: int, end: int) -> None:
     """Record the range ``[start, end)`` of the expression with everything in it."""
     expression.meta[_WHOLE] = (start, end)
 
 
-def shift(expression: exp.Expression, by: int) -> None:
+def shift(expression: exp.Expr, by: int) -> None:
     """Move the marks of a tree that was parsed from an excerpt of the script."""
     for node in expression.walk():
         meta = node.meta
@@ -29,7 +29,7 @@ def shift(expression: exp.Expression, by: int) -> None:
                 meta[key] += by
 
 
-def span_of(expression: exp.Expression) -> Span | None:
+def span_of(expression: exp.Expr) -> Span | None:
     """The range of the expression in the script it was parsed from; None where no part of it was parsed."""
     whole = expression.meta.get(_WHOLE)
     if whole is not None:
@@ -39,7 +39,7 @@ def span_of(expression: exp.Expression) -> Span | None:
     return _union([own, *spans] if own is not None else spans)
 
 
-def name_span_of(expression: exp.Expression) -> Span | None:
+def name_span_of(expression: exp.Expr) -> Span | None:
     """The range of the name alone: of a function without its arguments, of an identifier."""
     meta = expression.meta
     return Span(meta["start"], meta["end"] + 1) if "start" in meta and "end" in meta else None

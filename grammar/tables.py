@@ -16,10 +16,12 @@ from sqlstream.grammar.modifiers import clause_field
 from sqlstream.grammar.spans import span_of
 
 WINDOW_FUNCTIONS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION", "COUNT_WINDOW"})
+NOT_AN_ALIAS = frozenset({"ALIGN", "EMIT", "EVICT", "LOOKUP", "TRIGGER"})
+"""Words that open a clause; as a table's alias they need AS."""
 _FUNCTION_NAMES = ClauseParser.FUNC_TOKENS | {TokenType.SESSION}
 _WORDS = frozenset({TokenType.TABLE, TokenType.VAR})
 _AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.L_PAREN})
-_STREAM_HINT = "Every table is a stream: write FROM t. A table named \"stream\" takes its alias with AS."
+_STREAM_HINT = 'Every table is a stream: write FROM t. A table named "stream" takes its alias with AS.'
 
 
 class TableParser(ClauseParser):
@@ -51,7 +53,7 @@ class TableParser(ClauseParser):
             table.set("version", self._parse_version())
         while True:
             token = self._curr
-            if self.opens("table_clause"):
+            if self.opens("table_clause") or (token.text.upper() in NOT_AN_ALIAS and self.begins("table_clause")):
                 self._add_table_clause(table, self.syntax("table_clause"), token.text)
             elif not self._table_hint(table):
                 return
@@ -78,7 +80,8 @@ class TableParser(ClauseParser):
         return table
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> Any:
-        if self.opens("table_clause") or self.opens("stream_clause"):
+        reserved = self._curr.token_type == TokenType.VAR and self._curr.text.upper() in NOT_AN_ALIAS
+        if reserved or self.opens("table_clause") or self.opens("stream_clause"):
             return None
         return super()._parse_table_alias(alias_tokens)
 

@@ -1,0 +1,112 @@
+"""From a failure inside sqlglot's parser to the error that users read.
+
+An unclosed parenthesis and a statement of another system are told before anything else that follows from them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from sqlglot.errors import ParseError as SqlglotParseError
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.grammar.failures import (
+    FOREIGN_STATEMENT,
+    UNCLOSED,
+    UNEXPECTED,
+    UNKNOWN_STATEMENT,
+    SyntaxFailure,
+    token_span,
+)
+from sqlstream.grammar.language import openings
+
+_FOREIGN = {
+    "ALTER": "Drop the table and create it anew.",
+    "ANALYZE": "There are no statistics to gather.",
+    "BEGIN": "Write EXECUTE STATEMENT SET BEGIN … END to run several INSERT statements as one job.",
+    "CALL": None,
+    "COMMIT": None,
+    "DELETE": "Streams are changed by their sources; write INSERT INTO with the rows that remain.",
+    "GRANT": None,
+    "LOAD": None,
+    "MERGE": "Write INSERT INTO a table with a PRIMARY KEY, which updates rows with equal keys.",
+    "REPLACE": "Write CREATE OR REPLACE VIEW, or DROP and CREATE.",
+    "REVOKE": None,
+    "ROLLBACK": None,
+    "TRUNCATE": None,
+    "UNLOAD": None,
+    "UPDATE": "Write INSERT INTO a table with a PRIMARY KEY, which updates rows with equal keys.",
+    "UPSERT": "Write INSERT INTO a table with a PRIMARY KEY.",
+}
+_PAIRS = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
+_OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
+
+
+def diagnose(tokens: list[Token], error: SqlglotParseError) -> SqlStreamError:
+    """The mistake in a statement that did not parse."""
+    assert isinstance(error, SyntaxFailure), error
+    found = unbalanced(tokens) or _foreign(tokens) or _unknown(tokens, error.diagnostic) or error.diagnostic
+    return SqlStreamError.of([found])
+
+
+def unbalanced(tokens: list[Token]) -> Diagnostic | None:
+    """The parenthesis or bracket without its partner, where there is one."""
+    stack: list[Token] = []
+    for token in tokens:
+        if token.token_type in _PAIRS.values():
+            stack.append(token)
+        elif token.token_type in _PAIRS:
+            if not stack or stack[-1].token_type != _PAIRS[token.token_type]:
+                hint = f'There is no "{"(" if token.text == ")" else "["}" that it closes.'
+                return Diagnostic(UNCLOSED, f'"{token.text}" closes nothing', token_span(token), hint=hint)
+            stack.pop()
+    if not stack:
+        return None
+    missing = ")" if stack[-1].text == "(" else "]"
+    return Diagnostic(UNCLOSED, f'"{stack[-1].text}" is never closed', token_span(stack[-1]), hint=f'Add "{missing}".')
+
+
+def _foreign(tokens: list[Token]) -> Diagnostic | None:
+    word = tokens[0].text.upper() if tokens else ""
+    if word not in _FOREIGN:
+        return None
+    message = f"{word} is not a statement of the dialect"
+    return Diagnostic(FOREIGN_STATEMENT, message, token_span(tokens[0]), hint=_FOREIGN[word])
+
+
+def _unknown(tokens: list[Token], found: Diagnostic) -> Diagnostic | None:
+    """The statement's first word is none that opens a statement."""
+    if found.span is None or not tokens or found.span.start != tokens[0].start:
+        return None
+    known = sorted(set(openings("statement")) | {"SELECT", "WITH", "VALUES"})
+    close = difflib.get_close_matches(tokens[0].text.upper(), known, 1)
+    hint = f"Did you mean {close[0]}?" if close else f"A statement begins with {', '.join(known[:-1])} or {known[-1]}."
+    return Diagnostic(UNKNOWN_STATEMENT, f'unknown statement "{tokens[0].text}"', token_span(tokens[0]), hint=hint)
+
+
+def token_error(text: str, error: TokenError) -> SqlStreamError:
+    """An error of the tokenizer at the quote or comment that is never closed."""
+    start, opening = _unfinished(text)
+    if opening is None:
+        message = re.split(r"[\n.]", str(error))[0]
+        return SqlStreamError.of([Diagnostic(UNEXPECTED, message[0].lower() + message[1:], Span(0, len(text)))])
+    what = _OPENED[opening]
+    span = Span(start, start + len(opening))
+    return SqlStreamError.of([Diagnostic(UNCLOSED, f"this {what} is never closed", span)])
+
+
+_LEXEMES = re.compile(
+    r"""(?P<skip>--[^\n]*|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|/\*(?:[^*]|\*(?!/))*\*/)"""
+    r"""|(?P<open>'|"|`|/\*)""",
+    re.DOTALL,
+)
+
+
+def _unfinished(text: str) -> tuple[int, str | None]:
+    for match in _LEXEMES.finditer(text):
+        if match["open"]:
+            return match.start(), match["open"]
+    return 0, None

@@ -35,10 +35,10 @@ bless: java $(READY) ## rewrite the expected blocks of the golden files; read th
 	@$(BIN)/python -m pytest tests/golden --bless
 
 bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
-	@$(BIN)/python -m examples.bench
+	@$(BIN)/python -m examples.throughput.bench
 
 docs: $(READY) ## regenerate the generated pages of docs/
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.generate
 
 clean: ## remove caches and outputs; the virtual environment stays
 	rm -rf build dist out *.egg-info spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis

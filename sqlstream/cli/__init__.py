@@ -17,12 +17,12 @@ DEBUG = "sqlstream.debug"
 
 _EPILOG = """\b
 Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,
-130 interrupted, 141 the reader of the output went away.
+70 a mistake in sqlstream, 130 interrupted, 141 the reader of the output went away.
 
 \b
 Examples:
   sqlstream run tables.sql query.sql
-  sqlstream run -e "SELECT 1 + 1 AS two"
+  sqlstream run tables.sql -e "SELECT * FROM t" --output jsonl
   sqlstream check query.sql
 """
 
@@ -72,9 +72,18 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return INTERRUPTED
-    except SqlStreamError as error:
+    except BrokenPipeError:
+        raise
+    except Exception as error:
         if debug:
             raise
-        click.echo(str(error), err=True)
+        click.echo(_message(error), err=True)
         return exit_code(error)
     return result if isinstance(result, int) else OK
+
+
+def _message(error: Exception) -> str:
+    """The diagnostics of our errors; of all others that they are a mistake of sqlstream."""
+    if isinstance(error, SqlStreamError):
+        return str(error)
+    return f"internal error: {type(error).__name__}: {error}\nThis is a mistake in sqlstream; --debug shows where."

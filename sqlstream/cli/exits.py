@@ -8,10 +8,16 @@ OK = 0
 WRONG_SQL = 1
 WRONG_USAGE = 2
 JOB_FAILED = 3
+INTERNAL = 70  # as in sysexits.h
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as of any program whose reader goes away
 
 
-def exit_code(error: SqlStreamError) -> int:
-    """3 where a job failed, 1 where the SQL or its options are wrong."""
-    return JOB_FAILED if isinstance(error, ExecutionError) else WRONG_SQL
+def exit_code(error: Exception) -> int:
+    """3 where a job failed, 1 where the SQL or its options are wrong, 70 for anything that nobody expected."""
+    match error:
+        case ExecutionError():
+            return JOB_FAILED
+        case SqlStreamError():
+            return WRONG_SQL
+    return INTERNAL

@@ -51,7 +51,7 @@ class TableWriter:
     def write(self, rows: Sequence[Row]) -> None:
         if not rows:
             return
-        cells = [[text_of(value) for value in row] for row in rows]
+        cells = [[_one_line(text_of(value)) for value in row] for row in rows]
         if self._widths is None:
             self._begin(cells, rows)
         for row in cells:
@@ -110,6 +110,11 @@ class CsvWriter:
 
     def close(self) -> None:
         self._out.flush()
+
+
+def plain_text(rows: Iterable[Row]) -> str:
+    """The texts of rows of one column, a line each."""
+    return "\n".join(str(row[0]) for row in rows)
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -180,6 +185,11 @@ def _is_numeric(values: Iterable[object]) -> bool:
 def width_of(text: str) -> int:
     """Columns that a text takes on a terminal."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _one_line(text: str) -> str:
+    """Control characters as escapes: a value must neither break its table nor steer the terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _pad(text: str, width: int, right: bool) -> str:

@@ -11,14 +11,14 @@ from pygments.token import Keyword, Name, _TokenType
 from sqlstream.grammar.language import keywords
 
 
-class SqlStreamLexer(SqlLexer):
+class SqlStreamLexer(SqlLexer):  # type: ignore[misc]
     """SQL with the words of ``streaming.lark`` as keywords."""
 
     name = "sqlstream"
     aliases: ClassVar[list[str]] = ["sqlstream"]
     filenames: ClassVar[list[str]] = []
 
-    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:  # type: ignore[override]
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
         known = keywords()
         for place, kind, value in super().get_tokens_unprocessed(text):
             yield place, Keyword if kind is Name and value.upper() in known else kind, value

@@ -21,7 +21,8 @@ def split(text: str) -> tuple[list[str], str]:
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
     found: list[str] = []
-    start, words = 0, []
+    words: list[str] = []
+    start = 0
     for piece in _PIECE.finditer(text):
         token = piece[0]
         if token == ";" and (words[:3] != ["EXECUTE", "STATEMENT", "SET"] or words[-1] == "END"):

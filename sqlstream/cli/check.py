@@ -1,0 +1,66 @@
+"""``sqlstream check``, and the check that ``run`` makes before it starts anything."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from sqlstream.cli.exits import OK, WRONG_SQL
+from sqlstream.cli.scripts import Script, read_scripts, script_options
+from sqlstream.errors import Diagnostic, Span
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+_EPILOG = """\b
+Several files are checked as one script: tables of the first are known in the second.
+
+\b
+Examples:
+  sqlstream check query.sql
+  sqlstream check tables.sql query.sql --param data=/tmp/data
+"""
+
+_BETWEEN = "\n;\n"
+
+
+@click.command("check", epilog=_EPILOG)
+@script_options
+def command(files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...]) -> int:
+    """Find all mistakes of scripts at once, without starting Spark."""
+    from sqlstream.session import connect
+
+    scripts = read_scripts(files, statements, parameters)
+    with connect() as session:
+        found = check_scripts(scripts, session)
+    for name, diagnostic in found:
+        click.echo(f"{name}: {diagnostic.render()}\n", err=True)
+    count = len(found)
+    click.echo(f"{count} mistake{'' if count == 1 else 's'}" if count else "no mistakes", err=bool(count))
+    return WRONG_SQL if found else OK
+
+
+def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str, Diagnostic]]:
+    """The mistakes of scripts that run one after the other, each with the name of its script."""
+    starts, end = [], 0
+    for script in scripts:
+        starts.append(end)
+        end += len(script.text) + len(_BETWEEN)
+    joined = _BETWEEN.join(script.text for script in scripts)
+    return [_located(d, joined, scripts, starts) for d in session.check(joined)]
+
+
+def _located(
+    diagnostic: Diagnostic, joined: str, scripts: Sequence[Script], starts: Sequence[int]
+) -> tuple[str, Diagnostic]:
+    """The diagnostic with a span in its own script."""
+    span = diagnostic.span
+    if span is None or diagnostic.source != joined:
+        return scripts[-1].name if span is None else "view", diagnostic
+    place = bisect_right(starts, span.start) - 1
+    own = Span(span.start - starts[place], span.end - starts[place])
+    return scripts[place].name, replace(diagnostic, span=own, source=scripts[place].text)

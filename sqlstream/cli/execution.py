@@ -1,0 +1,135 @@
+"""Runs the scripts of a command line in one session: rows to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sqlstream.cli.check import check_scripts
+from sqlstream.cli.exits import INTERRUPTED, OK, WRONG_SQL
+from sqlstream.cli.output import plain_text, writer_for
+from sqlstream.cli.progress import View
+from sqlstream.cli.scripts import Script
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import parse_script
+from sqlstream.grammar.nodes import Explain, Show, Statement
+from sqlstream.jobs import Job, JobState
+from sqlstream.results import Query, Rows, rows_of
+from sqlstream.session import OK as DEFINED
+from sqlstream.session import Session
+from sqlstream.startup import SparkStart, needs_spark
+
+_WAIT_SECONDS = 0.2
+
+
+def is_text(statement: Statement) -> bool:
+    """True for statements that answer with lines of text, which a frame would spoil."""
+    return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what == "CREATE TABLE")
+
+
+class Execution:
+    """``output`` is one of ``output.FORMATS``; ``progress``: show how far jobs are."""
+
+    def __init__(self, session: Session, output: str, progress: bool) -> None:
+        self._session = session
+        self._output = output
+        self._progress = progress
+        self._start: SparkStart | None = None
+        self._background: list[Job] = []
+
+    def run(self, scripts: Sequence[Script]) -> int:
+        """The exit code; nothing runs where anything is wrong with any of the scripts."""
+        wrong = check_scripts(scripts, self._session)
+        for name, diagnostic in wrong:
+            click.echo(diagnostic.render() if len(scripts) == 1 else f"{name}: {diagnostic.render()}", err=True)
+        if wrong:
+            return WRONG_SQL
+        try:
+            for script in scripts:
+                for statement in parse_script(script.text):
+                    self._statement(statement, script.text)
+            self._wait(self._background)
+        except KeyboardInterrupt:
+            return self._interrupted()
+        return OK
+
+    def _statement(self, statement: Statement, text: str) -> None:
+        if needs_spark(statement):
+            self._start_spark()
+        try:
+            result = self._session.execute(statement, text)
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
+        match result:
+            case Query():
+                self._print_query(result)
+            case Job() if result.is_bounded:
+                self._wait([result])
+            case Job():
+                self._background.append(result)
+            case Rows():
+                self._print_rows(statement, result)
+
+    def _start_spark(self) -> None:
+        """Spark is there afterwards."""
+        if self._start is None:
+            self._start = SparkStart(self._session)
+        if self._progress and sys.stderr.isatty() and self._start.running:
+            from rich.console import Console
+
+            with Console(stderr=True).status("starting Spark"):
+                self._start.wait()
+        self._start.wait()
+
+    def _print_query(self, query: Query) -> None:
+        writer = writer_for(self._output, query.columns, sys.stdout)
+        view = View([query.job]) if self._progress else None
+        try:
+            for table in query.batches():
+                if view is None or not sys.stdout.isatty():
+                    writer.write(rows_of(table))
+                else:
+                    with view.hidden():
+                        writer.write(rows_of(table))
+        finally:
+            if view is not None:
+                view.close()
+        writer.close()
+
+    def _print_rows(self, statement: Statement, rows: Rows) -> None:
+        """What SHOW and the like return; that a definition went well is not worth a line."""
+        if rows is DEFINED:
+            return
+        if self._output == "table" and is_text(statement):
+            click.echo(plain_text(rows))
+        else:
+            writer = writer_for(self._output, rows.columns, sys.stdout)
+            writer.write(rows.fetchall())
+            writer.close()
+
+    def _wait(self, jobs: Sequence[Job]) -> None:
+        """Until all jobs have ended; the first failure ends the wait."""
+        if not jobs:
+            return
+        view = View(jobs) if self._progress else None
+        try:
+            while any(not job.wait(_WAIT_SECONDS) for job in jobs):
+                pass
+        finally:
+            if view is not None:
+                view.close()
+
+    def _interrupted(self) -> int:
+        """Stop what runs, after its last complete micro-batch, and say where one can go on."""
+        running = [job for job in self._session.jobs if job.state is JobState.RUNNING]
+        kept = self._session.workspace.settings["execution.checkpointing.dir"] is not None
+        for job in running:
+            job.stop()
+            click.echo(f'job "{job.name}" stopped after its last complete micro-batch', err=True)
+            if kept:
+                click.echo(f"  checkpoint: {job.checkpoint_path}; run it again to go on from there", err=True)
+        if running and not kept:
+            click.echo("  no checkpoint is kept; --set execution.checkpointing.dir=DIR keeps one", err=True)
+        return INTERRUPTED

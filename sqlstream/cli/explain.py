@@ -1,0 +1,75 @@
+"""``sqlstream explain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sqlstream.cli.output import plain_text
+from sqlstream.cli.scripts import Script, read_scripts, script_options
+from sqlstream.cli.sessions import open_session, session_options
+from sqlstream.errors import SqlStreamError
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+_EPILOG = """\b
+Definitions of the script are carried out in a scratch session, nothing runs. The stage spark asks Spark.
+
+\b
+Examples:
+  sqlstream explain tables.sql query.sql
+  sqlstream explain tables.sql -e "SELECT * FROM t" --format mermaid
+  sqlstream explain tables.sql query.sql --stage trace
+"""
+
+_FORMATS = ("text", "json", "mermaid")
+_STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode", "advice")
+
+
+@click.command("explain", epilog=_EPILOG)
+@script_options
+@session_options
+@click.option(
+    "--format", "style", type=click.Choice(_FORMATS), default="text", show_default=True, help="How the plan is written."
+)
+@click.option("--stage", type=click.Choice(_STAGES), default="optimized", show_default=True, help="Which plan.")
+def command(
+    files: tuple[str, ...],
+    statements: tuple[str, ...],
+    parameters: tuple[str, ...],
+    settings: tuple[str, ...],
+    master: str | None,
+    style: str,
+    stage: str,
+) -> int | None:
+    """Show the plans of the queries and INSERTs of scripts."""
+    scripts = read_scripts(files, statements, parameters)
+    with open_session(master, settings) as session:
+        plans = [text for script in scripts for text in _plans(script, session, style, stage)]
+    if not plans:
+        raise click.UsageError("there is no query and no INSERT to explain")
+    click.echo("\n\n".join(plans))
+    return None
+
+
+def _plans(script: Script, session: Session, style: str, stage: str) -> list[str]:
+    """The plans of one script, whose definitions the session keeps for the next one."""
+    from sqlstream.grammar import parse_script
+    from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, StatementSet
+    from sqlstream.results import Rows
+
+    found = []
+    try:
+        for statement in parse_script(script.text):
+            inner = statement.statement if isinstance(statement, Explain) else statement
+            if isinstance(inner, Query | Insert | StatementSet) or (isinstance(inner, CreateTable) and inner.query):
+                rows = session.execute(Explain(inner, style.upper(), stage.upper()), script.text)
+                assert isinstance(rows, Rows)
+                found.append(plain_text(rows))
+            else:
+                session.execute(statement, script.text)
+    except SqlStreamError as error:
+        raise error.with_source(script.text) from error.__cause__
+    return found

@@ -1,0 +1,100 @@
+"""What a running job shows on stderr: rows, rates and its watermark, in one line that stays at the bottom."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from sqlstream.jobs.job import Job
+    from sqlstream.jobs.progress import Progress
+
+_LINE_SECONDS = 2.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """A watermark in UTC, or in words where it is not a time."""
+    if watermark_ms is None:
+        return "none yet"
+    try:
+        return f"{_EPOCH + timedelta(milliseconds=watermark_ms):%Y-%m-%d %H:%M:%S}"
+    except OverflowError:
+        return "beyond year 9999"
+
+
+def summary(name: str, progress: Progress, seconds: float) -> str:
+    """One line about a job: ``name: 1,000 rows in, 10 out, 3 batches, 5,000 rows/s, watermark …, 12 s``."""
+    parts = [
+        f"{progress.rows_in:,} rows in",
+        f"{progress.rows_out:,} out",
+        f"{progress.batches} batch{'' if progress.batches == 1 else 'es'}",
+        f"{progress.rows_per_second:,.0f} rows/s",
+        "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
+    ]
+    late = [f"{progress.late_rows:,} late"] if progress.late_rows else []
+    return f"{name}: {', '.join(parts + late)}, {seconds:.0f} s"
+
+
+class View:
+    """Shows jobs until ``close``: live lines on a terminal, else new lines every two seconds."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._begin = time.monotonic()
+        self._closed = Event()
+        self._live = _live_line(self._text) if sys.stderr.isatty() else None
+        if self._live is not None:
+            self._live.start()
+        else:
+            Thread(target=self._lines, daemon=True).start()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """The lines are away while rows are written to the same terminal."""
+        if self._live is not None:
+            self._live.stop()
+        try:
+            yield
+        finally:
+            if self._live is not None and not self._closed.is_set():
+                self._live.start()
+
+    def close(self) -> None:
+        """Replace the lines by the totals."""
+        self._closed.set()
+        if self._live is not None:
+            self._live.stop()
+        sys.stderr.write(self._text() + "\n")
+        sys.stderr.flush()
+
+    def _text(self) -> str:
+        seconds = time.monotonic() - self._begin
+        return "\n".join(summary(job.name, job.progress(), seconds) for job in self._jobs)
+
+    def _lines(self) -> None:
+        while not self._closed.wait(_LINE_SECONDS):
+            sys.stderr.write(self._text() + "\n")
+            sys.stderr.flush()
+
+
+def _live_line(text: Callable[[], str]) -> Live:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+
+    spinner = Spinner("dots")
+
+    def line() -> Spinner:
+        spinner.update(text=text())
+        return spinner
+
+    console = Console(stderr=True, highlight=False)
+    return Live(console=console, get_renderable=line, refresh_per_second=4, transient=True, redirect_stdout=False)

@@ -1,0 +1,34 @@
+"""Sessions of commands: the options --set and --master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sqlstream.cli.scripts import pairs
+from sqlstream.errors import SqlStreamError
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+
+def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --set and --master of commands that run statements."""
+    for decorate in (
+        click.option("--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002."),
+        click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def open_session(master: str | None, settings: Sequence[str]) -> Session:
+    """A session with the settings of ``--set``; a wrong one is a usage error."""
+    from sqlstream.session import connect
+
+    try:
+        return connect(master, **pairs(settings, "--set"))
+    except SqlStreamError as error:
+        raise click.UsageError(str(error)) from error

@@ -1,0 +1,45 @@
+"""Spark started on a thread of its own, while the user still types."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from sqlstream.grammar.nodes import CreateTable, Insert, Query, Statement
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+
+def needs_spark(statement: Statement) -> bool:
+    """True for statements that start a job."""
+    return isinstance(statement, Query | Insert) or (isinstance(statement, CreateTable) and statement.query is not None)
+
+
+class SparkStart:
+    """Starts the session's Spark at once; ``wait`` returns when it is there or raises what kept it from starting.
+
+    Off the main thread PySpark leaves Ctrl-C to us; on it, Ctrl-C would cancel the work of every job.
+    Until ``wait`` has returned the session must not be used for anything that needs Spark.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._error: Exception | None = None
+        self._thread = Thread(target=self._start, name="sqlstream-start", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _start(self) -> None:
+        try:
+            self._session.spark  # noqa: B018
+        except Exception as error:
+            self._error = error

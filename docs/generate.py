@@ -1,0 +1,20 @@
+"""Writes the generated pages of this folder: ``make docs``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs import command_line, error_codes
+
+PAGES = {"errors.md": error_codes.page, "cli.md": command_line.page}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        path = Path(__file__).with_name(name)
+        path.write_text(page(), encoding="utf-8")
+        print(f"wrote {path.name}")
+
+
+if __name__ == "__main__":
+    main()

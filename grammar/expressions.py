@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
@@ -26,6 +26,10 @@ def _special_form(name: str) -> Callable[[ExpressionParser], Any]:
     return lambda self: self.special_form(name)
 
 
+def _plain_string(self: ExpressionParser, token: Token) -> Any:
+    return self.expression(exp.Literal.string(token.text), token)
+
+
 class ExpressionParser(SparkParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
@@ -37,6 +41,11 @@ class ExpressionParser(SparkParser):
         "CEIL": lambda self: self.rounding("CEIL"),
         "FLOOR": lambda self: self.rounding("FLOOR"),
         "LISTAGG": lambda self: self.listagg(),
+    }
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.PRIMARY_PARSERS,
+        TokenType.NATIONAL_STRING: _plain_string,
+        TokenType.RAW_STRING: _plain_string,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
@@ -75,6 +84,15 @@ class ExpressionParser(SparkParser):
         if isinstance(this, exp.Func) and "start" in this.meta:
             mark(this, this.meta["start"], self._prev.end + 1)
         return super()._parse_window(this, alias=alias)
+
+    # --- literals ---
+
+    def _parse_primary(self) -> Any:
+        """``'a' 'b'`` is one string; sqlglot makes a call of it."""
+        found = super()._parse_primary()
+        if isinstance(found, exp.Concat) and all(isinstance(e, exp.Literal) for e in found.expressions):
+            return exp.Literal.string("".join(e.name for e in found.expressions))
+        return found
 
     # --- strictness ---
 

@@ -25,6 +25,11 @@ class SqlStreamGenerator(SparkGenerator):
 
     SUPPORTS_TEMPORAL_PRECISION = True
 
+    TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
+        **SparkGenerator.TYPE_MAPPING,
+        exp.DType.TIME: "TIME",
+        exp.DType.VARBINARY: "VARBINARY",
+    }
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         **{kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind not in _REWRITTEN},
         Carrier: lambda self, e: self.node(e.this),

@@ -70,6 +70,8 @@ class SqlStreamParser(TableParser):
         token = self._curr
         read: Callable[[Any], tuple[str, Any]] = self.QUERY_MODIFIER_PARSERS[token.token_type]
         key, expression = read(self)
+        if isinstance(expression, exp.Fetch):
+            expression = _limit(expression, token)
         if not expression:
             raise unexpected(token, self._prev or None, [])
         if this.args.get(key):
@@ -111,6 +113,14 @@ def _in_order(key: str, token: Token, last: _Last) -> _Last:
     if rank < last[0]:
         raise failure(f'"{word}" must stand before "{last[1]}"', token_span(token), ORDER)
     return rank, word
+
+
+def _limit(fetch: exp.Fetch, token: Token) -> exp.Limit:
+    """``FETCH FIRST n ROWS ONLY`` is ``LIMIT n``."""
+    options = fetch.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        raise failure("FETCH with PERCENT or TIES is not part of the dialect", token_span(token), hint="Write LIMIT n.")
+    return exp.Limit(expression=fetch.args.get("count") or exp.Literal.number(1))
 
 
 def _lift_window(select: exp.Expr, group: exp.Group) -> None:

@@ -1,1 +1,19 @@
-"""Deterministic tests of streaming SQL: ``StreamTest``, golden files and case files."""
+"""Deterministic tests of streaming SQL: ``StreamTest``, golden files (a pytest plugin) and case files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlstream.testing.stream_test import StreamTest
+
+__all__ = ["StreamTest"]
+
+
+def __getattr__(name: str) -> Any:
+    # The pytest plugin is in this package and loads in every project that has it installed: keep that cheap.
+    if name == "StreamTest":
+        from sqlstream.testing.stream_test import StreamTest
+
+        return StreamTest
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ Arrival = tuple[tuple[Any, ...], int]
 
 @dataclass(frozen=True)
 class Flush:
-    """One micro-batch: rows by table in arrival order, watermarks in ms by table."""
+    """One micro-batch: rows by table in arrival order, watermarks that steps lifted in ms by table."""
 
     rows: dict[str, list[Arrival]]
     watermarks: dict[str, int]
@@ -37,15 +37,16 @@ class Buffer:
     joint: bool = True
     flushed: dict[str, int] = field(default_factory=dict)
     _rows: dict[str, list[Arrival]] = field(default_factory=dict)
-    _watermarks: dict[str, int] = field(default_factory=dict)
+    _reached: dict[str, int] = field(default_factory=dict)
+    _lifted: dict[str, int] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
-        return not self._rows and not self._watermarks
+        return not self._rows and not self._lifted
 
     def takes(self, table: str, event_ms: int | None) -> bool:
         """May a row of that event time (None: unknown) join what is kept?"""
-        pending = self._watermarks.get(table)
+        pending = self._reached.get(table)
         if pending is None:
             return self.joint or self.empty
         return self.joint and event_ms is not None and event_ms > pending + 1
@@ -58,14 +59,22 @@ class Buffer:
         self._rows.setdefault(table, []).append((values, clock_ms))
 
     def lift(self, table: str, watermark_ms: int) -> None:
-        """Watermarks never fall: a lower one changes nothing."""
-        reached = max(self._watermarks.get(table, watermark_ms), self.flushed.get(table, watermark_ms))
-        if watermark_ms >= reached and self.flushed.get(table) != watermark_ms:
-            self._watermarks[table] = watermark_ms
+        """A step lifts the watermark. Watermarks never fall: a lower one changes nothing."""
+        if self._rises(table, watermark_ms):
+            self._reached[table] = self._lifted[table] = watermark_ms
+
+    def reach(self, table: str, watermark_ms: int) -> None:
+        """Rows that are kept lift the watermark by themselves."""
+        if self._rises(table, watermark_ms):
+            self._reached[table] = watermark_ms
+
+    def _rises(self, table: str, watermark_ms: int) -> bool:
+        now = self._reached.get(table, self.flushed.get(table))
+        return now is None or watermark_ms > now
 
     def take(self) -> Flush:
         """All that is kept; the buffer is empty afterwards."""
-        taken = Flush(self._rows, self._watermarks)
-        self.flushed |= self._watermarks
-        self._rows, self._watermarks = {}, {}
+        taken = Flush(self._rows, self._lifted)
+        self.flushed |= self._reached
+        self._rows, self._reached, self._lifted = {}, {}, {}
         return taken

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlstream.session import Session
 from sqlstream.spark import spark_session
 
 if TYPE_CHECKING:
@@ -43,3 +44,12 @@ def fast_directory(prefix: str) -> Path:
 def local_spark() -> SparkSession:
     """The process's one session for tests, started at the first call."""
     return spark_session(_SETTINGS, "local[2]")
+
+
+class LocalSession(Session):
+    """A session on the process's Spark session for tests, which starts when it is first needed."""
+
+    @property
+    def spark(self) -> SparkSession:
+        local_spark()  # what the session then finds running
+        return super().spark

@@ -59,3 +59,12 @@ def test_eager_operators_see_every_step_by_itself():
     buffer.lift("a", 10)
     assert not buffer.takes("a", 50)
     assert not buffer.takes("b", 50)
+
+
+def test_a_watermark_that_rows_lift_goes_out_with_them():
+    buffer = Buffer()
+    buffer.add_row("a", (1,), 0)
+    buffer.reach("a", 10)
+    assert not buffer.takes("a", 10)
+    assert buffer.take().watermarks == {}
+    assert buffer.flushed == {"a": 10}

@@ -1,0 +1,175 @@
+"""Case files: a script, steps of rows and clocks, and the expected output, as JSON.
+
+Values of TIMESTAMP are milliseconds since the epoch, those of DECIMAL are strings. Steps:
+``{"rows": table, "values": [[…], …]}`` (also ``"kind"``; or ``"file"``, JSON lines below the root of the cases, with
+``"kinds": true`` where each line starts with its kind), ``{"watermark": table, "ms": n}``, ``{"processing_time": n}``,
+``{"checkpoint": true}``, ``{"restart": true}``, ``{"finish": true}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Values = list[Any]
+
+
+class CaseFormatError(ValueError):
+    """A case file that is not one; says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one table in arrival order, each with its kind."""
+
+    table: str
+    rows: tuple[tuple[str, Values], ...]
+
+
+@dataclass(frozen=True)
+class Watermark:
+    table: str
+    ms: int
+
+
+@dataclass(frozen=True)
+class ProcessingTime:
+    ms: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    pass
+
+
+@dataclass(frozen=True)
+class Restart:
+    pass
+
+
+@dataclass(frozen=True)
+class Finish:
+    pass
+
+
+Step = Rows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What came out since the previous expectation of the same table, up to step ``after``; kinds first.
+
+    ``table`` None is the query's own output; ``columns`` picks columns of a table by name.
+    """
+
+    after: int
+    rows: list[Values]
+    ordered: bool
+    table: str | None = None
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """All that came out up to step ``after``, merged: by ``key`` columns, by whole rows ('*'), or not at all (None)."""
+
+    after: int
+    rows: list[Values]
+    key: tuple[str, ...] | str | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """``error`` is what a refusal is about, where the script, or a step of it, must be refused."""
+
+    id: str
+    level: str
+    script: str
+    steps: tuple[Step, ...]
+    expected: tuple[Changes | State, ...]
+    error: str | None
+    late_dropped: int | None
+    unchecked: tuple[str, ...]
+    """Expectations of the file that nothing here can check."""
+
+    @property
+    def directory(self) -> str:
+        return self.id.rpartition("/")[0]
+
+
+_DESCRIPTIVE = {"id", "source", "license", "checked", "category", "description", "level", "notes", "why"}
+_EXPECTATIONS = {"expect", "expect_final", "expect_finals", "expect_state", "error", "late_dropped", "lookup_tries_max"}
+_KNOWN = _DESCRIPTIVE | _EXPECTATIONS | {"script", "steps", "input", "config", "expected"}
+
+
+def load_case(path: Path, root: Path) -> Case:
+    """The case of a file; ``root`` is the folder that its ``file`` steps are relative to. CaseFormatError."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        unknown = found.keys() - _KNOWN
+        if unknown:
+            raise CaseFormatError(f"unknown fields: {', '.join(sorted(unknown))}")
+        steps = tuple(_step(step, root) for step in found.get("steps", ()))
+        return Case(
+            id=found["id"],
+            level=found.get("level", "sql"),
+            script=found.get("script", ""),
+            steps=steps,
+            expected=tuple(_expected(found, len(steps))),
+            error=found.get("error"),
+            late_dropped=found.get("late_dropped"),
+            unchecked=tuple(key for key in ("lookup_tries_max",) if key in found),
+        )
+    except (KeyError, TypeError, json.JSONDecodeError, OSError) as error:
+        raise CaseFormatError(f"{type(error).__name__}: {error}") from error
+
+
+def _step(step: dict[str, Any], root: Path) -> Step:
+    match step:
+        case {"rows": str(table), "values": list(values), **rest} if rest.keys() <= {"kind"}:
+            return Rows(table, tuple((rest.get("kind", "+I"), v) for v in values))
+        case {"rows": str(table), "file": str(name), **rest} if rest.keys() <= {"kinds"}:
+            return Rows(table, tuple(_lines(root / name, kinds=rest.get("kinds", False))))
+        case {"watermark": str(table), "ms": int(ms)}:
+            return Watermark(table, ms)
+        case {"processing_time": int(ms)}:
+            return ProcessingTime(ms)
+        case {"checkpoint": True}:
+            return Checkpoint()
+        case {"restart": True}:
+            return Restart()
+        case {"finish": True}:
+            return Finish()
+        case _:
+            raise CaseFormatError(f"unknown step {json.dumps(step)[:100]}")
+
+
+def _lines(path: Path, *, kinds: bool) -> Iterator[tuple[str, Values]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        values = json.loads(line)
+        yield (values[0], values[1:]) if kinds else ("+I", values)
+
+
+def _expected(found: dict[str, Any], steps: int) -> Iterator[Changes | State]:
+    for e in found.get("expect", ()):
+        columns = tuple(e["columns"]) if "columns" in e else None
+        yield Changes(e["after"], e["rows"], e.get("order") == "exact", e.get("table"), columns)
+    final = [found["expect_final"]] if "expect_final" in found else []
+    for e in (*found.get("expect_finals", ()), *found.get("expect_state", ()), *final):
+        key = tuple(e["key"]) if isinstance(e.get("key"), list) else e.get("key")
+        yield State(e.get("after", steps - 1), e["rows"], key)
+
+
+def case_files(directory: Path) -> list[Path]:
+    """All case files below a directory, or the one file, in the order of their names."""
+    return [directory] if directory.is_file() else sorted(directory.rglob("*.json"))
+
+
+def cases_root(directory: Path) -> Path:
+    """The folder that paths in case files are relative to: the nearest one at or above that has a README.md."""
+    start = directory.resolve()
+    found = (p for p in (start, *start.parents) if (p / "README.md").is_file())
+    return next(found, start if start.is_dir() else start.parent)

@@ -1,0 +1,136 @@
+"""Runs case files: ``PASS``, ``REFUSED`` with a code, or ``FAIL`` with the first difference; nothing crashes.
+
+A case is refused where its script uses what is not executed (SS3xx). A case with ``error`` passes where its script is
+refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.testing.case_format import Case, CaseFormatError, case_files, cases_root, load_case
+from sqlstream.testing.case_run import CaseRun, Different
+from sqlstream.testing.report import Result, Summary, Verdict
+from sqlstream.testing.spark import LocalSession
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+SessionFactory = Callable[[], "Session"]
+
+KERNEL_CASE = "SS396"
+MISSING_FUNCTIONS = "SS397"
+_FUNCTIONS = "peer_functions"
+_BELOW_SQL = "a case below SQL is for the tests of its kernel, which is not there yet"
+
+
+def main(cases: Path, json_file: Path | None = None, select: str | None = None) -> int:
+    """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails."""
+    summary = run_cases(selected(case_files(cases), select), LocalSession, cases_root(cases), json_file)
+    sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
+    return 1 if summary.failed else 0
+
+
+def selected(paths: Iterable[Path], select: str | None) -> list[Path]:
+    """The files whose path contains ``select``."""
+    return [path for path in paths if select is None or select in path.as_posix()]
+
+
+def _print(result: Result) -> None:
+    sys.stdout.write(f"{result.line()}\n")
+    sys.stdout.flush()
+
+
+def run_cases(
+    paths: Iterable[Path],
+    session_factory: SessionFactory,
+    root: Path,
+    json_path: Path | None = None,
+    on_result: Callable[[Result], object] = _print,
+) -> Summary:
+    """Run the cases of the given files one after the other, each in a session of its own."""
+    results = []
+    with _importable(root):
+        for path in paths:
+            results.append(run_file(path, session_factory, root))
+            on_result(results[-1])
+    summary = Summary(tuple(results))
+    if json_path is not None:
+        summary.write_json(json_path)
+    return summary
+
+
+@contextlib.contextmanager
+def _importable(root: Path) -> Iterator[None]:
+    """Python functions of the cases are in a module at their root, where they have any."""
+    if not (root / f"{_FUNCTIONS}.py").is_file():
+        yield
+        return
+    sys.path.insert(0, str(root))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(root))
+
+
+def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
+    """The result of one case file; an exception nobody expected is a FAIL with its type."""
+    started = time.monotonic()
+    try:
+        case = load_case(path, root)
+    except CaseFormatError as error:
+        return Result(path.relative_to(root).with_suffix("").as_posix(), Verdict.FAIL, f"no case file: {error}")
+    try:
+        verdict, code, message, note = _outcome(case, session_factory)
+    except Exception as error:
+        words = str(error).strip().splitlines()
+        verdict, code, note = Verdict.FAIL, None, None
+        message = f"{type(error).__name__}: {words[0] if words else ''}"
+    return Result(case.id, verdict, message, code, note, time.monotonic() - started)
+
+
+_Outcome = tuple[Verdict, str | None, str, str | None]
+
+
+def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:
+    if case.level == "kernel":
+        return (
+            Verdict.REFUSED,
+            KERNEL_CASE,
+            "a case below SQL is for the tests of its kernel, which is not there yet",
+            None,
+        )
+    if f"'{_FUNCTIONS}:" in case.script and importlib.util.find_spec(_FUNCTIONS) is None:
+        return Verdict.REFUSED, MISSING_FUNCTIONS, f'the module "{_FUNCTIONS}" is not beside the cases', None
+    try:
+        note = _run(case, session_factory)
+    except Different as different:
+        return Verdict.FAIL, None, str(different), None
+    except SqlStreamError as error:
+        return _refusal(case, error)
+    if case.error is not None:
+        return Verdict.FAIL, None, f"accepted, and should be refused: {case.error}", None
+    return Verdict.PASS, None, "", note
+
+
+def _run(case: Case, session_factory: SessionFactory) -> str | None:
+    from sqlstream.testing.stream_test import StreamTest
+
+    with session_factory() as session, StreamTest(case.script, session) as test:
+        return CaseRun(case, test).run()
+
+
+def _refusal(case: Case, error: SqlStreamError) -> _Outcome:
+    message = error.diagnostic.message
+    if error.code.startswith("SS3"):
+        return Verdict.REFUSED, error.code, message, None
+    if case.error is not None:
+        return Verdict.PASS, None, "", f"refused: {error.code} {message}"
+    return Verdict.FAIL, error.code, message, None

@@ -1,0 +1,48 @@
+"""Counting late rows exactly, as far as Spark's own numbers go.
+
+Spark counts what it drops behind the partial aggregation: rows of one key and window are one, and a row of several
+windows counts in each that has closed. A row that is alone in its micro-batch shows what became of it: it was late
+for all its windows exactly if something was dropped and no state was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlstream.testing.buffer import Flush
+    from sqlstream.testing.stepped_job import SteppedJob
+
+
+@dataclass
+class LateCount:
+    """``exact`` is False once late rows shared a micro-batch with others."""
+
+    rows: int = 0
+    exact: bool = True
+    _together: int = 0
+    _late: bool = False
+
+    def expect(self, late: bool) -> None:
+        """A row joins the next micro-batch; it may be ``late``."""
+        self._together += 1
+        self._late = self._late or late
+
+    def process(self, job: SteppedJob, flush: Flush) -> None:
+        """Have the job process its next micro-batch, and count."""
+        together, late = self._together, self._late
+        self._together, self._late = 0, False
+        if not late:
+            job.process(flush)
+            return
+        job.new_reports()  # those of earlier batches
+        job.process(flush)
+        operators = [operator for report in job.new_reports() for operator in report["stateOperators"]]
+        dropped = sum(operator["numRowsDroppedByWatermark"] for operator in operators)
+        updated = sum(operator["numRowsUpdated"] for operator in operators)
+        if together == 1:
+            self.rows += bool(dropped and not updated)
+        else:
+            self.rows += dropped
+            self.exact = self.exact and not dropped

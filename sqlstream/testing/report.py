@@ -1,0 +1,69 @@
+"""Results of case files: one line a case, totals per directory, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+
+
+class Verdict(Enum):
+    PASS = "PASS"
+    REFUSED = "REFUSED"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True)
+class Result:
+    """``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover."""
+
+    id: str
+    verdict: Verdict
+    message: str = ""
+    code: str | None = None
+    note: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def directory(self) -> str:
+        return self.id.rpartition("/")[0]
+
+    def line(self) -> str:
+        words = (self.verdict.value, self.id, self.code, self.message, f"({self.note})" if self.note else None)
+        return " ".join(word for word in words if word)
+
+
+@dataclass(frozen=True)
+class Summary:
+    results: tuple[Result, ...]
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        return tuple(r for r in self.results if r.verdict is Verdict.FAIL)
+
+    def totals(self) -> dict[str, Counter[Verdict]]:
+        """Numbers by directory, in the order of the results."""
+        found: dict[str, Counter[Verdict]] = {}
+        for result in self.results:
+            found.setdefault(result.directory, Counter())[result.verdict] += 1
+        return found
+
+    def lines(self) -> list[str]:
+        """A table of the totals; the last line is their sum."""
+        totals = self.totals()
+        overall = sum(totals.values(), Counter[Verdict]())
+        width = max((len(name) for name in totals), default=0)
+        head = f"{'':{width}}  " + "  ".join(f"{v.value:>7}" for v in Verdict)
+        rows = [_row(name.ljust(width), count) for name, count in totals.items()]
+        return [head, *rows, f"{_row('total'.ljust(width), overall)}   {sum(r.seconds for r in self.results):.0f} s"]
+
+    def write_json(self, path: Path) -> None:
+        totals = {name: {v.value: count[v] for v in Verdict} for name, count in self.totals().items()}
+        results = [asdict(r) | {"verdict": r.verdict.value, "seconds": round(r.seconds, 3)} for r in self.results]
+        path.write_text(json.dumps({"totals": totals, "results": results}, indent=1, ensure_ascii=False) + "\n")
+
+
+def _row(name: str, count: Counter[Verdict]) -> str:
+    return f"{name}  " + "  ".join(f"{count[v]:7d}" for v in Verdict)

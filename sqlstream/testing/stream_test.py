@@ -1,0 +1,243 @@
+"""``StreamTest``: a query under test, whose rows and clocks are steps of the test. Nothing waits and nothing sleeps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from sqlstream.definitions import DEFINITIONS
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import nodes, parse_script, to_sql
+from sqlstream.planner import unsupported
+from sqlstream.planner.catalog import Table
+from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.nodes import Insert, Output
+from sqlstream.plans import plan_of
+from sqlstream.testing.buffer import Buffer
+from sqlstream.testing.changelog import KINDS, Change
+from sqlstream.testing.lateness import LateCount
+from sqlstream.testing.plan_traits import PlanTraits
+from sqlstream.testing.spark import fast_directory
+from sqlstream.testing.stepped_job import SteppedJob
+from sqlstream.testing.values import Time, from_arrow, to_arrow, to_ms
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+Watermarks = Literal["auto", "steps", "rows"]
+
+
+class StreamTest:
+    """Runs ``script`` (definitions, then one query or one INSERT) on ``session``, step by step.
+
+    Tables with the connector ``test`` are fed with ``rows``; ``output`` returns what has come out since it was last
+    asked. ``watermark`` and ``processing_time`` are the only clocks. ``watermarks`` says what moves event time:
+
+    * ``"steps"``: only ``watermark`` does.
+    * ``"rows"``: so do rows, after each call of ``rows``, to ``max(ts) - delay`` as the table declares it.
+    * ``"auto"``: ``"rows"`` for tables that declare a delay, ``"steps"`` for those with ``WATERMARK FOR ts AS ts``.
+
+    Steps are buffered and go to Spark in as few micro-batches as show no difference (see ``testing.buffer``).
+    Within one step the results of a window query come out in an order of Spark's, those of a stateless query in
+    arrival order; ``keeps_order`` tells the two apart.
+    """
+
+    def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto") -> None:
+        plan = plan_of_script(script, session)
+        self._traits = PlanTraits(plan)
+        self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
+        self._buffer = Buffer(joint=self._traits.joint)
+        self._directory = fast_directory("sqlstream-test-")
+        self._job = SteppedJob(session, plan, self._directory, frozenset(self._moved_by_rows))
+        self._late = LateCount()
+        self._clock_ms = 0
+        self._seen = -1
+        self._finished = False
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def rows(self, table: str, rows: Iterable[Sequence[Any]], kind: str = "+I") -> None:
+        """Rows of one table arrive, in this order: values of its physical columns (see ``testing.values``)."""
+        target = self._table(table)
+        _require_kind(target, kind)
+        if self._finished:
+            raise ValueError(f'rows of table "{table}" came after finish()')
+        latest: int | None = None
+        for row in rows:
+            values = _converted(target, row)
+            time_ms = self._traits.time_of(target, values, self._clock_ms)
+            self._arrive(target.name, values, time_ms, behind_others=latest is not None)
+            latest = time_ms if latest is None else max(latest, time_ms or latest)
+        if latest is not None and target.name in self._moved_by_rows:
+            self._buffer.reach(target.name, latest - self._moved_by_rows[target.name])
+        self._end_step()
+
+    def watermark(self, table: str, time: Time) -> None:
+        """The watermark of a table reaches exactly ``time``: no row up to it is expected any more."""
+        name = self._table(table).name
+        if self._traits.delay_ms(name) is not None:
+            self._buffer.lift(name, to_ms(time))
+        self._end_step()
+
+    def processing_time(self, time: Time) -> None:
+        """The clock of processing time reaches ``time``; before, it stands at 1970-01-01 00:00:00."""
+        now = to_ms(time)
+        if now < self._clock_ms:
+            raise ValueError(f"processing time is at {self._clock_ms} ms and cannot go back to {now} ms")
+        self._clock_ms = now
+        for name in self._traits.times if self._traits.is_clocked else ():
+            self._buffer.lift(name, now - 1)  # rows of this very millisecond may still come
+        self._end_step()
+
+    def checkpoint(self) -> None:
+        """A micro-batch ends here, and with it a checkpoint."""
+        self._flush()
+
+    def restart(self) -> None:
+        """Stop, and go on from the newest checkpoint."""
+        self._flush()
+        if self._job.running:
+            self._job.stop()
+            self._job.start()
+
+    def finish(self) -> None:
+        """The input ends: watermarks go to infinity, and everything pending fires."""
+        self._finished = True
+        for name in self._traits.times:
+            self._buffer.lift(name, END_OF_INPUT_MS)
+        self._end_step()
+
+    # --- results ----------------------------------------------------------------------------------------------
+
+    def output(self, table: str | None = None) -> list[Change]:
+        """(kind, *values) of the rows that came out since the last call, in order; ``table`` is the INSERT's."""
+        if table is not None and table.casefold() != self._job.sink.name.casefold():
+            raise ValueError(f'the query does not write to table "{table}"')
+        self._flush()
+        changes: list[Change] = []
+        for number, rows in self._job.written(self._seen):
+            self._seen = number
+            columns = (
+                [from_arrow(v, kind) for v in column.to_pylist()]
+                for column, kind in zip(rows.columns, self._job.output_types, strict=True)
+            )
+            changes += [("+I", *values) for values in zip(*columns, strict=True)]
+        return changes
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The columns of ``output`` behind the kind."""
+        return self._job.output_names
+
+    @property
+    def output_types(self) -> tuple[DataType, ...]:
+        """Their types, as Spark finds them: starts Spark."""
+        self._start()
+        return self._job.output_types
+
+    def input_types(self, table: str) -> tuple[DataType, ...]:
+        """The types of the columns that ``rows`` takes."""
+        return tuple(c.type for c in self._table(table).physical_columns)
+
+    @property
+    def keeps_order(self) -> bool:
+        """True where rows come out in the order in which they went in."""
+        return self._traits.keeps_order
+
+    def late_dropped(self) -> int:
+        """How many rows were late for all their windows and dropped; see ``late_dropped_is_exact``."""
+        self._flush()
+        return self._late.rows
+
+    @property
+    def late_dropped_is_exact(self) -> bool:
+        """False where a late row shared a micro-batch: Spark counts what it drops after aggregating it."""
+        return self._late.exact
+
+    def close(self) -> None:
+        """Stop the job and remove its files."""
+        self._job.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- micro-batches ----------------------------------------------------------------------------------------
+
+    def _arrive(self, table: str, values: tuple[Any, ...], time_ms: int | None, *, behind_others: bool) -> None:
+        if not self._buffer.takes(table, time_ms):
+            self._flush()
+        late = self._traits.has_windows and self._buffer.may_be_late(table, time_ms)
+        # Alone in its micro-batch, a late row can be counted exactly. Behind other rows of its call it stays with
+        # them: by itself it would meet the watermark that they have moved.
+        alone = late and not (behind_others and table in self._moved_by_rows)
+        if alone:
+            self._flush()
+        self._buffer.add_row(table, values, self._clock_ms)
+        self._late.expect(late)
+        if alone:
+            self._flush()
+
+    def _end_step(self) -> None:
+        if not self._traits.joint:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._buffer.empty:
+            return
+        self._start()
+        self._late.process(self._job, self._buffer.take())
+
+    def _start(self) -> None:
+        if not self._job.running:
+            self._job.start()
+
+    def _table(self, name: str) -> Table:
+        found = self._traits.tables.get(name.casefold())
+        if found is None:
+            known = ", ".join(f'"{t.name}"' for t in self._traits.tables.values()) or "none"
+            raise ValueError(f'the query reads no table "{name}" with the connector test; it reads {known}')
+        return found
+
+
+def plan_of_script(script: str, session: Session) -> Output | Insert:
+    """Executes all statements but the last, which is a query or an INSERT, and returns the plan of that."""
+    try:
+        *definitions, last = parse_script(script)
+        for statement in definitions:
+            if not isinstance(statement, DEFINITIONS):
+                raise ValueError(f"only the last statement of a test may run: {to_sql(statement)}")
+            session.execute(statement, script)
+        if not isinstance(last, nodes.Query | nodes.Insert):
+            raise ValueError(f"a test ends with a query or an INSERT, not with: {to_sql(last)}")
+        return plan_of(last, session.workspace.catalog)
+    except SqlStreamError as error:
+        raise error.with_source(script) from error.__cause__
+
+
+def _moved_by_rows(traits: PlanTraits, watermarks: Watermarks) -> dict[str, int]:
+    """The tables whose rows move their watermark, with the delay in ms."""
+    delays = {name: delay for name in traits.times if (delay := traits.delay_ms(name)) is not None}
+    return {name: delay for name, delay in delays.items() if watermarks == "rows" or (watermarks == "auto" and delay)}
+
+
+def _require_kind(table: Table, kind: str) -> None:
+    if kind not in KINDS:
+        raise ValueError(f'"{kind}" is no row kind; there are {", ".join(KINDS)}')
+    if kind not in {k.value for k in table.changelog}:
+        raise unsupported.refusal("changelog input", None, f'Table "{table.name}" has rows of kind {kind}.')
+
+
+def _converted(table: Table, row: Sequence[Any]) -> tuple[Any, ...]:
+    columns = table.physical_columns
+    if len(row) != len(columns):
+        raise ValueError(f'table "{table.name}" has {len(columns)} physical columns, and a row {len(row)} values')
+    return tuple(to_arrow(value, column.type) for value, column in zip(row, columns, strict=True))

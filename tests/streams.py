@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
+from sqlstream.grammar import parse_query
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
@@ -29,7 +30,10 @@ Row = tuple[Any, ...]
 
 
 def sql(text: str) -> exp.Expression:
-    return parse_one(text, dialect="spark")
+    """An expression, parsed as the dialect does."""
+    (found,) = parse_query(f"SELECT {text}").expressions
+    assert isinstance(found, exp.Expression)
+    return found
 
 
 def item(name: str, text: str, kind: str = "BIGINT") -> Item:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.reduction import Reduction, reduction_of
-from sqlstream.planner.lowering.windows import session_columns, session_window, window_columns, with_session_time
+from sqlstream.planner.lowering.windows import session_columns, session_keys, window_columns, with_session_time
 from sqlstream.planner.nodes import WindowAggregate
 
 _SET = "__set"
@@ -21,7 +21,7 @@ _CLOSES = "__closes"
 
 @lower_node.register
 def _(node: WindowAggregate, context: Context) -> DataFrame:
-    rows = _keyed(node, context.lower(node.input))
+    rows = _keyed(node, context.lower_input(node))
     reductions = [reduction_of(item, i, rows, context) for i, item in enumerate(node.aggregates)]
     grouped = _with_event_time(node, rows).groupBy(*_keys(node), *_window_keys(node))
     return grouped.agg(*_partial_results(reductions)).select(*_results(node, reductions))
@@ -64,7 +64,7 @@ def _with_event_time(node: WindowAggregate, rows: DataFrame) -> DataFrame:
 
 def _window_keys(node: WindowAggregate) -> list[Column]:
     if node.session is not None:
-        return [session_window(node.session)]
+        return session_keys(node.session, keyed=bool(_keys(node)))
     return [column(node.columns.start), column(node.columns.end), column(_CLOSES)]
 
 

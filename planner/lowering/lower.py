@@ -5,33 +5,39 @@ Each module of this package registers its operators with ``lower_node``; a node 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
-from sqlstream.errors import UnsupportedError
+from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import AssignWindows, Node, Session, WindowAggregate
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Session, WindowAggregate
 
 
 @dataclass(frozen=True)
 class Context:
-    """``domains`` are those whose watermark closes windows of the plan; the others need none."""
+    """``awaited`` are the time domains whose watermark an operator above waits for; the others need none."""
 
     runtime: Runtime
-    domains: frozenset[TimeDomain]
+    awaited: frozenset[TimeDomain] = frozenset()
 
     def lower(self, node: Node) -> DataFrame:
         return lower_node(node, self)
 
+    def lower_input(self, node: AssignWindows | WindowAggregate) -> DataFrame:
+        """The rows below an operator that may wait for the watermark of its domain."""
+        return replace(self, awaited=self.awaited | awaited_by(node)).lower(node.input)
+
     def sql(self, expression: exp.Expression) -> str:
         """The expression as Spark reads it, with Python functions registered under the names it mentions."""
-        return with_registered_functions(expression, self.runtime).sql(dialect="spark")
+        return with_registered_functions(expression, self.runtime).sql(dialect="spark", comments=False)
 
     def column(self, expression: exp.Expression) -> Column:
         return F.expr(self.sql(expression))
@@ -42,10 +48,44 @@ def lower_node(node: Node, context: Context) -> DataFrame:
     raise UnsupportedError("SS390", f'"{type(node).__name__}" is not executed on Spark\'s native operators')
 
 
-def stateful_domains(plan: Node) -> frozenset[TimeDomain]:
-    """The time domains whose watermark some operator of the plan waits for."""
-    return frozenset(
-        node.domain
-        for node in plan.walk()
-        if isinstance(node, WindowAggregate) or (isinstance(node, AssignWindows) and isinstance(node.window, Session))
-    )
+def lower(plan: Node, runtime: Runtime) -> DataFrame:
+    """The streaming DataFrame of a plan, with the fields of its schema (of the table, for an Insert) as columns.
+
+    UnsupportedError SS39x for what Spark's native operators cannot run, BindError SS290 for what only Spark could
+    tell to be wrong, such as a type that sqlglot does not infer.
+    """
+    _require_one_clock(plan)
+    try:
+        return Context(runtime).lower(plan)
+    except (AnalysisException, ParseException) as error:
+        message = str(error).strip().splitlines()[0].rstrip(".")
+        raise BindError("SS290", f"Spark refuses the query: {message}") from error
+
+
+# --- watermarks -----------------------------------------------------------------------------------------------
+
+
+def awaited_by(node: Node) -> frozenset[TimeDomain]:
+    """The domain whose watermark the node itself waits for."""
+    match node:
+        case WindowAggregate(domain=domain) | AssignWindows(domain=domain, window=Session()):
+            return frozenset({domain})
+    return frozenset()
+
+
+def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
+    """The time attributes that get a watermark: those that a window above waits for."""
+    if isinstance(plan, AssignTime) and plan.domain in awaited:
+        yield plan
+    for child in plan.inputs:
+        yield from watermarked_nodes(child, awaited | awaited_by(plan))
+
+
+def _require_one_clock(plan: Node) -> None:
+    domains = {node.domain for node in watermarked_nodes(plan)}
+    if TimeDomain.PROCESSING in domains and len(domains) > 1:
+        raise UnsupportedError(
+            "SS393",
+            "windows on event time and on processing time in one query are not executed",
+            hint="Write two queries, one per kind of time: Spark has one watermark per query.",
+        )

@@ -80,36 +80,64 @@ def _distinct_values(call: exp.Expression) -> list[exp.Expression] | None:
     return list(found.expressions) if found is not None else None
 
 
+_NAMES: dict[type[exp.Expression], str] = {
+    exp.ArrayAgg: "collect_list",
+    exp.ArrayUniqueAgg: "collect_set",
+    exp.GroupConcat: "listagg",
+}
+_SYNONYMS = {"mean": "avg", "array_agg": "collect_list", "string_agg": "listagg"}
+
+
+def _name_of(call: exp.Expression) -> str:
+    """The name of an aggregate function in lower case, one of its synonyms."""
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else _NAMES.get(type(call), call.key)
+    return _SYNONYMS.get(name, name)
+
+
 def _distinct(call: exp.Expression, values: list[str], partial: _Partial, context: Context) -> Reduction:
     name, value = partial.name, values[0]
-    match call:
-        case exp.Count():
+    function = call.this if isinstance(call, exp.WithinGroup) else call
+    if isinstance(call, exp.WithinGroup) != (call.find(exp.Order) is not None):
+        raise _no_rewrite(f'DISTINCT with ORDER BY in the aggregate function "{_name_of(function)}"')
+    match _name_of(function):
+        case "count":
             return Reduction(partial.collected("collect_set", _present(values)), f"CAST(size({name}) AS BIGINT)")
-        case exp.Min() | exp.Max():
-            return Reduction(partial.collected(call.key, value), name)
-        case exp.Sum():
+        case "min" | "max" as extreme:
+            return Reduction(partial.collected(extreme, value), name)
+        case "sum":
             return Reduction(partial.collected("collect_set", value), _sum(name, partial.type_of(f"sum({value})")))
-        case exp.Avg():
+        case "avg":
             total = _sum(name, partial.type_of(f"sum({value})"))
             average = f"CAST({total} / nullif(size({name}), 0) AS {partial.type_of(f'avg({value})')})"
             return Reduction(partial.collected("collect_set", value), average)
-        case exp.ArrayAgg() | exp.ArrayUniqueAgg():
+        case "collect_list" | "collect_set":
             return Reduction(partial.collected("collect_list", value), f"array_distinct({name})")
-        case exp.GroupConcat():
-            return _listagg(call, value, partial, context)
-    name = call.name if isinstance(call, exp.Anonymous) else call.key
+        case "listagg":
+            return _listagg(call, function, value, partial, context)
+    raise _no_rewrite(f'DISTINCT in the aggregate function "{_name_of(function)}"')
+
+
+def _no_rewrite(what: str) -> UnsupportedError:
     hint = "DISTINCT works in COUNT, SUM, AVG, MIN, MAX, LISTAGG and COLLECT_LIST."
-    raise UnsupportedError("SS391", f'DISTINCT in the aggregate function "{name}" is not executed', hint=hint)
+    return UnsupportedError("SS391", f"{what} is not executed", hint=hint)
 
 
-def _listagg(call: exp.GroupConcat, value: str, partial: _Partial, context: Context) -> Reduction:
-    separator = call.args.get("separator")
-    joined_by = context.sql(separator) if separator is not None else "''"
-    texts = f"array_join(array_distinct({partial.name}), {joined_by})"
-    return Reduction(
-        partial.collected("collect_list", f"CAST({value} AS STRING)"),
-        f"CASE WHEN size({partial.name}) > 0 THEN {texts} END",
-    )
+def _listagg(
+    call: exp.Expression, function: exp.Expression, value: str, partial: _Partial, context: Context
+) -> Reduction:
+    values = f"array_distinct({partial.name})"
+    if isinstance(call, exp.WithinGroup):
+        (ordered,) = call.expression.expressions
+        if context.sql(ordered.this) != value:
+            raise _no_rewrite("LISTAGG(DISTINCT …) in the order of another expression")
+        values = f"sort_array({values}, {'FALSE' if ordered.args.get('desc') else 'TRUE'})"
+    texts = f"array_join(transform({values}, v -> CAST(v AS STRING)), {_separator(function, context)})"
+    return Reduction(partial.collected("collect_list", value), f"CASE WHEN size({partial.name}) > 0 THEN {texts} END")
+
+
+def _separator(function: exp.Expression, context: Context) -> str:
+    found = function.expressions[1:] if isinstance(function, exp.Anonymous) else [function.args.get("separator")]
+    return context.sql(found[0]) if found and found[0] is not None else "''"
 
 
 def _present(values: list[str]) -> str:

@@ -25,11 +25,7 @@ _LIVE = "__live"
 @lower_node.register
 def _(node: AssignTime, context: Context) -> DataFrame:
     rows = _with_time_column(node, context.lower(node.input))
-    if node.domain in context.domains:
-        return _with_watermark(node, rows, context)
-    if node.domain is TimeDomain.EVENT:
-        return rows.where(f"CASE WHEN {quoted(node.column)} IS NULL THEN {_null_error(node, 'BOOLEAN')} ELSE TRUE END")
-    return rows
+    return _with_watermark(node, rows, context) if node.domain in context.awaited else rows
 
 
 def hidden_clock(rows: DataFrame) -> list[Column]:
@@ -57,12 +53,12 @@ def _event_time(node: AssignTime, from_rows: bool) -> Column:
     found = event_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
         return F.expr(found)
-    return F.expr(f"CASE WHEN {quoted(node.column)} IS NULL THEN {_null_error(node, 'TIMESTAMP')} ELSE {found} END")
+    return F.expr(f"CASE WHEN {quoted(node.column)} IS NULL THEN {_null_error(node)} ELSE {found} END")
 
 
-def _null_error(node: AssignTime, result: str) -> str:
+def _null_error(node: AssignTime) -> str:
     text = f'{NULL_EVENT_TIME}: event time "{node.column}" of table "{node.table}" is NULL'
-    return f"CAST(raise_error({string(text)}) AS {result})"
+    return f"CAST(raise_error({string(text)}) AS TIMESTAMP)"
 
 
 def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:

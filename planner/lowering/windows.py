@@ -18,11 +18,12 @@ from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumbl
 _WINDOW = "__window"
 _ROWS = "__rows"
 _SESSION_TIME = "__session_time"
+_EVERYTHING = "__everything"
 
 
 @lower_node.register
 def _(node: AssignWindows, context: Context) -> DataFrame:
-    rows = context.lower(node.input).select(*(column(f.name) for f in node.input.schema))
+    rows = context.lower_input(node).select(*(column(f.name) for f in node.input.schema))
     if isinstance(node.window, Session):
         return _sessions(node, node.window, rows)
     windows = F.explode(F.expr(windows_of(node.window, micros(node.time))))
@@ -89,9 +90,15 @@ def with_session_time(rows: DataFrame, time: str) -> DataFrame:
     return rows.select("*", instant.alias(_SESSION_TIME, metadata=EVENT_TIME))
 
 
-def session_window(session: Session) -> Column:
-    """The grouping key of sessions over rows ``with_session_time``."""
-    return F.session_window(column(_SESSION_TIME), f"{session.gap_ms} milliseconds").alias(_WINDOW)
+def session_keys(session: Session, *, keyed: bool) -> list[Column]:
+    """The grouping keys of sessions over rows ``with_session_time``; ``keyed``: there are other keys beside them.
+
+    Spark wants another key beside a session window. Where there is none, it gets one that is always 0, made of a
+    column so that Catalyst does not remove it as a literal.
+    """
+    window = F.session_window(column(_SESSION_TIME), f"{session.gap_ms} milliseconds").alias(_WINDOW)
+    everything = F.expr(f"pmod(unix_micros({_SESSION_TIME}), 1L)").alias(_EVERYTHING)
+    return [window] if keyed else [everything, window]
 
 
 def session_columns(names: WindowColumns) -> tuple[Column, Column, Column]:
@@ -105,8 +112,9 @@ def _sessions(node: AssignWindows, session: Session, rows: DataFrame) -> DataFra
     """The rows of each session, all at once when it closes."""
     names = [f.name for f in node.input.schema]
     packed = F.expr(f"collect_list(struct({', '.join(quoted(name) for name in names)}))")
-    groups = (column(key).alias(f"__key_{i}") for i, key in enumerate(node.partition_by))
-    closed = with_session_time(rows, node.time).groupBy(*groups, session_window(session)).agg(packed.alias(_ROWS))
+    groups = [column(key).alias(f"__key_{i}") for i, key in enumerate(node.partition_by)]
+    keys = [*groups, *session_keys(session, keyed=bool(groups))]
+    closed = with_session_time(rows, node.time).groupBy(*keys).agg(packed.alias(_ROWS))
     return closed.select(F.inline(column(_ROWS)), column(_WINDOW)).select(
         *(column(name) for name in names), *session_columns(node.columns)
     )

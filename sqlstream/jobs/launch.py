@@ -12,8 +12,8 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint
 from sqlstream.jobs.control import ControlRows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.lower import stateful_domains
-from sqlstream.planner.nodes import AssignTime, Node, Scan
+from sqlstream.planner.lowering.lower import watermarked_nodes
+from sqlstream.planner.nodes import Node, Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,15 +63,10 @@ def is_bounded(plan: Node) -> bool:
 
 def flushed_tables(plan: Node) -> tuple[str, ...]:
     """The tables whose watermark some window of the plan waits for, each once."""
-    domains = stateful_domains(plan)
-    return _tables(plan, domains)
+    return tuple(dict.fromkeys(node.table for node in watermarked_nodes(plan)))
 
 
 def clocked_tables(plan: Node) -> tuple[str, ...]:
     """The tables whose watermark is the clock."""
-    return _tables(plan, stateful_domains(plan) & {TimeDomain.PROCESSING})
-
-
-def _tables(plan: Node, domains: frozenset[TimeDomain]) -> tuple[str, ...]:
-    found = (n.table for n in plan.walk() if isinstance(n, AssignTime) and n.domain in domains)
-    return tuple(dict.fromkeys(found))
+    clocked = (node.table for node in watermarked_nodes(plan) if node.domain is TimeDomain.PROCESSING)
+    return tuple(dict.fromkeys(clocked))

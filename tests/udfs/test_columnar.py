@@ -23,7 +23,12 @@ def test_plain_functions_get_nulls_as_none_and_maps_as_dicts():
     kind = parse_type("MAP<STRING, INT>").to_arrow()
     arguments = pa.array([1, None], pa.int32()), pa.array([[("x", 1)], None], kind)
     seen = []
-    function = by_row("f", lambda *row: seen.append(row) or len(seen), pa.int64(), 2)
+
+    def count(*row):
+        seen.append(row)
+        return len(seen)
+
+    function = by_row("f", count, pa.int64(), 2)
     assert function(*arguments).to_pylist() == [1, 2]
     assert seen == [(1, {"x": 1}), (None, None)]
 

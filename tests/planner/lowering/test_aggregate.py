@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import pytest
 
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import AssignWindows, Hop, Session, Tumble, Union, WindowAggregate, WindowColumns
 from tests.streams import at, in_order, item, table, timed
 
@@ -83,15 +85,33 @@ def test_distinct_aggregates_equal_sets(streams):
 
 def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_values(streams):
     streams.write(BIDS, ROWS)
-    texts = ("COLLECT_LIST(DISTINCT v)", "LISTAGG(DISTINCT v, '-')", "LISTAGG(v, '-')", "COLLECT_LIST(v)")
+    texts = (
+        "COLLECT_LIST(DISTINCT v)",
+        "LISTAGG(DISTINCT v, '-')",
+        "LISTAGG(v, '-')",
+        "COLLECT_LIST(v)",
+        "LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY v DESC)",
+        "LISTAGG(v, '-') WITHIN GROUP (ORDER BY v)",
+    )
     aggregates = tuple(item(f"a{i}", text) for i, text in enumerate(texts))
     found = streams.run(WindowAggregate(windows(Tumble(10_000)), ("k",), aggregates))
     by_group = {(row[0], row[1]): row[4:] for row in found}
     assert set(by_group) == {("a", at(-10_000)), ("a", at(0)), (None, at(0)), ("b", at(0))}
-    assert by_group["a", at(-10_000)] == ([1], "1", "1", [1])
+    assert by_group["a", at(-10_000)] == ([1], "1", "1", [1], "1", "1")
     assert sorted(by_group["a", at(0)][0]) == [1, 2, 3]
     assert sorted(by_group["a", at(0)][1].split("-")) == ["1", "2", "3"]
-    assert by_group[None, at(0)] == ([5], "5", "5", [5])
+    assert by_group["a", at(0)][4:] == ("3-2-1", "1-2-3")
+    assert by_group[None, at(0)] == ([5], "5", "5", [5], "5", "5")
+
+
+def test_distinct_without_a_rewrite_is_refused(streams):
+    for text, words in (
+        ("STDDEV(DISTINCT v)", 'DISTINCT in the aggregate function "stddev"'),
+        ("LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY -v)", "in the order of another expression"),
+    ):
+        plan = WindowAggregate(windows(Tumble(1000)), ("k",), (item("a", text),))
+        with pytest.raises(UnsupportedError, match=words):
+            lower(plan, streams)
 
 
 def test_grouping_sets_aggregate_each_set_by_itself(streams):
@@ -116,14 +136,14 @@ def test_windows_over_window_time_and_aggregates_over_attached_windows_are_chain
     above = AssignWindows(attached, Tumble(4000), "window_time", (), again)
     found = streams.run(WindowAggregate(above, (), (item("s", "SUM(most)"),), again))
 
-    counts = defaultdict(int)
+    counts: dict[tuple[str | None, float], int] = defaultdict(int)
     for row in ROWS:
         for start in (row[3] // 1000 * 1000, row[3] // 1000 * 1000 - 1000):
             counts[row[0], start] += 1
-    most = defaultdict(int)
+    most: dict[float, int] = defaultdict(int)
     for (_, start), n in counts.items():
         most[start] = max(most[start], n)
-    sums = defaultdict(int)
+    sums: dict[float, int] = defaultdict(int)
     for start, n in most.items():
         sums[(start + 1999) // 4000 * 4000] += n
     assert found == in_order((*bounds(start, start + 4000), n) for start, n in sums.items())
@@ -131,7 +151,7 @@ def test_windows_over_window_time_and_aggregates_over_attached_windows_are_chain
 
 def sessions(rows, gap):
     """Sessions of one key: touching ones merge."""
-    merged = []
+    merged: list[list[tuple]] = []
     for row in sorted(rows, key=lambda r: r[3]):
         if merged and row[3] <= merged[-1][-1][3] + gap:
             merged[-1].append(row)

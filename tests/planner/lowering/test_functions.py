@@ -28,7 +28,7 @@ class Letter(NamedTuple):
 
 
 def taxed(price: float, rate: float = 0.5) -> float | None:
-    return None if price is None else price * (1 + rate)
+    return price * (1 + rate) if price else None
 
 
 def seven() -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from sqlglot import exp
 
 from sqlstream.errors import BindError
+from sqlstream.planner.catalog import Column
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Project, Scan, Union
+from sqlstream.types import DataType
 from tests.streams import fields, in_order, item, output, scan, sql, table, timed
 
 pytestmark = pytest.mark.spark
 
-TAGS = table("tags", id="INT", tags="ARRAY<STRING>", parts="ARRAY<STRUCT<a: INT, b: STRING>>", **{"odd name": "INT"})
+TAGS = table("tags", id="INT", tags="ARRAY<STRING>", parts="ARRAY<STRUCT<a: INT, b: STRING>>")
+TAGS = dataclasses.replace(TAGS, columns=(*TAGS.columns, Column("odd name", DataType("INT"))))
 ROWS = [
     (1, ["x", "y"], [{"a": 1, "b": "one"}], -5),
     (2, [], [], 0),

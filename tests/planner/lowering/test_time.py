@@ -69,12 +69,18 @@ def test_control_rows_alone_move_the_watermark_where_rows_do_not(streams):
         assert closed(step()) == [(at(0), 1)]
 
 
-@pytest.mark.parametrize("aggregated", [True, False])
-def test_a_row_without_event_time_is_an_error_that_names_table_and_column(streams, aggregated):
+def test_a_row_without_event_time_is_an_error_that_names_table_and_column(streams):
     streams.write(LEFT, [(1, 100), (2, None)])
-    rows = timed(LEFT)
     with pytest.raises(StreamingQueryException, match='SS401: event time "ts" of table "left" is NULL'):
-        streams.run(counted(rows) if aggregated else Project(rows, (item("v", "v"),)))
+        streams.run(counted(timed(LEFT)))
+
+
+def test_rows_that_no_window_reads_hold_no_watermark_back(streams):
+    plan = Union((Project(counted(timed(LEFT)), (item("n", "n"),)), Project(timed(RIGHT), (item("n", "v"),))))
+    with streams.running(plan) as step:
+        streams.write(LEFT, [(1, 100), (1, 5000)])
+        streams.write(RIGHT, [(9, None)])
+        assert step() == [(1,), (9,)]
 
 
 def test_processing_time_windows_close_by_the_clock(streams):

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.windows import windows_of
-from sqlstream.planner.nodes import Cumulate, Hop, Tumble, Window
+from sqlstream.planner.nodes import Cumulate, Hop, Tumble
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ WINDOWS = (
 INSTANTS = [*range(-7_000_000, 7_000_000, 499_999), -1, 0, 1, 999_999, 1_000_000, -62_135_596_800_000_000]
 
 
-def expected(window: Window, ts: int) -> set[tuple[int, int]]:
+def expected(window: Tumble | Hop | Cumulate, ts: int) -> set[tuple[int, int]]:
     """All windows whose [start, end) holds ``ts``, in microseconds, found by enumeration."""
     offset = window.offset_ms * 1000
     match window:

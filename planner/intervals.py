@@ -46,7 +46,7 @@ class NotAnInterval(Exception):
         self.hint = hint
 
 
-def interval_ms(expression: exp.Expression, what: str, span: Span | None) -> int:
+def interval_ms(expression: exp.Expr, what: str, span: Span | None) -> int:
     """Milliseconds of a constant interval; BindError SS212 that names ``what`` it was for."""
     try:
         return whole_ms(fold(expression))
@@ -65,7 +65,7 @@ def whole_ms(milliseconds: Fraction) -> int:
     return int(milliseconds)
 
 
-def fold(node: exp.Expression) -> Fraction:
+def fold(node: exp.Expr) -> Fraction:
     """Exact milliseconds of a constant interval; NotAnInterval."""
     match node:
         case exp.Interval():
@@ -154,7 +154,7 @@ def _parse_number(text: str) -> Fraction:
     return Fraction(text)
 
 
-def _is_number(node: exp.Expression) -> bool:
+def _is_number(node: exp.Expr) -> bool:
     match node:
         case exp.Paren() | exp.Neg():
             return _is_number(node.this)
@@ -163,7 +163,7 @@ def _is_number(node: exp.Expression) -> bool:
     return False
 
 
-def _number(node: exp.Expression) -> Fraction:
+def _number(node: exp.Expr) -> Fraction:
     match node:
         case exp.Paren():
             return _number(node.this)

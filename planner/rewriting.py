@@ -13,10 +13,10 @@ from sqlstream.planner.nodes import Node, Unary, Union
 LocalRule = Callable[[Node], Node]
 
 # Functions of Spark that give another result at every call.
-_VOLATILE = frozenset(
-    "rand random randn uuid shuffle monotonically_increasing_id spark_partition_id input_file_name randstr uniform "
-    "current_timestamp now current_date curdate localtimestamp unix_timestamp".split()
-)
+_VOLATILE = frozenset({
+    "rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "now", "curdate",
+    "spark_partition_id", "input_file_name", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp",
+})  # fmt: skip
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -36,31 +36,37 @@ def bottom_up(node: Node, rule: LocalRule) -> Node:
     return rule(with_inputs(node, tuple(bottom_up(child, rule) for child in node.inputs)))
 
 
-def columns_of(expression: exp.Expression) -> set[str]:
+def node_of(found: exp.Expr) -> exp.Expression:
+    """sqlglot annotates operands with a mixin of its nodes; each is an Expression."""
+    assert isinstance(found, exp.Expression)
+    return found
+
+
+def columns_of(expression: exp.Expr) -> set[str]:
     """The fields that an expression reads."""
     return {c.name for c in expression.find_all(exp.Column)}
 
 
-def substituted(expression: exp.Expression, values: Mapping[str, exp.Expression]) -> exp.Expression:
+def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
     """A copy with fields replaced by expressions, which get parentheses where they are no names or calls."""
 
-    def value(node: exp.Expression) -> exp.Expression:
+    def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
         found = values[node.name].copy()
         return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
 
-    return expression.copy().transform(value)
+    return node_of(expression.copy().transform(value))
 
 
-def conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
     """The operands of AND, in order."""
     match condition:
         case exp.And():
             return [*conjuncts(condition.left), *conjuncts(condition.right)]
         case exp.Paren(this=exp.And() as inner):
             return conjuncts(inner)
-    return [condition]
+    return [node_of(condition)]
 
 
 def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
@@ -71,11 +77,11 @@ def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
     return result
 
 
-def _operand(condition: exp.Expression) -> exp.Expression:
+def _operand(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
 
 
-def is_repeatable(expression: exp.Expression) -> bool:
+def is_repeatable(expression: exp.Expr) -> bool:
     """True where evaluating twice gives the same and runs no code of the user."""
     for node in expression.walk():
         name = spark_name(node) if isinstance(node, exp.Func) else None
@@ -86,5 +92,3 @@ def is_repeatable(expression: exp.Expression) -> bool:
 
 def _is_builtin(call: exp.Anonymous) -> bool:
     return kind_of(call.name) is not None
-
-

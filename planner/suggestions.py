@@ -13,7 +13,7 @@ def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None)
     by_key = {c.casefold(): c for c in candidates}
     near = get_close_matches(name.casefold(), by_key, n=2, cutoff=0.6)
     if near:
-        return 'Did you mean ' + ' or '.join(f'"{by_key[n]}"' for n in near) + '?'
+        return "Did you mean " + " or ".join(f'"{by_key[n]}"' for n in near) + "?"
     if valid is None or not by_key:
         return None
     shown = ", ".join(f'"{c}"' for c in list(by_key.values())[:_SHOWN])

@@ -28,10 +28,10 @@ class Types:
         self.fields: Mapping[str, Field] = {f.name: f for f in schema}
         self.function = function
 
-    def of(self, expression: exp.Expression) -> DataType:
+    def of(self, expression: exp.Expr) -> DataType:
         return _type(expression, self)
 
-    def nullable(self, expression: exp.Expression) -> bool:
+    def nullable(self, expression: exp.Expr) -> bool:
         """False only where NULL is certainly impossible."""
         match expression:
             case exp.Column():
@@ -55,7 +55,7 @@ class Types:
 
 
 @singledispatch
-def _type(node: exp.Expression, types: Types) -> DataType:
+def _type(node: exp.Expr, types: Types) -> DataType:
     return UNKNOWN
 
 
@@ -91,7 +91,7 @@ def number_type(text: str) -> DataType:
 @_type.register(exp.And)
 @_type.register(exp.Or)
 @_type.register(exp.Predicate)
-def _boolean(node: exp.Expression, types: Types) -> DataType:
+def _boolean(node: exp.Expr, types: Types) -> DataType:
     return BOOLEAN
 
 
@@ -111,7 +111,7 @@ def _interval(node: exp.Interval, types: Types) -> DataType:
 @_type.register(exp.Filter)
 @_type.register(exp.IgnoreNulls)
 @_type.register(exp.RespectNulls)
-def _inner(node: exp.Expression, types: Types) -> DataType:
+def _inner(node: exp.Expr, types: Types) -> DataType:
     return types.of(node.this)
 
 
@@ -181,7 +181,7 @@ def _arithmetic(node: exp.Binary, types: Types) -> DataType:
     return _decimal_result(type(node), *precision_and_scale(one), *precision_and_scale(two))
 
 
-def _operand(node: exp.Expression, types: Types) -> DataType:
+def _operand(node: exp.Expr, types: Types) -> DataType:
     """An integer literal beside a decimal counts as the smallest decimal that holds it; told apart by the caller."""
     found = types.of(node)
     if isinstance(node, exp.Literal) and found.name in _INTEGRAL:
@@ -264,13 +264,13 @@ def _function(node: exp.Func, types: Types) -> DataType:
     return result_type(name, [types.of(a) for a in call_arguments(node)])
 
 
-def call_arguments(call: exp.Expression) -> list[exp.Expression]:
+def call_arguments(call: exp.Expr) -> list[exp.Expr]:
     """The arguments of a call in the order of sqlglot's declaration, without flags."""
     if isinstance(call, exp.Anonymous):
         return list(call.expressions)
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for key in call.arg_types:
         value = call.args.get(key)
         values = value if isinstance(value, list) else [value]
-        found += [v for v in values if isinstance(v, exp.Expression)]
+        found += [v for v in values if isinstance(v, exp.Expr)]
     return found

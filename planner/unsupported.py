@@ -25,51 +25,131 @@ _WINDOW_HINT = "Aggregate in TUMBLE, HOP, CUMULATE or SESSION windows of time, w
 _SEPARATE = "Write the inputs to a table each and join them outside of sqlstream."
 
 FEATURES: dict[str, Unsupported] = {
-    "join": Unsupported("SS301", "joins", "UNION ALL, UNNEST, LATERAL VIEW and LATERAL TABLE are executed; " + _SEPARATE[0].lower() + _SEPARATE[1:]),
+    "join": Unsupported("SS301", "joins", "Write the inputs to a table each and join them outside of sqlstream."),
     "temporal join": Unsupported("SS302", "temporal and lookup joins (FOR SYSTEM_TIME AS OF)", _SEPARATE),
-    "lookup": Unsupported("SS303", "asynchronous lookups (LOOKUP ASYNC)", "Call a Python function of CREATE FUNCTION that looks the value up, row by row."),
+    "lookup": Unsupported(
+        "SS303",
+        "asynchronous lookups (LOOKUP ASYNC)",
+        "Call a Python function of CREATE FUNCTION that looks the value up, row by row.",
+    ),
     "over": Unsupported("SS304", "OVER windows", _WINDOW_HINT),
-    "qualify": Unsupported("SS305", "QUALIFY clauses", "Use MAX_BY or MIN_BY in a window aggregate to find the best row of a window."),
-    "distinct": Unsupported("SS306", "SELECT DISTINCT queries", "Group by the columns within a window: GROUP BY …, window_start, window_end."),
+    "qualify": Unsupported(
+        "SS305", "QUALIFY clauses", "Use MAX_BY or MIN_BY in a window aggregate to find the best row of a window."
+    ),
+    "distinct": Unsupported(
+        "SS306",
+        "SELECT DISTINCT queries",
+        "Group by the columns within a window: GROUP BY …, window_start, window_end.",
+    ),
     "set operation": Unsupported("SS307", "UNION, INTERSECT and EXCEPT that compare rows", "UNION ALL is executed."),
-    "subquery": Unsupported("SS308", "subqueries in expressions", "Put the subquery into FROM, or write its value as a literal."),
-    "unbounded aggregate": Unsupported("SS309", "aggregates without a window", "Add a window: GROUP BY …, TUMBLE(ts, INTERVAL '1' MINUTE).", "Its result would change with every row for as long as the stream runs."),
-    "unbounded window aggregate": Unsupported("SS309", "aggregates over a window table function that do not group by its window", "Add the window's columns: GROUP BY …, window_start, window_end.", "The result would be one unbounded aggregate over all windows."),
-    "trigger": Unsupported("SS310", "triggers other than AFTER WATERMARK", "Leave TRIGGER out: a window fires once, when the watermark passes its end."),
+    "subquery": Unsupported(
+        "SS308", "subqueries in expressions", "Put the subquery into FROM, or write its value as a literal."
+    ),
+    "unbounded aggregate": Unsupported(
+        "SS309",
+        "aggregates without a window",
+        "Add a window: GROUP BY …, TUMBLE(ts, INTERVAL '1' MINUTE).",
+        "Its result would change with every row for as long as the stream runs.",
+    ),
+    "unbounded window aggregate": Unsupported(
+        "SS309",
+        "aggregates over a window table function that do not group by its window",
+        "Add the window's columns: GROUP BY …, window_start, window_end.",
+        "The result would be one unbounded aggregate over all windows.",
+    ),
+    "trigger": Unsupported(
+        "SS310",
+        "triggers other than AFTER WATERMARK",
+        "Leave TRIGGER out: a window fires once, when the watermark passes its end.",
+    ),
     "evict": Unsupported("SS311", "EVICT clauses", "Leave EVICT out, or filter the rows in WHERE."),
-    "late data": Unsupported("SS312", "LATE DATA clauses other than DROP", "Leave LATE DATA out, which drops late rows, or give the WATERMARK of the table a longer delay."),
-    "emit": Unsupported("SS313", "EMIT clauses other than EMIT ON WINDOW CLOSE on a window aggregate", "Leave EMIT out: a window emits once, when it closes."),
-    "emit without window": Unsupported("SS313", "EMIT ON WINDOW CLOSE clauses on a query without a window", "Leave EMIT out: the rows of a query without a window come out at once."),
+    "late data": Unsupported(
+        "SS312",
+        "LATE DATA clauses other than DROP",
+        "Leave LATE DATA out, which drops late rows, or give the WATERMARK of the table a longer delay.",
+    ),
+    "emit": Unsupported(
+        "SS313",
+        "EMIT clauses other than EMIT ON WINDOW CLOSE on a window aggregate",
+        "Leave EMIT out: a window emits once, when it closes.",
+    ),
+    "emit without window": Unsupported(
+        "SS313",
+        "EMIT ON WINDOW CLOSE clauses on a query without a window",
+        "Leave EMIT out: the rows of a query without a window come out at once.",
+    ),
     "count window": Unsupported("SS314", "count windows", _WINDOW_HINT),
     "global window": Unsupported("SS315", "global windows", _WINDOW_HINT),
     "user window": Unsupported("SS316", "window assigners in Python (WINDOW USING)", _WINDOW_HINT),
     "row measure": Unsupported("SS317", "windows measured in rows", "Give sizes and slides as time intervals."),
-    "session gap": Unsupported("SS318", "session gaps that depend on the row", "Give a constant gap: INTERVAL '5' MINUTE."),
-    "session bound": Unsupported("SS319", "sessions with MAX_DURATION, START_WHEN or END_WHEN", "Give SESSION a gap only."),
-    "session grouping sets": Unsupported("SS320", "aggregates of window columns in GROUPING SETS over sessions", "Aggregate the window columns in a query above."),
-    "barriers": Unsupported("SS321", "ALIGN BARRIERS clauses", "Read the table without aligning; marker rows can be filtered in WHERE."),
-    "match": Unsupported("SS322", "MATCH_RECOGNIZE clauses", "Session windows with COLLECT_LIST find simple sequences."),
-    "process function": Unsupported("SS323", "process functions and other functions over tables", "TUMBLE, HOP, CUMULATE and SESSION are executed."),
+    "session gap": Unsupported(
+        "SS318", "session gaps that depend on the row", "Give a constant gap: INTERVAL '5' MINUTE."
+    ),
+    "session bound": Unsupported(
+        "SS319", "sessions with MAX_DURATION, START_WHEN or END_WHEN", "Give SESSION a gap only."
+    ),
+    "session grouping sets": Unsupported(
+        "SS320",
+        "aggregates of window columns in GROUPING SETS over sessions",
+        "Aggregate the window columns in a query above.",
+    ),
+    "barriers": Unsupported(
+        "SS321", "ALIGN BARRIERS clauses", "Read the table without aligning; marker rows can be filtered in WHERE."
+    ),
+    "match": Unsupported(
+        "SS322", "MATCH_RECOGNIZE clauses", "Session windows with COLLECT_LIST find simple sequences."
+    ),
+    "process function": Unsupported(
+        "SS323", "process functions and other functions over tables", "TUMBLE, HOP, CUMULATE and SESSION are executed."
+    ),
     "hint": Unsupported("SS324", "hints", "Remove the hint; options of a table belong into WITH of its CREATE TABLE."),
-    "changelog input": Unsupported("SS325", "inputs with updates and deletions", "Read an append-only table ('changelog-mode' = 'I')."),
-    "order-dependent aggregate": Unsupported("SS326", "aggregates that depend on the order of arrival (FIRST, LAST)", "Use MIN_BY(value, ts) or MAX_BY(value, ts)."),
-    "mixed time": Unsupported("SS327", "queries with both event-time and processing-time windows", "Run two queries, connected by a table."),
-    "job statement": Unsupported("SS328", "statements about jobs", "A query or INSERT runs in the foreground; stop it with Ctrl-C."),
+    "changelog input": Unsupported(
+        "SS325", "inputs with updates and deletions", "Read an append-only table ('changelog-mode' = 'I')."
+    ),
+    "order-dependent aggregate": Unsupported(
+        "SS326",
+        "aggregates that depend on the order of arrival (FIRST, LAST)",
+        "Use MIN_BY(value, ts) or MAX_BY(value, ts).",
+    ),
+    "mixed time": Unsupported(
+        "SS327", "queries with both event-time and processing-time windows", "Run two queries, connected by a table."
+    ),
+    "job statement": Unsupported(
+        "SS328", "statements about jobs", "A query or INSERT runs in the foreground; stop it with Ctrl-C."
+    ),
     "module": Unsupported("SS329", "USE statements", "There is one catalog: name tables without a prefix."),
     "several generators": Unsupported("SS330", "several generators in one select list", "Use LATERAL VIEW for each."),
-    "pivot": Unsupported("SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."),
+    "pivot": Unsupported(
+        "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."
+    ),
     "sample": Unsupported("SS332", "TABLESAMPLE clauses", "Filter with WHERE RAND() < 0.1."),
-    "values": Unsupported("SS333", "queries without a table and VALUES lists", "Read from a table; a table with 'connector' = 'datagen' makes rows."),
+    "values": Unsupported(
+        "SS333",
+        "queries without a table and VALUES lists",
+        "Read from a table; a table with 'connector' = 'datagen' makes rows.",
+    ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
-    "pane": Unsupported("SS336", "the functions window_pane and window_pane_index", "A window fires once, so there is one pane."),
-    "watermark function": Unsupported("SS337", "the function CURRENT_WATERMARK", "Late rows are dropped by the windows."),
+    "pane": Unsupported(
+        "SS336", "the functions window_pane and window_pane_index", "A window fires once, so there is one pane."
+    ),
+    "watermark function": Unsupported(
+        "SS337", "the function CURRENT_WATERMARK", "Late rows are dropped by the windows."
+    ),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),
     "async function": Unsupported("SS339", "asynchronous functions", "Declare the function without async."),
-    "function kind": Unsupported("SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."),
-    "create table as": Unsupported("SS341", "CREATE TABLE … AS statements", "Use CREATE TABLE with columns, then INSERT INTO … SELECT."),
-    "limit": Unsupported("SS342", "LIMIT and OFFSET clauses", "Stop the query with Ctrl-C, or bound its source with an option of its connector."),
+    "function kind": Unsupported(
+        "SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."
+    ),
+    "create table as": Unsupported(
+        "SS341", "CREATE TABLE … AS statements", "Use CREATE TABLE with columns, then INSERT INTO … SELECT."
+    ),
+    "limit": Unsupported(
+        "SS342",
+        "LIMIT and OFFSET clauses",
+        "Stop the query with Ctrl-C, or bound its source with an option of its connector.",
+    ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
-}  # fmt: skip
+}
 
 
 def diagnostic(feature: str, span: Span | None, detail: str | None = None) -> Diagnostic:

@@ -11,6 +11,7 @@ from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.naming import Names, field_of
 from sqlstream.planner.nodes import Item, Schema
+from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.type_inference import Types
 
 
@@ -42,7 +43,7 @@ class Groups:
         copy = bound.copy()
         for child in list(copy.iter_expressions()):
             if not isinstance(child, exp.DataType):
-                child.replace(self.rewrite(child))
+                child.replace(self.rewrite(node_of(child)))
         return copy
 
     @property

@@ -54,7 +54,11 @@ def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Rela
     _refuse_other_windows(select, context)
     grouping = bind_grouping(select, scope, context)
     context.stop_if_wrong()
-    windowed = _window_from_clause(grouping, scope) if grouping.window else _window_from_input(select, grouping, scope, context)
+    windowed = (
+        _window_from_clause(grouping, scope)
+        if grouping.window
+        else _window_from_input(select, grouping, scope, context)
+    )
     check_clauses(clauses_of(select), windowed.domain, context)
     return _aggregate(select, grouping, windowed, context)
 
@@ -108,7 +112,7 @@ def _without_window_columns(grouping: Grouping, window: set[str], context: Conte
     return replace(grouping, keys=tuple(grouping.keys[i] for i in positions), sets=sets)
 
 
-def _names(bound: exp.Expression, fields: set[str]) -> bool:
+def _names(bound: exp.Expr, fields: set[str]) -> bool:
     return isinstance(bound, exp.Column) and bound.name in fields
 
 
@@ -173,7 +177,7 @@ def _having(
         return None
     inner = Place("HAVING", True, special.column, special.call)
 
-    def names(column: exp.Column) -> exp.Expression | None:
+    def names(column: exp.Column) -> exp.Expr | None:
         found = None if column.table else aliased(column.name, select.expressions)
         return bind(found, scope, context, inner) if found is not None else special.column(column)
 

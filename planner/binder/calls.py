@@ -14,7 +14,9 @@ from sqlstream.planner.type_inference import Types, call_arguments
 
 TIME_MARKERS = frozenset({"proctime", "ingestion_time"})
 WINDOW_PROPERTIES = frozenset(
-    f"{window}_{part}" for window in ("tumble", "hop", "session", "cumulate") for part in ("start", "end", "rowtime", "proctime")
+    f"{window}_{part}"
+    for window in ("tumble", "hop", "session", "cumulate")
+    for part in ("start", "end", "rowtime", "proctime")
 )
 GROUP_WINDOWS = frozenset({"tumble", "hop", "cumulate", "session"})
 _PANES = frozenset({"window_pane", "window_pane_index"})
@@ -24,7 +26,7 @@ _GROUPING = frozenset({"grouping", "grouping_id"})
 _NUMERIC = frozenset({"sum", "avg", "mean", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance"})
 
 
-def aggregate_name(node: exp.Expression, catalog: Catalog) -> str | None:
+def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:
     """The name of the aggregate that ``node`` calls, through FILTER and its kin; None for other expressions."""
     if isinstance(node, AGGREGATE_WRAPPERS):
         return aggregate_name(node.this, catalog)
@@ -40,7 +42,7 @@ def aggregate_name(node: exp.Expression, catalog: Catalog) -> str | None:
     return name if kind_of(name) is Kind.AGGREGATE else None
 
 
-def check_call(node: exp.Expression, context: Context) -> None:
+def check_call(node: exp.Expr, context: Context) -> None:
     """Report what is wrong with a call; other expressions are fine."""
     if not isinstance(node, exp.Func):
         return
@@ -54,7 +56,7 @@ def check_call(node: exp.Expression, context: Context) -> None:
         _check_builtin(node, name, context)
 
 
-def _check_user_call(node: exp.Expression, function: Function, context: Context) -> None:
+def _check_user_call(node: exp.Expr, function: Function, context: Context) -> None:
     match function.kind:
         case FunctionKind.SCALAR | FunctionKind.AGGREGATE:
             check_arity(node, function, context)
@@ -67,7 +69,7 @@ def _check_user_call(node: exp.Expression, function: Function, context: Context)
             context.refuse("function kind", node, f'"{function.name}" is a function of the kind {function.kind.value}.')
 
 
-def check_arity(node: exp.Expression, function: Function, context: Context) -> None:
+def check_arity(node: exp.Expr, function: Function, context: Context) -> None:
     """SS207 where a user's function is called with too few or too many arguments."""
     count, least, most = len(node.expressions), function.min_arguments, function.max_arguments
     if least <= count and (most is None or count <= most):
@@ -79,7 +81,7 @@ def check_arity(node: exp.Expression, function: Function, context: Context) -> N
     context.wrong("SS207", f'function "{function.name}" takes {wanted} argument{plural}, not {count}', node, hint)
 
 
-def _check_builtin(node: exp.Expression, name: str, context: Context) -> None:
+def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
     if name in TIME_MARKERS:
         hint = f"Declare a column of the table: pt AS {name.upper()}()."
         context.wrong("SS209", f"{name.upper()}() is only allowed as a column of CREATE TABLE", node, hint)
@@ -97,7 +99,7 @@ def _check_builtin(node: exp.Expression, name: str, context: Context) -> None:
         _check_kind(node, name, context)
 
 
-def _check_kind(node: exp.Expression, name: str, context: Context) -> None:
+def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
     match kind_of(name):
         case None:
             candidates = [*kinds.names(), *context.catalog.function_names()]
@@ -111,7 +113,7 @@ def _check_kind(node: exp.Expression, name: str, context: Context) -> None:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
 
 
-def check_aggregate_types(call: exp.Expression, schema: Schema, context: Context) -> None:
+def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:
     """SS206 where a bound aggregate certainly cannot take its argument."""
     inner = call.this if isinstance(call, AGGREGATE_WRAPPERS) else call
     name = spark_name(inner)

@@ -14,9 +14,7 @@ _KINDS = {
     "UA": RowKind.UPDATE_AFTER,
     "D": RowKind.DELETE,
 }
-_MODES = {
-    frozenset(_KINDS[k] for k in mode.split(",")): mode for mode in ("I", "I,UA,D", "I,UB,UA,D", "I,D")
-}
+_MODES = {frozenset(_KINDS[k] for k in mode.split(",")): mode for mode in ("I", "I,UA,D", "I,UB,UA,D", "I,D")}
 _FORMATS = {"debezium-json": frozenset(RowKind), "canal-json": frozenset(RowKind)}
 
 

@@ -29,7 +29,7 @@ _FEATURES: dict[str, str] = {
 _NAMES = {"with_": "WITH", "from_": "FROM", "for_": "FOR", "global_": "GLOBAL"}
 
 
-def refuse_rest(node: exp.Expression, consumed: Iterable[str], context: Context) -> None:
+def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> None:
     """Refuse each argument of ``node`` that is set and not ``consumed``."""
     known = set(consumed)
     for key, value in node.args.items():
@@ -43,4 +43,4 @@ def refuse_rest(node: exp.Expression, consumed: Iterable[str], context: Context)
 
 def _at(value: object):  # type: ignore[no-untyped-def]
     first = value[0] if isinstance(value, list) and value else value
-    return span_of(first) if isinstance(first, exp.Expression) else None
+    return span_of(first) if isinstance(first, exp.Expr) else None

@@ -46,11 +46,11 @@ class Context:
         found = error.diagnostics if isinstance(error, SqlStreamError) else (error,)
         self.problems.extend(d for d in found if d not in self.problems)
 
-    def refuse(self, feature: str, at: exp.Expression | Span | None, detail: str | None = None) -> None:
-        span = span_of(at) if isinstance(at, exp.Expression) else at
+    def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
+        span = span_of(at) if isinstance(at, exp.Expr) else at
         self.report(unsupported.diagnostic(feature, span, detail))
 
-    def wrong(self, code: str, message: str, at: exp.Expression | Span | None, hint: str | None = None) -> None:
+    def wrong(self, code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None) -> None:
         self.report(bind_error(code, message, at, hint))
 
     def stop_if_wrong(self) -> None:
@@ -59,7 +59,7 @@ class Context:
 
 
 def bind_error(
-    code: str, message: str, at: exp.Expression | Span | None, hint: str | None = None, detail: str | None = None
+    code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None, detail: str | None = None
 ) -> BindError:
-    span = span_of(at) if isinstance(at, exp.Expression) else at
+    span = span_of(at) if isinstance(at, exp.Expr) else at
     return BindError(code, message, span, hint=hint, detail=detail)

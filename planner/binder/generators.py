@@ -16,6 +16,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.functions.kinds import Kind, kind_of, names, spark_name
 from sqlstream.planner.nodes import Correlate, Field
+from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.types import INT, STRING, UNKNOWN, DataType
@@ -23,7 +24,7 @@ from sqlstream.types import INT, STRING, UNKNOWN, DataType
 Columns = list[tuple[str, DataType]]
 
 
-def table_call(source: exp.Expression, context: Context) -> exp.Expression:
+def table_call(source: exp.Expr, context: Context) -> exp.Expr:
     """The generator call that UNNEST or LATERAL TABLE stands for."""
     if isinstance(source, exp.Unnest):
         refuse_rest(source, ("expressions", "alias", "offset", ARG), context)
@@ -33,13 +34,13 @@ def table_call(source: exp.Expression, context: Context) -> exp.Expression:
     refuse_rest(source, ("this", "view", "outer", "alias", "ordinality", ARG), context)
     call = source.this
     if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
-        return call.expressions[0]
+        return node_of(call.expressions[0])
     if isinstance(call, exp.Query):
         raise unsupported.refusal("join", span_of(source), "The subquery of LATERAL is a join with each row.")
-    return call
+    return node_of(call)
 
 
-def correlate(source: exp.Expression, call: exp.Expression, scope: Scope, outer: bool, context: Context) -> Scope:
+def correlate(source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context) -> Scope:
     """The scope with the rows of ``call`` for each row, under the alias of ``source``."""
     alias = source.args.get("alias")
     wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
@@ -52,7 +53,7 @@ def correlate(source: exp.Expression, call: exp.Expression, scope: Scope, outer:
     return scope.with_columns(node, visible)
 
 
-def is_generator(call: exp.Expression, context: Context) -> bool:
+def is_generator(call: exp.Expr, context: Context) -> bool:
     """True for calls that give several rows: Spark's generators; users' table functions stand in FROM only."""
     name = spark_name(call) if isinstance(call, exp.Func) else None
     if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
@@ -61,7 +62,7 @@ def is_generator(call: exp.Expression, context: Context) -> bool:
 
 
 def generate(
-    call: exp.Expression, wanted: list[str], scope: Scope, outer: bool, context: Context
+    call: exp.Expr, wanted: list[str], scope: Scope, outer: bool, context: Context
 ) -> tuple[Correlate, list[str]]:
     """The Correlate and the names under which its outputs are shown. SS216 for a wrong number of names."""
     if isinstance(call, exp.Unnest):
@@ -76,12 +77,10 @@ def generate(
     shown = wanted or [name for name, _ in columns]
     unique = Names(f.name for f in scope.node.schema)
     fields = tuple(Field(unique.unique(n), kind) for n, (_, kind) in zip(shown, columns, strict=True))
-    return Correlate(scope.node, bound, fields, outer), shown
+    return Correlate(scope.node, node_of(bound), fields, outer), shown
 
 
-def _function(
-    call: exp.Expression, scope: Scope, context: Context
-) -> tuple[Function | None, exp.Expression]:
+def _function(call: exp.Expr, scope: Scope, context: Context) -> tuple[Function | None, exp.Expr]:
     """The user's table function, if it is one, and the call with its arguments bound."""
     function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
     if function is not None:
@@ -93,16 +92,16 @@ def _function(
     for key, value in call.args.items():
         if isinstance(value, list):
             copy.set(key, [_argument(v, scope, context) for v in value])
-        elif isinstance(value, exp.Expression):
+        elif isinstance(value, exp.Expr):
             copy.set(key, _argument(value, scope, context))
     return function, copy
 
 
-def _argument(value: exp.Expression, scope: Scope, context: Context) -> exp.Expression:
+def _argument(value: exp.Expr, scope: Scope, context: Context) -> exp.Expr:
     return bind(value, scope, context, Place("a generator"))
 
 
-def _check_kind(call: exp.Expression, function: Function, context: Context) -> None:
+def _check_kind(call: exp.Expr, function: Function, context: Context) -> None:
     if function.kind is FunctionKind.TABLE:
         return
     if function.kind is FunctionKind.ASYNC:
@@ -113,7 +112,7 @@ def _check_kind(call: exp.Expression, function: Function, context: Context) -> N
     raise bind_error("SS209", message, call, "Call it in SELECT.")
 
 
-def _no_generator(call: exp.Expression, context: Context) -> Exception:
+def _no_generator(call: exp.Expr, context: Context) -> Exception:
     name = spark_name(call) or call.sql("spark")
     if kind_of(name) is None:
         hint = did_you_mean(name, [*names(), *context.catalog.function_names()])
@@ -128,7 +127,7 @@ def _user_columns(function: Function) -> Columns:
     return found or [(function.name, function.returns)]
 
 
-def _without_outer(call: exp.Expression, outer: bool) -> tuple[exp.Expression, bool]:
+def _without_outer(call: exp.Expr, outer: bool) -> tuple[exp.Expr, bool]:
     """EXPLODE_OUTER and its kin as the plain generator that keeps rows without any."""
     name = spark_name(call) or ""
     if not name.endswith("_outer"):
@@ -136,7 +135,7 @@ def _without_outer(call: exp.Expression, outer: bool) -> tuple[exp.Expression, b
     return exp.func(name.removesuffix("_outer"), *call_arguments(call), dialect="spark"), True
 
 
-def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -> tuple[exp.Expression, Columns]:
+def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -> tuple[exp.Expr, Columns]:
     """As in Flink, rows of structs show their fields, and WITH ORDINALITY adds the position, counted from 1."""
     argument = _argument(unnest.expressions[0], scope, context)
     ordinality = bool(unnest.args.get("offset"))
@@ -148,7 +147,7 @@ def _unnested(unnest: exp.Unnest, wanted: int, scope: Scope, context: Context) -
     return exp.Unnest(expressions=[argument], offset=ordinality or None), [*columns, *position]
 
 
-def _builtin_columns(call: exp.Expression, wanted: int, scope: Scope, context: Context) -> Columns:
+def _builtin_columns(call: exp.Expr, wanted: int, scope: Scope, context: Context) -> Columns:
     name, arguments = spark_name(call) or "", call_arguments(call)
     kind = type_in(scope, context, arguments[0]) if arguments else UNKNOWN
     match name:
@@ -165,7 +164,7 @@ def _builtin_columns(call: exp.Expression, wanted: int, scope: Scope, context: C
     return [(f"col{i}", UNKNOWN) for i in range(wanted)] if wanted > 1 else [("col", UNKNOWN)]
 
 
-def _exploded(kind: DataType, wanted: int, call: exp.Expression) -> Columns:
+def _exploded(kind: DataType, wanted: int, call: exp.Expr) -> Columns:
     match kind:
         case DataType("ARRAY", (DataType() as element,)):
             return [("col", element)]
@@ -183,7 +182,7 @@ def _inlined(kind: DataType, wanted: int) -> Columns:
     return found or [(f"col{i + 1}", UNKNOWN) for i in range(max(1, wanted))]
 
 
-def _stacked(arguments: list[exp.Expression], scope: Scope, context: Context) -> Columns:
+def _stacked(arguments: list[exp.Expr], scope: Scope, context: Context) -> Columns:
     rows = arguments[0] if arguments else None
     if not isinstance(rows, exp.Literal) or rows.is_string or int(rows.name) < 1:
         raise bind_error("SS207", "STACK needs a number of rows as its first argument", rows)

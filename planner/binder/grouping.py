@@ -23,17 +23,18 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import SIGNATURES, Measured, spark_window, time_field, window_of_measures
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.nodes import Field, Window
+from sqlstream.planner.rewriting import node_of
 
 SPARK_WINDOWS = frozenset({"window", "session_window"})
 
-Set = tuple[exp.Expression, ...]
+Set = tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True)
 class Key:
     """A grouping expression, as written and over the fields of the scope."""
 
-    written: exp.Expression
+    written: exp.Expr
     bound: exp.Expression
 
 
@@ -75,7 +76,7 @@ def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Groupin
 # --- grouping sets --------------------------------------------------------------------------------------------
 
 
-def _sets(term: exp.Expression) -> Iterator[Set]:
+def _sets(term: exp.Expr) -> Iterator[Set]:
     """The grouping sets of one term; a plain key has one."""
     match term:
         case exp.GroupingSets():
@@ -93,16 +94,14 @@ def _sets(term: exp.Expression) -> Iterator[Set]:
             yield _unit(term)
 
 
-def _unit(element: exp.Expression) -> Set:
+def _unit(element: exp.Expr) -> Set:
     """The keys that go together: ``(a, b)``, ``(a)``, ``()`` or ``a``."""
     if isinstance(element, exp.Tuple):
         return tuple(element.expressions)
     return (element.this,) if isinstance(element, exp.Paren) else (element,)
 
 
-def _position(
-    expression: exp.Expression, keys: list[Key], select: exp.Select, scope: Scope, context: Context
-) -> int:
+def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: Scope, context: Context) -> int:
     """The position of a key, which is added where it is new."""
     written = _named(expression, select, scope, context)
     bound = bind(written, scope, context, Place("GROUP BY"))
@@ -113,7 +112,7 @@ def _position(
     return len(keys) - 1
 
 
-def _named(expression: exp.Expression, select: exp.Select, scope: Scope, context: Context) -> exp.Expression:
+def _named(expression: exp.Expr, select: exp.Select, scope: Scope, context: Context) -> exp.Expr:
     """The expression behind an ordinal or an alias of the select list."""
     if isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit():
         return _ordinal(expression, select)
@@ -122,14 +121,14 @@ def _named(expression: exp.Expression, select: exp.Select, scope: Scope, context
     return expression
 
 
-def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expression:
+def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
     position, columns = int(literal.name), select.expressions
     if not 1 <= position <= len(columns) or columns[position - 1].is_star:
         raise bind_error("SS223", f"GROUP BY {position} is no position of a column in the select list", literal)
-    return columns[position - 1].unalias()
+    return node_of(columns[position - 1].unalias())
 
 
-def aliased(name: str, expressions: Sequence[exp.Expression]) -> exp.Expression | None:
+def aliased(name: str, expressions: Sequence[exp.Expr]) -> exp.Expr | None:
     """The expression of the select list with that alias."""
     found = (e.this for e in expressions if isinstance(e, exp.Alias) and e.alias.casefold() == name.casefold())
     return next(found, None)
@@ -139,8 +138,8 @@ def aliased(name: str, expressions: Sequence[exp.Expression]) -> exp.Expression 
 
 
 def _window(
-    clause: WindowClause | None, terms: Sequence[exp.Expression], scope: Scope, context: Context
-) -> tuple[GroupedWindow | None, list[exp.Expression]]:
+    clause: WindowClause | None, terms: Sequence[exp.Expr], scope: Scope, context: Context
+) -> tuple[GroupedWindow | None, list[exp.Expr]]:
     """The window of GROUP BY, as a clause or as Spark's function, and the other terms. SS211 for a second one."""
     calls = [t for t in terms if isinstance(t, exp.Func) and spark_name(t) in SPARK_WINDOWS]
     if len(calls) + (clause is not None) > 1:
@@ -169,7 +168,7 @@ def _by_name(kind: str, measures: Sequence[Measured], span: Span | None) -> dict
     return dict(zip(names, measures, strict=False))
 
 
-def bind_spark_window(call: exp.Expression, scope: Scope, context: Context) -> GroupedWindow:
+def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
     """Spark's ``window(ts, …)`` or ``session_window(ts, gap)``."""
     name, arguments = spark_name(call) or "", list(call.expressions)
     most = 2 if name == "session_window" else 4
@@ -179,7 +178,7 @@ def bind_spark_window(call: exp.Expression, scope: Scope, context: Context) -> G
     return GroupedWindow(spark_window(name, call, arguments), time, True, span_of(call))
 
 
-def bind_property_window(kind: str, call: exp.Expression, scope: Scope, context: Context) -> GroupedWindow:
+def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
     """The window that ``TUMBLE_START(ts, size)`` and its kin speak of."""
     arguments = list(call.expressions)
     if not arguments:
@@ -189,7 +188,7 @@ def bind_property_window(kind: str, call: exp.Expression, scope: Scope, context:
     return GroupedWindow(window_of_measures(kind, values, span_of(call)), time, False, span_of(call))
 
 
-def _time(column: exp.Expression, kind: str, scope: Scope, context: Context) -> Field:
+def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
     bound = bind(column, scope, context, Place(kind))
     context.stop_if_wrong()
     field = scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None

@@ -86,5 +86,3 @@ def _item(column: Column, field: Field | None) -> Item:
     value: exp.Expression = field_of(field.name)
     value = value if field.type == column.type else cast(value, column.type)
     return Item(column.name, value, column.type, field.nullable, field.time)
-
-

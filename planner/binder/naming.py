@@ -27,7 +27,7 @@ class Names:
         return name
 
 
-def field_name(shown: str, expression: exp.Expression) -> str:
+def field_name(shown: str, expression: exp.Expr) -> str:
     """A readable wish for the field of an expression that users see under the name ``shown``."""
     if _PLAIN.fullmatch(shown):
         return shown
@@ -35,7 +35,7 @@ def field_name(shown: str, expression: exp.Expression) -> str:
     return spark_name(inner) or "expr"
 
 
-def shown_name(expression: exp.Expression) -> str:
+def shown_name(expression: exp.Expr) -> str:
     """The column name of an expression without alias: its last name part, or its text."""
     match expression:
         case exp.Column() | exp.Dot():

@@ -13,10 +13,12 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.unions import union_all
 
-_ORDER_HINT = "Sort the rows where they are stored, or compute MAX_BY, MIN_BY or SORT_ARRAY(COLLECT_LIST(…)) in windows."
+_ORDER_HINT = (
+    "Sort the rows where they are stored, or compute MAX_BY, MIN_BY or SORT_ARRAY(COLLECT_LIST(…)) in windows."
+)
 
 
-def bind_relation(query: exp.Expression, context: Context) -> Relation:
+def bind_relation(query: exp.Expr, context: Context) -> Relation:
     """The plan of a query and the names of its columns."""
     match query:
         case exp.Select():
@@ -34,7 +36,7 @@ def bind_relation(query: exp.Expression, context: Context) -> Relation:
     raise unsupported.refusal("syntax", span_of(query), f"It is {type(query).__name__.upper()}.")
 
 
-def with_queries(query: exp.Expression, context: Context) -> Context:
+def with_queries(query: exp.Expr, context: Context) -> Context:
     """The context in which the queries of WITH have names, each seeing those before it."""
     found = query.args.get("with_")
     if found is None:
@@ -51,7 +53,7 @@ def with_queries(query: exp.Expression, context: Context) -> Context:
     return context
 
 
-def refuse_sort(query: exp.Expression, context: Context) -> None:
+def refuse_sort(query: exp.Expr, context: Context) -> None:
     """A sort needs all rows, and a stream never has them all."""
     for key in ("order", "sort", "distribute", "cluster"):
         found = query.args.get(key)
@@ -80,7 +82,7 @@ def _operator(query: exp.SetOperation) -> str:
     return f"{type(query).__name__.upper()}{'' if query.args.get('distinct') else ' ALL'}"
 
 
-def _branches(query: exp.SetOperation) -> list[exp.Expression]:
+def _branches(query: exp.SetOperation) -> list[exp.Expr]:
     """The operands of nested UNION ALLs from left to right."""
     left, right = query.left, query.right
     plain = isinstance(left, exp.Union) and not left.args.get("distinct") and set(left.args) <= _PLAIN_UNION

@@ -59,7 +59,7 @@ class Scope:
     def find(self, name: str, table: str | None = None) -> list[Visible]:
         return [c for c in self.columns if c.matches(name, table)]
 
-    def resolve(self, column: exp.Column) -> exp.Expression:
+    def resolve(self, column: exp.Column) -> exp.Expr:
         """The field that a parsed column stands for, or a member of a struct field. BindError SS201, SS204."""
         parts = [p.name for p in column.parts]
         for width, table, name in _readings(parts):
@@ -70,8 +70,8 @@ class Scope:
                 return self._member(found[0], parts[width:], column)
         raise self._unknown(column, parts)
 
-    def _member(self, found: Visible, path: list[str], column: exp.Column) -> exp.Expression:
-        result: exp.Expression = field_of(found.field)
+    def _member(self, found: Visible, path: list[str], column: exp.Column) -> exp.Expr:
+        result: exp.Expr = field_of(found.field)
         types = Types(self.node.schema)
         for name in path:
             struct = types.of(result)
@@ -88,7 +88,9 @@ class Scope:
             hint = did_you_mean(parts[0], self.tables, "tables of this query")
             return bind_error("SS202", f'table "{".".join(parts[:-1])}" is not in FROM', column, hint)
         of = f' in "{parts[0]}"' if len(parts) > 1 else ""
-        candidates = [c.name for c in self.columns if len(parts) == 1 or (c.table or "").casefold() == parts[0].casefold()]
+        candidates = [
+            c.name for c in self.columns if len(parts) == 1 or (c.table or "").casefold() == parts[0].casefold()
+        ]
         hint = did_you_mean(name, candidates, "columns")
         return bind_error("SS201", f'column "{name}" does not exist{of}', column, hint)
 

@@ -24,8 +24,7 @@ from sqlstream.grammar.nodes import (
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.statements import (
-    bind_insert,
-    bind_query,
+    bind_statement,
     bind_statement_set,
     bind_view,
     refuse_statement,
@@ -68,9 +67,7 @@ class ScratchCatalog:
         return own + [n for n in self.below.function_names() if n.casefold() not in self.functions]
 
 
-def check_script(
-    text: str, catalog: Catalog, describe_function: DescribeFunction = any_scalar
-) -> list[Diagnostic]:
+def check_script(text: str, catalog: Catalog, describe_function: DescribeFunction = any_scalar) -> list[Diagnostic]:
     """All mistakes of a script in the order of its text; empty when every statement binds."""
     statements, errors = parse_script_recovering(text)
     scratch = ScratchCatalog(catalog)
@@ -87,49 +84,54 @@ def check_script(
 def _check(statement: Statement, scratch: ScratchCatalog, text: str, describe: DescribeFunction) -> None:
     """Bind one statement and apply what it defines."""
     match statement:
-        case CreateTable():
-            _create(statement, statement.if_not_exists, scratch, lambda: _table(statement, scratch))
-        case CreateView():
-            if not statement.replace or not isinstance(scratch.relation(str(statement.name)), View):
-                _check_free(statement.name, statement.if_not_exists, scratch)
-            scratch.relations[str(statement.name).casefold()] = bind_view(statement, scratch, text)
-        case CreateFunction():
-            scratch.functions[str(statement.name).casefold()] = describe(statement)
+        case CreateTable() | CreateView() | CreateFunction():
+            _define(statement, scratch, text, describe)
         case Drop():
             _drop(statement, scratch)
+        case Explain(statement=CreateTable() as explained):
+            _table(explained, scratch)
         case Explain():
             _check(statement.statement, scratch, text, describe)
-        case Query():
-            bind_query(statement.query, scratch)
-        case Insert():
-            bind_insert(statement, scratch)
         case StatementSet():
             bind_statement_set(statement, scratch)
-        case Describe(kind="TABLE") | Show(what="CREATE TABLE"):
-            if statement.name is not None and scratch.relation(str(statement.name)) is None:
-                raise _unknown("table or view", statement.name, scratch.relation_names())
+        case Query() | Insert():
+            bind_statement(statement, scratch)
+        case Describe(kind="TABLE", name=name) | Show(what="CREATE TABLE", name=Name() as name):
+            if scratch.relation(str(name)) is None:
+                raise _unknown("table or view", name, scratch.relation_names())
         case _:
             refuse_statement(statement)
+
+
+def _define(
+    statement: CreateTable | CreateView | CreateFunction,
+    scratch: ScratchCatalog,
+    text: str,
+    describe: DescribeFunction,
+) -> None:
+    key = str(statement.name).casefold()
+    if isinstance(statement, CreateFunction):
+        if not (statement.if_not_exists and scratch.function(key)):
+            scratch.functions[key] = describe(statement)
+        return
+    found = scratch.relation(key)
+    if isinstance(statement, CreateTable):
+        defined: Table | View = _table(statement, scratch)
+    else:
+        defined = bind_view(statement, scratch, text)
+        found = None if statement.replace and isinstance(found, View) else found
+    if found is None:
+        scratch.relations[key] = defined
+    elif not statement.if_not_exists:
+        kind = "table" if isinstance(found, Table) else "view"
+        message, hint = f'{kind} "{found.name}" exists already', "Drop it first, or add IF NOT EXISTS."
+        raise bind_error("SS224", message, statement.name.span, hint)
 
 
 def _table(statement: CreateTable, scratch: ScratchCatalog) -> Table:
     if statement.query is not None:
         raise unsupported.refusal("create table as", statement.span)
     return bind_table(statement, scratch)
-
-
-def _create(
-    statement: CreateTable, if_not_exists: bool, scratch: ScratchCatalog, bind: Callable[[], Table]
-) -> None:
-    _check_free(statement.name, if_not_exists, scratch)
-    scratch.relations[str(statement.name).casefold()] = bind()
-
-
-def _check_free(name: Name, if_not_exists: bool, scratch: ScratchCatalog) -> None:
-    found = scratch.relation(str(name))
-    if found is not None and not if_not_exists:
-        kind = "table" if isinstance(found, Table) else "view"
-        raise bind_error("SS224", f'{kind} "{found.name}" exists already', name.span, "Drop it first, or add IF NOT EXISTS.")
 
 
 def _drop(statement: Drop, scratch: ScratchCatalog) -> None:

@@ -26,9 +26,7 @@ _CONSUMED = (
 )  # fmt: skip
 
 
-def bind_select(
-    select: exp.Select, context: Context, bind_query: Callable[[exp.Expression, Context], Relation]
-) -> Relation:
+def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.Expr, Context], Relation]) -> Relation:
     """The plan of one SELECT."""
     refuse_rest(select, _CONSUMED, context)
     scope = bind_from(select, context, bind_query)
@@ -52,7 +50,7 @@ def is_aggregation(select: exp.Select, context: Context) -> bool:
     return any(_aggregates(e, context) for e in select.expressions)
 
 
-def _aggregates(expression: exp.Expression, context: Context) -> bool:
+def _aggregates(expression: exp.Expr, context: Context) -> bool:
     if isinstance(expression, (exp.Query, exp.Window)):
         return False
     if aggregate_name(expression, context.catalog) is not None:
@@ -78,9 +76,7 @@ def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item
     return Item(name, bound, types.of(bound), types.nullable(bound), field.time if field else None)
 
 
-def _generated(
-    columns: list[Selected], scope: Scope, context: Context
-) -> tuple[Scope, list[Selected]]:
+def _generated(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
     """EXPLODE and its kin in the select list become a Correlate below; Spark allows one."""
     found = [c for c in columns if c.bound is None and is_generator(c.expression, context)]
     if not found:

@@ -22,17 +22,17 @@ class Selected:
     """
 
     name: str
-    expression: exp.Expression
+    expression: exp.Expr
     bound: exp.Expression | None = None
     aliases: tuple[str, ...] = ()
 
 
-def expand(expressions: Sequence[exp.Expression], scope: Scope, context: Context) -> list[Selected]:
+def expand(expressions: Sequence[exp.Expr], scope: Scope, context: Context) -> list[Selected]:
     """One entry per column of the result."""
     return [column for e in expressions for column in _columns(e, scope, context)]
 
 
-def _columns(expression: exp.Expression, scope: Scope, context: Context) -> Iterator[Selected]:
+def _columns(expression: exp.Expr, scope: Scope, context: Context) -> Iterator[Selected]:
     match expression:
         case exp.Star():
             yield from _star(expression, None, expression, scope, context)
@@ -48,9 +48,7 @@ def _columns(expression: exp.Expression, scope: Scope, context: Context) -> Iter
             yield Selected(shown_name(expression), expression)
 
 
-def _star(
-    star: exp.Star, table: str | None, at: exp.Expression, scope: Scope, context: Context
-) -> Iterator[Selected]:
+def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context: Context) -> Iterator[Selected]:
     """All columns of ``table`` or of the whole scope, but for those of EXCEPT."""
     refuse_rest(star, ("except_",), context)
     found = scope.stars(table)

@@ -28,9 +28,10 @@ from sqlstream.planner.binder.windows import (
 )
 from sqlstream.planner.catalog import APPEND_ONLY, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignTime, Scan
+from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import did_you_mean
 
-BindQuery = Callable[[exp.Expression, Context], Relation]
+BindQuery = Callable[[exp.Expr, Context], Relation]
 
 _TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", ARG)
 _EMPTY = frozenset({"", "CROSS", "INNER"})
@@ -50,7 +51,7 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> Sc
     return scope
 
 
-def _source(source: exp.Expression, context: Context, bind_query: BindQuery) -> Scope:
+def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
     match source:
         case exp.Table():
             refuse_rest(source, _TABLE_ARGS, context)
@@ -71,17 +72,17 @@ def _source(source: exp.Expression, context: Context, bind_query: BindQuery) -> 
     return _clauses(source, scope, context)
 
 
-def _unaliased(subquery: exp.Subquery) -> exp.Expression:
+def _unaliased(subquery: exp.Subquery) -> exp.Expr:
     """The query inside; WITH of the parentheses goes along."""
     inner = subquery.this
     if subquery.args.get("with_") is None:
-        return inner
+        return node_of(inner)
     copy = inner.copy()
     copy.set("with_", subquery.args["with_"].copy())
-    return copy
+    return node_of(copy)
 
 
-def _aliased(relation: Relation, source: exp.Expression, default: str | None = None) -> Scope:
+def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -> Scope:
     """Under the alias of FROM, with its column names where it gives some. SS216 for a wrong number of them."""
     alias = source.args.get("alias")
     columns = alias.columns if isinstance(alias, exp.TableAlias) else []
@@ -120,7 +121,7 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
     raise bind_error("SS202", f'table or view "{name}" does not exist', table.this, hint)
 
 
-def _read(found: Table, at: exp.Expression) -> Relation:
+def _read(found: Table, at: exp.Expr) -> Relation:
     if found.option("role") == "lookup":
         detail = f'"{found.name}" is a lookup table, which can only be joined with FOR SYSTEM_TIME AS OF.'
         raise unsupported.refusal("temporal join", span_of(at), detail)
@@ -129,7 +130,7 @@ def _read(found: Table, at: exp.Expression) -> Relation:
     return read_table(found)
 
 
-def _view(view: View, at: exp.Expression, context: Context, bind_query: BindQuery) -> Relation:
+def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> Relation:
     """The view's query in a scope of its own; its mistakes say where they are."""
     if view.name.casefold() in context.views:
         raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
@@ -150,7 +151,7 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
     )
 
 
-def _clauses(source: exp.Expression, scope: Scope, context: Context) -> Scope:
+def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
     clauses = table_clauses_of(source)
     if clauses.hint is not None:
@@ -184,9 +185,7 @@ def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
 # --- table functions ------------------------------------------------------------------------------------------
 
 
-def _table_function(
-    function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery
-) -> Scope:
+def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     name = function.name.upper()
     if name == "COUNT_WINDOW":
         raise unsupported.refusal("count window", function.span)
@@ -266,7 +265,7 @@ def _join(join: exp.Join, scope: Scope, context: Context) -> Scope:
     return correlate(right, table_call(right, context), scope, side == "LEFT", context)
 
 
-def _always_true(condition: exp.Expression | None) -> bool:
+def _always_true(condition: exp.Expr | None) -> bool:
     return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-
 from sqlglot import exp
 
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar.nodes import (
     CheckpointJob,
     CreateView,
@@ -30,7 +29,7 @@ from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.suggestions import did_you_mean
 
 
-def bind_query(query: exp.Expression, catalog: Catalog) -> Output:
+def bind_query(query: exp.Expr, catalog: Catalog) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
     relation = _relation(query, catalog)
     return Output(relation.node, relation.names)
@@ -71,7 +70,7 @@ def bind_statement(statement: Statement, catalog: Catalog) -> Node:
 def bind_statement_set(statements: StatementSet, catalog: Catalog) -> tuple[InsertNode, ...]:
     """The plans of all inserts; the mistakes of all of them at once."""
     plans: list[InsertNode] = []
-    problems = []
+    problems: list[Diagnostic] = []
     for insert in statements.inserts:
         try:
             plans.append(bind_insert(insert, catalog))
@@ -91,7 +90,7 @@ def refuse_statement(statement: Statement) -> None:
             raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
 
 
-def _relation(query: exp.Expression, catalog: Catalog) -> Relation:
+def _relation(query: exp.Expr, catalog: Catalog) -> Relation:
     context = Context(catalog)
     try:
         relation = bind_relation(query, context)
@@ -118,5 +117,3 @@ def _target(name: Name, catalog: Catalog) -> Table:
             raise bind_error("SS202", f'"{name}" is a view, which takes no rows', name.span)
     hint = did_you_mean(str(name), catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table "{name}" does not exist', name.span, hint)
-
-

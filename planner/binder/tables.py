@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.nodes import ComputedColumn, CreateTable, MetadataColumn, Option, PhysicalColumn, WatermarkDef
 from sqlstream.grammar.nodes import Column as ColumnDef
+from sqlstream.grammar.nodes import ComputedColumn, CreateTable, MetadataColumn, Option, PhysicalColumn, WatermarkDef
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
@@ -75,7 +75,9 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
     kind = from_sqlglot(column.type)
     if kind.is_unknown:
         hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT>, …"
-        raise bind_error("SS206", f'column "{column.name}" has the unknown type {column.type.sql("spark")}', column.span, hint)
+        raise bind_error(
+            "SS206", f'column "{column.name}" has the unknown type {column.type.sql("spark")}', column.span, hint
+        )
     if isinstance(column, MetadataColumn):
         return Column(column.name, kind, metadata_key=column.key or column.name)
     return Column(column.name, kind, column.nullable)
@@ -98,7 +100,7 @@ def _computed(column: ComputedColumn, relation: Relation, context: Context) -> C
     return Column(column.name, types.of(bound), types.nullable(bound), bound)
 
 
-def _marker(expression: exp.Expression) -> TimeDomain | None:
+def _marker(expression: exp.Expr) -> TimeDomain | None:
     """The domain that PROCTIME() and INGESTION_TIME() mark."""
     if isinstance(expression, exp.Anonymous) and not expression.expressions:
         return _MARKERS.get(expression.name.upper())
@@ -138,7 +140,7 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int:
     return delay_ms(node.right)
 
 
-def delay_ms(expression: exp.Expression) -> int:
+def delay_ms(expression: exp.Expr) -> int:
     """The delay of a watermark. SS212 if it is no constant interval, SS214 if it is negative."""
     found = interval_ms(expression, "the delay of WATERMARK", span_of(expression))
     if found < 0:
@@ -146,7 +148,7 @@ def delay_ms(expression: exp.Expression) -> int:
     return found
 
 
-def _is_column(node: exp.Expression, name: str) -> bool:
+def _is_column(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Column) and not node.table and node.name.casefold() == name.casefold()
 
 
@@ -206,5 +208,3 @@ def _item(column: Column) -> Item:
     marked = column.time if column.time is not TimeDomain.EVENT else None
     expression = field_of(column.name) if column.expression is None or marked else column.expression
     return Item(column.name, expression, column.type, column.nullable, marked)
-
-

@@ -13,7 +13,7 @@ from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.nodes import Field, Item, Project, Schema, Union
 from sqlstream.types import DataType
 
-Branch = tuple[Relation, exp.Expression]
+Branch = tuple[Relation, exp.Expr]
 
 
 def union_all(branches: Sequence[Branch], context: Context) -> Relation:
@@ -27,8 +27,9 @@ def union_all(branches: Sequence[Branch], context: Context) -> Relation:
     for name, fields in zip(first.names, rows, strict=True):
         _check(name, fields, branches, context)
     names = Names()
-    fields = [_united(names.unique(field_name(n, field_of(n))), found) for n, found in zip(first.names, rows, strict=True)]
-    projected = tuple(_projected(relation, tuple(fields)) for relation, _ in branches)
+    wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
+    wanted = tuple(_united(name, found) for name, found in zip(wishes, rows, strict=True))
+    projected = tuple(_projected(relation, wanted) for relation, _ in branches)
     return Relation(Union(projected), first.names)
 
 
@@ -51,7 +52,9 @@ def _projected(relation: Relation, wanted: Schema) -> Project:
 
 def _item(field: Field, wanted: Field) -> Item:
     expression = field_of(field.name)
-    value = expression if field.type == wanted.type or wanted.type.is_unknown else cast(expression, wanted.type)
+    value: exp.Expression = (
+        expression if field.type == wanted.type or wanted.type.is_unknown else cast(expression, wanted.type)
+    )
     return Item(wanted.name, value, wanted.type, wanted.nullable, wanted.time)
 
 

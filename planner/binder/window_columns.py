@@ -19,7 +19,7 @@ def attached_columns(node: Node) -> WindowInfo | None:
 
 
 def complete_columns(
-    scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expression
+    scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expr
 ) -> tuple[Scope, WindowColumns]:
     """The scope with all three columns of the window.
 
@@ -44,7 +44,7 @@ def complete_columns(
     return scope.with_columns(node, visible), columns
 
 
-def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expression) -> None:
+def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
     missing = [n for n, f in zip(WINDOW_COLUMNS[:2], attached.columns[:2], strict=True) if f not in grouped]
     if not missing:
         return

@@ -26,11 +26,11 @@ class GroupNames:
     scope: Scope
     columns: WindowColumns
     grouped: GroupedWindow | None
-    keys: tuple[exp.Expression, ...]
+    keys: tuple[exp.Expr, ...]
     grouping_id: str | None
     context: Context
 
-    def column(self, column: exp.Column) -> exp.Expression | None:
+    def column(self, column: exp.Column) -> exp.Expr | None:
         """``window_start`` of a window clause, ``window`` and ``window.start`` of Spark's."""
         if self.grouped is None:
             return None
@@ -44,7 +44,7 @@ class GroupNames:
         by_name = {"window_start": self.columns.start, "window_end": self.columns.end, "window_time": self.columns.time}
         return field_of(by_name[name]) if name in by_name else None
 
-    def call(self, call: exp.Expression) -> exp.Expression | None:
+    def call(self, call: exp.Expr) -> exp.Expr | None:
         """The field behind TUMBLE_START(…), GROUPING(…) and the like."""
         name = spark_name(call)
         if name in WINDOW_PROPERTIES:
@@ -63,12 +63,12 @@ class GroupNames:
         assert self.grouped is not None
         return "session_window" if isinstance(self.grouped.window, Session) else "window"
 
-    def _struct(self) -> exp.Expression:
+    def _struct(self) -> exp.Expr:
         text = exp.Literal.string
         start, end = field_of(self.columns.start), field_of(self.columns.end)
         return exp.Anonymous(this="named_struct", expressions=[text("start"), start, text("end"), end])
 
-    def _property(self, call: exp.Expression, name: str) -> exp.Expression | None:
+    def _property(self, call: exp.Expr, name: str) -> exp.Expr | None:
         """None, and so an error of the call itself, where there is no window clause."""
         kind, _, part = name.partition("_")
         if self.grouped is None:
@@ -77,13 +77,15 @@ class GroupNames:
         columns = self.columns
         return field_of({"start": columns.start, "end": columns.end}.get(part, columns.time))
 
-    def _check_same(self, call: exp.Expression, window: GroupedWindow) -> None:
+    def _check_same(self, call: exp.Expr, window: GroupedWindow) -> None:
         assert self.grouped is not None
         if (window.window, window.time) != (self.grouped.window, self.grouped.time):
             message = f"{(spark_name(call) or '').upper()} speaks of another window than GROUP BY"
-            raise bind_error("SS221", message, call, "Repeat the arguments of GROUP BY, or use window_start and window_end.")
+            raise bind_error(
+                "SS221", message, call, "Repeat the arguments of GROUP BY, or use window_start and window_end."
+            )
 
-    def _grouping(self, call: exp.Expression, name: str) -> exp.Expression:
+    def _grouping(self, call: exp.Expr, name: str) -> exp.Expr:
         """Bits of the grouping id: 1 where a key is not part of the row's grouping set; the last key is bit 0."""
         if self.grouping_id is None:
             hint = "Use it with GROUPING SETS, CUBE or ROLLUP."
@@ -103,13 +105,13 @@ class GroupNames:
             total = exp.Add(this=doubled, expression=bit)
         return exp.Cast(this=total, to=exp.DataType.build("BIGINT", dialect="spark"))
 
-    def _bit(self, argument: exp.Expression, name: str) -> exp.Expression:
+    def _bit(self, argument: exp.Expr, name: str) -> exp.Expr:
         bound = bind(argument, self.scope, self.context, Place(name.upper()))
         if bound not in self.keys:
             raise bind_error("SS208", f"{name.upper()} needs a key of GROUP BY", argument)
         return self._bit_at(self.keys.index(bound))
 
-    def _bit_at(self, position: int) -> exp.Expression:
+    def _bit_at(self, position: int) -> exp.Expr:
         assert self.grouping_id is not None
         shift = len(self.keys) - 1 - position
         shifted = exp.Anonymous(this="shiftright", expressions=[field_of(self.grouping_id), exp.Literal.number(shift)])

@@ -19,7 +19,7 @@ from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_m
 from sqlstream.planner.nodes import AssignWindows, Cumulate, Field, Hop, Node, Session, Tumble, Window, WindowColumns
 from sqlstream.planner.suggestions import did_you_mean
 
-Measured = exp.Expression | Rows | Duration
+Measured = exp.Expr | Rows | Duration
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
@@ -111,7 +111,7 @@ def _span(value: Measured) -> Span | None:
     return span_of(value.expression if isinstance(value, Duration) else value)
 
 
-def spark_window(name: str, call: exp.Expression, arguments: list[exp.Expression]) -> Window:
+def spark_window(name: str, call: exp.Expr, arguments: list[exp.Expr]) -> Window:
     """The window of Spark's ``window(ts, size [, slide [, start]])`` or ``session_window(ts, gap)``."""
     measures = [_spark_duration(name, a) for a in arguments[1:]]
     if name == "session_window":
@@ -126,7 +126,7 @@ def spark_window(name: str, call: exp.Expression, arguments: list[exp.Expression
     return window_of_measures("HOP", {"SLIDE": slide, **values}, span_of(call))
 
 
-def _spark_duration(name: str, argument: exp.Expression) -> exp.Expression:
+def _spark_duration(name: str, argument: exp.Expr) -> exp.Expr:
     """Spark takes text, which becomes an interval of milliseconds."""
     try:
         if isinstance(argument, exp.Literal) and argument.is_string:
@@ -147,7 +147,7 @@ def _spark_duration(name: str, argument: exp.Expression) -> exp.Expression:
 # --- time columns ---------------------------------------------------------------------------------------------
 
 
-def time_field(column: exp.Expression, field: Field | None, window: str, table: str | None) -> Field:
+def time_field(column: exp.Expr, field: Field | None, window: str, table: str | None) -> Field:
     """``field`` if it is a time attribute; BindError SS210 with the WATERMARK clause to add."""
     if field is not None and field.time is not None:
         return field
@@ -244,6 +244,6 @@ def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
     found: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value
-        if isinstance(value, (exp.Expression, Rows)):
+        if isinstance(value, (exp.Expr, Rows)):
             found[name] = value
     return found

@@ -10,7 +10,17 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import window_text
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Cumulate, Hop, Node, Session, Tumble, Window, WindowAggregate
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Cumulate,
+    Hop,
+    Node,
+    Session,
+    Tumble,
+    Window,
+    WindowAggregate,
+)
 from sqlstream.planner.properties import watermark_delay_ms, window_of
 from sqlstream.planner.rules import optimize
 
@@ -39,7 +49,8 @@ def _latency(node: Node) -> str:
     assert info is not None
     name = window_text(info.window)
     if info.domain is TimeDomain.PROCESSING:
-        return f"Latency floor of {name}: results come when the clock passes the end of the window{_longest(info.window, 0)}."
+        longest = _longest(info.window, 0)
+        return f"Latency floor of {name}: results come when the clock passes the end of the window{longest}."
     delay = watermark_delay_ms(node) or 0
     after = f"{readable(delay)} after the end of the window" if delay else "at the end of the window"
     return f"Latency floor of {name}: results come {after} in event time{_longest(info.window, delay)}."
@@ -79,12 +90,11 @@ def _arrival(plan: Node) -> Iterator[str]:
             for item in node.aggregates:
                 name = _order_of_arrival(item.expression)
                 if name:
-                    yield f'"{item.name}" ({name.upper()}) lists values in the order of arrival; SORT_ARRAY makes it certain.'
+                    order = "lists values in the order of arrival; SORT_ARRAY makes it certain"
+                    yield f'"{item.name}" ({name.upper()}) {order}.'
 
 
-def _order_of_arrival(call: exp.Expression) -> str | None:
+def _order_of_arrival(call: exp.Expr) -> str | None:
     inner = call.this if isinstance(call, exp.Filter) else call
     name = spark_name(inner) if isinstance(inner, exp.Func) else None
     return name if name in _ARRIVAL else None
-
-

@@ -7,6 +7,7 @@ from functools import singledispatch
 
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.nodes import (
@@ -34,13 +35,13 @@ from sqlstream.planner.properties import window_of
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 
-def sql(expression: exp.Expression) -> str:
+def sql(expression: exp.Expr) -> str:
     """SQL with backticks only where a name needs them."""
     copy = expression.copy()
     for identifier in copy.find_all(exp.Identifier):
         if _PLAIN.fullmatch(identifier.name):
             identifier.set("quoted", False)
-    return copy.sql("spark", comments=False)
+    return copy.sql(SqlStream, comments=False)
 
 
 def window_text(window: Window) -> str:

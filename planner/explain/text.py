@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.properties import (
@@ -15,7 +16,6 @@ from sqlstream.planner.properties import (
     unique_keys,
     watermark_delay_ms,
 )
-from sqlstream.planner.durations import readable
 
 Label = Callable[[Node], str]
 

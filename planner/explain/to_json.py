@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import sqlglot
 from sqlglot import exp, serde
-from sqlglot.errors import SqlglotError
 
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import parse_query
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner import catalog, nodes
 from sqlstream.types import UNKNOWN, DataType, parse_type
@@ -26,7 +26,6 @@ VERSION = 1
 
 _NODES = {c.__name__: c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
 _WINDOWS = {c.__name__: c for c in get_args(nodes.Window)}
-_DIALECT = SqlStream
 
 
 def to_json(plan: nodes.Node) -> dict[str, Any]:
@@ -73,17 +72,23 @@ def _tag(value: Any) -> dict[str, str]:
     return {"window": name} if name in _WINDOWS else {}
 
 
-def _encode_expression(expression: exp.Expression) -> Any:
-    text = expression.sql(_DIALECT, comments=False)
+def _encode_expression(expression: exp.Expr) -> Any:
+    text = expression.sql(SqlStream, comments=False)
     try:
-        if sqlglot.parse_one(text, dialect=_DIALECT) == expression:
+        if _parsed(text) == expression:
             return text
-    except SqlglotError:
+    except SqlStreamError:
         pass
     return {"sql": text, "tree": serde.dump(_bare(expression))}
 
 
-def _bare(expression: exp.Expression) -> exp.Expression:
+def _parsed(text: str) -> exp.Expr:
+    found = parse_query(f"SELECT {text}").expressions[0]
+    assert isinstance(found, exp.Expr)
+    return found
+
+
+def _bare(expression: exp.Expr) -> exp.Expr:
     """Without positions in the script, which are no part of the plan."""
     copy = expression.copy()
     for node in copy.walk():
@@ -126,15 +131,15 @@ def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
     return decode(kind, value)
 
 
-def _decode_expression(value: Any) -> exp.Expression:
+def _decode_expression(value: Any) -> exp.Expr:
     if isinstance(value, str):
-        return sqlglot.parse_one(value, dialect=_DIALECT)
+        return _parsed(value)
     found = serde.load(value["tree"])
-    assert isinstance(found, exp.Expression)
+    assert isinstance(found, exp.Expr)
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind, vars(catalog) | vars(nodes))
-    return {f.name: hints[f.name] for f in fields(kind)}  # type: ignore[arg-type]
+    return {f.name: hints[f.name] for f in fields(kind)}

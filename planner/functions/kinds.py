@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import cache
 
 from sqlglot import exp
 
@@ -48,24 +47,11 @@ def kind_of(name: str) -> Kind | None:
     return _KINDS.get(name.lower())
 
 
-def spark_name(call: exp.Expression) -> str | None:
+def spark_name(call: exp.Expr) -> str | None:
     """The lower-case name under which Spark knows a call; None for operators and special forms."""
     if isinstance(call, exp.Anonymous):
         return call.name.lower()
     if not isinstance(call, exp.Func) or isinstance(call, (exp.Case, exp.And, exp.Or, exp.Xor, exp.Cast)):
         return None
-    return _typed_name(type(call)) if type(call) in _FIXED else _rendered_name(call)
-
-
-# Their name in Spark does not depend on their arguments; a short cut for the most frequent ones.
-_FIXED = {exp.Count, exp.Sum, exp.Min, exp.Max, exp.Avg}
-
-
-@cache
-def _typed_name(kind: type[exp.Func]) -> str:
-    return kind.sql_name().lower()
-
-
-def _rendered_name(call: exp.Expression) -> str | None:
     match = _CALL.match(call.sql("spark"))
     return match[1].lower() if match else None

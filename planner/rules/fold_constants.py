@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project, Scan, WindowAggregate
-from sqlstream.planner.rewriting import bottom_up
+from sqlstream.planner.rewriting import bottom_up, node_of
 
 _INT_LIMIT = 2**31
 
@@ -47,16 +47,16 @@ def _item(item: Item) -> Item:
     return replace(item, expression=folded(item.expression))
 
 
-def folded(expression: exp.Expression) -> exp.Expression:
+def folded(expression: exp.Expr) -> exp.Expression:
     """A copy with constant parts computed."""
     copy = expression.copy()
     for child in list(copy.iter_expressions()):
         if not isinstance(child, exp.DataType):
             child.replace(folded(child))
-    return _fold(copy)
+    return node_of(_fold(copy))
 
 
-def _fold(node: exp.Expression) -> exp.Expression:
+def _fold(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Paren(this=exp.Column() | exp.Literal() | exp.Boolean() | exp.Paren() as inner):
             return inner
@@ -71,7 +71,7 @@ def _fold(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def _logic(node: exp.Connector) -> exp.Expression:
+def _logic(node: exp.Connector) -> exp.Expr:
     """``x AND TRUE`` is x and ``x AND FALSE`` is FALSE, also for NULL; OR the other way round."""
     neutral = isinstance(node, exp.And)
     if _is(node.left, neutral):
@@ -83,7 +83,7 @@ def _logic(node: exp.Connector) -> exp.Expression:
     return node
 
 
-def _arithmetic(node: exp.Binary) -> exp.Expression:
+def _arithmetic(node: exp.Binary) -> exp.Expr:
     """Of two INT literals whose result is an INT, so that neither the type nor an overflow error changes."""
     values = _integers(node)
     if values is None:
@@ -95,7 +95,7 @@ def _arithmetic(node: exp.Binary) -> exp.Expression:
     return exp.Neg(this=literal) if result < 0 else literal
 
 
-def _comparison(node: exp.Binary) -> exp.Expression:
+def _comparison(node: exp.Binary) -> exp.Expr:
     values = _integers(node)
     return node if values is None else exp.Boolean(this=_COMPARISONS[type(node)](*values))
 
@@ -105,7 +105,7 @@ def _integers(node: exp.Binary) -> tuple[int, int] | None:
     return None if left is None or right is None else (left, right)
 
 
-def _integer(node: exp.Expression) -> int | None:
+def _integer(node: exp.Expr) -> int | None:
     if isinstance(node, exp.Neg):
         inner = _integer(node.this)
         return None if inner is None else -inner
@@ -115,5 +115,5 @@ def _integer(node: exp.Expression) -> int | None:
     return None
 
 
-def _is(node: exp.Expression, value: bool) -> bool:
+def _is(node: exp.Expr, value: bool) -> bool:
     return isinstance(node, exp.Boolean) and node.this is value

@@ -54,9 +54,7 @@ def _computes_without_window(project: Project, assign: AssignWindows) -> bool:
 def _without_window(project: Project, assign: AssignWindows) -> tuple[Project, str]:
     """The projection below the window, which therefore passes on the time column, and the name of that."""
     own = {assign.columns.start, assign.columns.end, assign.columns.time}
-    items = tuple(
-        i for i in project.items if not (isinstance(i.expression, exp.Column) and i.expression.name in own)
-    )
+    items = tuple(i for i in project.items if not (isinstance(i.expression, exp.Column) and i.expression.name in own))
     time = next(f for f in assign.input.schema if f.name == assign.time)
     name = Names(i.name for i in project.items).unique(time.name)
     passed = Item(name, field_of(time.name), time.type, time.nullable, time.time)

@@ -26,7 +26,7 @@ def _merge(node: Node) -> Node:
     return node
 
 
-def _is_same(name: str, expression: exp.Expression) -> bool:
+def _is_same(name: str, expression: exp.Expr) -> bool:
     return isinstance(expression, exp.Column) and expression.name == name
 
 
@@ -36,12 +36,10 @@ def _may_merge(outer: Project, inner: Project) -> bool:
     return all(_is_cheap(i.expression) or (reads[i.name] <= 1 and is_repeatable(i.expression)) for i in inner.items)
 
 
-def _is_cheap(expression: exp.Expression) -> bool:
+def _is_cheap(expression: exp.Expr) -> bool:
     return isinstance(expression, (exp.Column, exp.Literal, exp.Boolean, exp.Null))
 
 
 def _merged(outer: Project, inner: Project) -> Project:
     values = {i.name: i.expression for i in inner.items}
     return Project(inner.input, tuple(replace(i, expression=substituted(i.expression, values)) for i in outer.items))
-
-

@@ -26,7 +26,9 @@ Conditions = list[exp.Expression]
 
 
 def push_filters(plan: Node) -> Node:
-    return bottom_up(plan, lambda node: _filter(node.input, conjuncts(node.condition)) if isinstance(node, Filter) else node)
+    return bottom_up(
+        plan, lambda node: _filter(node.input, conjuncts(node.condition)) if isinstance(node, Filter) else node
+    )
 
 
 def _filter(node: Node, conditions: Conditions) -> Node:
@@ -75,7 +77,7 @@ def _passes(node: Node, read: set[str]) -> bool:
                 return bool(read) and read <= set(node.partition_by)
             return not read & own
         case WindowAggregate():
-            # UNSAFE with grouping sets, where a key is NULL above and not below, and on aggregates and windows.
+            # UNSAFE with grouping sets, where a key is NULL above only, and on aggregates and windows.
             return bool(read) and read <= set(node.keys) and node.grouping_sets is None
     return False
 
@@ -99,12 +101,12 @@ def _into(node: Node, conditions: Conditions) -> Node:
 
 
 _TOTAL = (
-    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ,
-    exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like,
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ,
+    exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like,
 )  # fmt: skip
 
 
-def _cannot_fail(condition: exp.Expression, types: Types) -> bool:
+def _cannot_fail(condition: exp.Expr, types: Types) -> bool:
     """Comparisons of fields and literals of one type; others may cast, divide or call what raises an error."""
     if not all(isinstance(node, _TOTAL) for node in condition.walk()):
         return False

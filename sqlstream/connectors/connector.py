@@ -128,7 +128,8 @@ class Connector:
 
     @property
     def _all_options(self) -> tuple[Option, ...]:
-        return (*self.options, CHANGELOG) if self.is_source else self.options
+        known = any(o.key == CHANGELOG.key for o in self.options)
+        return (*self.options, CHANGELOG) if self.is_source and not known else self.options
 
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
         """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""

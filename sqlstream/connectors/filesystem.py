@@ -101,7 +101,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     if not is_bounded(table):
         _make_directory(path)
     reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
-    files = reader.options(**_reader_options(values)).format(values["format"]).load(path)
+    files = reader.options(**_reader_options(values)).format(values["format"]).load(_directory_or_pattern(path))
     return files.select(
         *(
             F.col(f"_metadata.{_METADATA[c.metadata_key][0]}").cast(c.type.ddl()).alias(c.name)
@@ -110,6 +110,16 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
             for c in columns_of(table, columns)
         )
     )
+
+
+def _directory_or_pattern(path: str) -> str:
+    """Spark streams from directories and patterns: a file becomes a pattern that fits it alone."""
+    local = local_path(path)
+    if local is None or glob.has_magic(local) or not Path(local).is_file():
+        return path
+    file = Path(local)
+    scheme = "file:" if path.startswith("file:") else ""
+    return f"{scheme}{file.parent / f'[{file.name[0]}]{file.name[1:]}'}"
 
 
 def _make_directory(path: str) -> None:

@@ -1,0 +1,199 @@
+"""print, blackhole, memory, rate, socket and kafka on Spark."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from sqlstream.connectors import Environment, connector
+from sqlstream.errors import ConnectorError
+from sqlstream.planner.catalog import Table
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def numbers(make_table, tmp_path):
+    """Two rows, one with NULL."""
+    (tmp_path / "in.csv").write_text("1,x y\n2,\n")
+    return make_table("filesystem", "a INT; b STRING", path=tmp_path / "in.csv", format="csv")
+
+
+def test_print_shows_rows_with_their_kind(make_table, numbers, write_all, capsys) -> None:
+    write_all(numbers, make_table("print", "a INT; b STRING"))
+    assert capsys.readouterr().out == "+I[1, x y]\n+I[2, null]\n"
+
+
+def test_print_takes_a_name_and_standard_error(make_table, numbers, write_all, capsys) -> None:
+    table = make_table("print", "a INT; b STRING", print_identifier="job 7", standard_error="true")
+    write_all(numbers, table)
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("", "job 7> +I[1, x y]\njob 7> +I[2, null]\n")
+
+
+def test_blackhole_computes_every_row(spark, make_table, numbers, environment, tmp_path) -> None:
+    read, write = connector("filesystem").read, connector("blackhole").write
+    assert read is not None and write is not None
+    failing = read(environment, numbers, ("a", "b")).selectExpr("raise_error('computed') AS a", "b")
+    writer = write(environment, make_table("blackhole", "a INT; b STRING"), failing)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="computed"):
+        query.awaitTermination()
+
+
+# --- memory ---------------------------------------------------------------------------------------------------
+
+
+def test_memory_keeps_the_rows_of_all_its_jobs(make_table, numbers, environment, write_all, read_all) -> None:
+    table = make_table("memory", "a INT; b STRING")
+    assert connector("memory").bounded(table)
+    assert read_all(table, checkpoint="empty") == []
+    write_all(numbers, table, replace(environment, job="first"), "1")
+    write_all(numbers, table, replace(environment, job="second"), "2")
+    rows = read_all(table, "b", "a", checkpoint="full")
+    assert rows == [("x y", 1), (None, 2), ("x y", 1), (None, 2)]
+
+
+def test_memory_of_a_resumed_job_has_each_row_once(make_table, numbers, environment, write_all, read_all) -> None:
+    table = make_table("memory", "a INT; b STRING")
+    for _ in range(2):
+        write_all(numbers, table, environment, "same")
+    assert read_all(table) == [(1, "x y"), (2, None)]
+
+
+def test_a_dropped_memory_table_forgets_its_rows(make_table, numbers, environment, write_all, read_all) -> None:
+    table = make_table("memory", "a INT; b STRING")
+    write_all(numbers, table)
+    connector("memory").drop(environment.directory, table)
+    assert read_all(table) == []
+
+
+# --- rate -----------------------------------------------------------------------------------------------------
+
+
+def test_rate_counts_and_tells_the_time(make_table, environment, tmp_path) -> None:
+    table = make_table("rate", "value BIGINT; timestamp TIMESTAMP", rows_per_second=20)
+    with _rows(environment, table, ("timestamp", "value"), tmp_path) as rows:
+        _until(lambda: len(rows) >= 20)
+    assert [value for _, value in rows][:20] == list(range(20))
+    assert all(isinstance(stamp, datetime) for stamp, _ in rows)
+    assert (rows[19][0] - rows[0][0]).total_seconds() == pytest.approx(0.95, abs=0.01)
+
+
+def test_rate_speeds_up_over_the_ramp_up_time(make_table, environment, tmp_path) -> None:
+    table = make_table("rate", "value BIGINT", rows_per_second=50, ramp_up_time="3 s")
+    started = time.monotonic()
+    with _rows(environment, table, ("value",), tmp_path) as rows:
+        _until(lambda: len(rows) > 0)
+        arrived = list(rows)
+    assert 0 < len(arrived) < 50 * (time.monotonic() - started)
+
+
+# --- socket ---------------------------------------------------------------------------------------------------
+
+
+class _Lines(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, _Server)
+        self.wfile.write(self.server.text.encode())
+        self.server.done.wait(30)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address, daemon_threads = True, True
+
+    def __init__(self, text: str) -> None:
+        self.text, self.done = text, threading.Event()
+        super().__init__(("127.0.0.1", 0), _Lines)
+
+
+@contextmanager
+def _serving(text: str) -> Iterator[int]:
+    """The port of a server that sends the text to whoever comes."""
+    with _Server(text) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.done.set()
+            server.shutdown()
+
+
+@contextmanager
+def _rows(environment: Environment, table: Table, columns: tuple[str, ...], tmp_path: Path) -> Iterator[list]:
+    """What an endless table brings while the block runs."""
+    read = connector(table.connector).read
+    assert read is not None
+    rows: list = []
+    writer = read(environment, table, columns).writeStream.foreachBatch(
+        lambda batch, _: rows.extend(tuple(row) for row in batch.collect())
+    )
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        yield rows
+    finally:
+        query.stop()
+    if query.exception() is not None:
+        raise query.exception()
+
+
+def _until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+_IGNORING = {"csv__ignore_parse_errors": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "options", "rows"),
+    [
+        ("one\ntwo\n", "a STRING", {"format": "raw"}, [("one",), ("two",)]),
+        ("1;x\n2;y\n", "b INT; a STRING", {"format": "csv", "csv__field_delimiter": ";"}, [("x",), ("y",)]),
+        ('{"a": 1}\nbad\n{"a": 2}\n', "a INT", {"format": "json", "json__ignore_parse_errors": "true"}, [(1,), (2,)]),
+        ("1\nbad\n2\n", "a INT", {"format": "csv"} | _IGNORING, [(1,), (2,)]),
+    ],
+)
+def test_socket_reads_lines(make_table, environment, tmp_path, text: str, columns: str, options, rows) -> None:
+    with _serving(text) as port:
+        table = make_table("socket", columns, hostname="127.0.0.1", port=port, **options)
+        with _rows(environment, table, ("a",), tmp_path) as found:
+            _until(lambda: len(found) == 2)
+    assert found == rows
+
+
+def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path) -> None:
+    with _serving("bad\n") as port:
+        table = make_table("socket", "a INT; b INT", hostname="127.0.0.1", port=port, format="csv")
+        read = connector("socket").read
+        assert read is not None
+        writer = read(environment, table, ("b",)).writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        with pytest.raises(Exception, match="MALFORMED_RECORD_IN_PARSING"):
+            query.awaitTermination(20)
+
+
+# --- kafka ----------------------------------------------------------------------------------------------------
+
+
+def test_without_its_jar_kafka_says_how_to_get_it(spark, make_table, environment) -> None:
+    options = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"}
+    table = make_table("kafka", "a INT", **options)
+    found = connector("kafka")
+    assert found.read is not None and found.write is not None
+    rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS a")
+    for use in (lambda: found.read(environment, table, ("a",)), lambda: found.write(environment, table, rows)):
+        with pytest.raises(ConnectorError) as error:
+            use()
+        assert error.value.code == "SS509"
+        assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}" in str(error.value)

@@ -1,0 +1,327 @@
+"""Options and columns of tables, checked without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.connectors import NAMES, connector, validate
+from sqlstream.errors import Span
+from sqlstream.options import find, suggestion
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import parse_type
+
+
+def codes(table: Table) -> list[str]:
+    return [d.code for d in validate(table, {})]
+
+
+def messages(table: Table) -> str:
+    return "\n".join(d.render() for d in validate(table, {}))
+
+
+def files(make_table, columns: str = "a INT", **options: object) -> Table:
+    return make_table("filesystem", columns, **({"path": "/data", "format": "csv"} | options))
+
+
+def test_every_name_is_a_connector_with_a_description() -> None:
+    for name in NAMES:
+        found = connector(name)
+        assert (found.name, bool(found.doc)) == (name, True)
+        assert found.is_source or found.is_sink
+        assert len({o.key for o in found.options}) == len(found.options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_are_values_of_their_options(name: str) -> None:
+    for option in connector(name).options:
+        assert option.doc.endswith((".", ";")) or option.doc[-1].isalnum(), option.key
+        if option.default is not None:
+            option.kind.parse(option.default)
+
+
+def test_an_unknown_connector_is_suggested_and_all_are_listed(make_table) -> None:
+    table = Table("t", (), "filesytem")
+    assert codes(table) == ["SS501"]
+    assert 'Did you mean "filesystem"?' in messages(table)
+    assert "blackhole, datagen, filesystem" in messages(table)
+
+
+def test_an_unknown_option_is_suggested_and_all_are_listed(make_table) -> None:
+    table = files(make_table, csv__field_delimeter=";")
+    assert codes(table) == ["SS502"]
+    assert 'Did you mean "csv.field-delimiter"?' in messages(table)
+    assert "source.monitor-interval" in messages(table)
+
+
+def test_mistakes_stand_where_the_option_was_written(make_table) -> None:
+    spans = {"connector": Span(10, 20), "formt": Span(30, 40)}
+    table = make_table("filesystem", "a INT", path="/data", formt="csv")
+    assert {d.code: d.span for d in validate(table, spans)} == {"SS502": Span(30, 40), "SS503": Span(10, 20)}
+
+
+def test_all_mistakes_are_reported_at_once(make_table) -> None:
+    assert codes(make_table("datagen", "a INT", rows_per_second="fast", rows="5")) == ["SS504", "SS502"]
+    assert codes(make_table("filesystem", "a INT")) == ["SS503", "SS503"]
+
+
+@pytest.mark.parametrize(
+    ("options", "accepted"),
+    [
+        ({"source__max_files_per_trigger": "0"}, "a whole number, 1 or more"),
+        ({"source__max_files_per_trigger": "many"}, "a whole number, 1 or more"),
+        ({"source__monitor_interval": "10 fortnights"}, "a duration such as '500 ms'"),
+        ({"csv__header": "yes"}, "'true' or 'false'"),
+        ({"csv__field_delimiter": "||"}, "one character"),
+        ({"format": "xml"}, "one of 'csv', 'json', 'parquet', 'orc', 'text'"),
+        ({"path": " "}, "a path or a URI that is not empty"),
+    ],
+)
+def test_a_wrong_value_says_what_is_accepted(make_table, options: dict[str, str], accepted: str) -> None:
+    table = files(make_table, **options)
+    assert codes(table) == ["SS504"]
+    assert accepted in messages(table)
+
+
+@pytest.mark.parametrize("name", ["avro", "debezium-json", "canal-json"])
+def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str) -> None:
+    assert codes(files(make_table, format=name)) == ["SS350"]
+
+
+@pytest.mark.parametrize("key", ["source__idle_timeout", "on_error"])
+def test_options_of_the_dialect_that_come_later_are_not_executed(make_table, key: str) -> None:
+    assert codes(files(make_table, **{key: "10 s"})) == ["SS350"]
+
+
+def test_sources_take_the_changelog_mode_that_the_planner_reads(make_table) -> None:
+    assert codes(files(make_table, changelog_mode="I")) == []
+    assert codes(make_table("print", "a INT", changelog_mode="I")) == ["SS502"]
+
+
+def test_enumerations_ignore_case(make_table) -> None:
+    assert connector("filesystem").values(files(make_table, format="CSV"))["format"] == "csv"
+
+
+# --- formats --------------------------------------------------------------------------------------------------
+
+
+def test_options_of_another_format_have_no_effect(make_table) -> None:
+    table = files(make_table, format="json", csv__header="true")
+    assert codes(table) == ["SS504"]
+    assert 'option "csv.header" has no effect with format "json"' in messages(table)
+
+
+@pytest.mark.parametrize("type_", ["ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<a: INT>", "BINARY"])
+def test_csv_holds_flat_columns_only(make_table, type_: str) -> None:
+    assert codes(files(make_table, f"a {type_}")) == ["SS505"]
+    assert codes(files(make_table, f"a {type_}", format="json")) == []
+
+
+def test_text_is_one_string(make_table) -> None:
+    assert codes(files(make_table, "line STRING", format="text")) == []
+    assert codes(files(make_table, "line INT", format="text")) == ["SS505"]
+    assert codes(files(make_table, "line STRING; n INT", format="text")) == ["SS505"]
+
+
+def test_partition_columns_must_exist(make_table) -> None:
+    table = files(make_table, "day STRING; n INT", partition_by="dy")
+    assert codes(table) == ["SS505"]
+    assert 'Did you mean "day"?' in messages(table)
+
+
+def test_unknown_metadata_keys_are_listed() -> None:
+    columns = (Column("a", parse_type("INT")), Column("p", parse_type("STRING"), metadata_key="file.pth"))
+    table = Table("t", columns, "filesystem", (("path", "/data"), ("format", "csv")))
+    assert codes(table) == ["SS505"]
+    assert 'Did you mean "file.path"?' in messages(table)
+
+
+# --- datagen --------------------------------------------------------------------------------------------------
+
+
+def generated(make_table, columns: str, **options: object) -> Table:
+    return make_table("datagen", columns, **options)
+
+
+def test_fields_must_be_columns(make_table) -> None:
+    table = generated(make_table, "price INT", fields__prise__min=1)
+    assert codes(table) == ["SS504"]
+    assert 'Did you mean "price"?' in messages(table)
+
+
+def test_a_sequence_needs_start_and_end(make_table) -> None:
+    assert codes(generated(make_table, "a INT", fields__a__kind="sequence")) == ["SS503", "SS503"]
+    table = generated(make_table, "a INT", fields__a__kind="sequence", fields__a__start=5, fields__a__end=1)
+    assert codes(table) == ["SS504"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "option", "value"),
+    [
+        ("a INT", "length", 3),
+        ("a STRING", "min", 3),
+        ("a BOOLEAN", "max", 3),
+        ("a INT", "start", 3),
+        ("a INT", "max-past", "1 s"),
+        ("a DATE", "max-past", "1 s"),
+    ],
+)
+def test_options_that_a_type_does_not_take_are_refused(make_table, columns: str, option: str, value: object) -> None:
+    table = generated(make_table, columns, **{f"fields__a__{option}": value})
+    assert codes(table) == ["SS504"]
+    assert "has no effect" in messages(table)
+
+
+@pytest.mark.parametrize(
+    ("columns", "low", "high"),
+    [("a INT", "5", "4"), ("a TINYINT", "0", "128"), ("a INT", "0", "1.5"), ("a DECIMAL(3, 1)", "0", "100")],
+)
+def test_numbers_must_fit_their_type(make_table, columns: str, low: str, high: str) -> None:
+    assert codes(generated(make_table, columns, fields__a__min=low, fields__a__max=high)) == ["SS504"]
+
+
+@pytest.mark.parametrize("type_", ["ARRAY<INT>", "STRUCT<a: INT>", "MAP<INT, INT>", "VARIANT"])
+def test_types_that_cannot_be_generated_are_refused(make_table, type_: str) -> None:
+    assert codes(generated(make_table, f"a {type_}")) == ["SS505"]
+
+
+def test_dates_are_no_sequence(make_table) -> None:
+    table = generated(make_table, "a DATE", fields__a__kind="sequence", fields__a__start=1, fields__a__end=2)
+    assert codes(table) == ["SS504"]
+
+
+def test_datagen_is_bounded_by_rows_or_by_its_shortest_sequence(make_table) -> None:
+    from sqlstream.connectors.datagen import row_count
+
+    sequence = {"fields__a__kind": "sequence", "fields__a__start": 3, "fields__a__end": 7}
+    bounded = connector("datagen").bounded
+    assert not bounded(generated(make_table, "a INT"))
+    assert bounded(generated(make_table, "a INT", number_of_rows=9))
+    assert row_count(generated(make_table, "a INT", **sequence)) == 5
+    assert row_count(generated(make_table, "a INT", number_of_rows=9, **sequence)) == 5
+    assert row_count(generated(make_table, "a INT", number_of_rows=2, **sequence)) == 2
+
+
+# --- the others -----------------------------------------------------------------------------------------------
+
+
+def test_rate_has_its_own_columns(make_table) -> None:
+    assert codes(make_table("rate", "value BIGINT; timestamp TIMESTAMP")) == []
+    assert codes(make_table("rate", "value BIGINT")) == []
+    assert codes(make_table("rate", "value INT; x STRING")) == ["SS505", "SS505"]
+
+
+def kafka(make_table, **options: object) -> Table:
+    given = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"} | options
+    return make_table("kafka", "a INT", **{k: v for k, v in given.items() if v is not None})
+
+
+def test_kafka_takes_the_options_of_flink(make_table) -> None:
+    options = {
+        "properties__group__id": "g",
+        "properties__security__protocol": "SSL",
+        "scan__startup__mode": "earliest-offset",
+        "scan__bounded__mode": "latest-offset",
+        "json__ignore_parse_errors": "true",
+        "key__fields": "a",
+    }
+    assert codes(kafka(make_table, **options)) == []
+
+
+def test_kafka_options_become_those_of_spark(make_table) -> None:
+    from sqlstream.connectors.kafka import source_options
+
+    table = kafka(make_table, topic="a;b", properties__group__id="g", properties__max__poll__records="5")
+    assert source_options(table) == {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.max.poll.records": "5",
+        "kafka.group.id": "g",
+        "subscribe": "a,b",
+        "startingOffsets": "latest",
+    }
+    stamped = kafka(
+        make_table, scan__startup__mode="timestamp", scan__startup__timestamp_millis=5, topic=None, topic_pattern="t.*"
+    )
+    assert source_options(stamped) == {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "subscribePattern": "t.*",
+        "startingTimestamp": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"topic": None}, "SS503"),
+        ({"topic_pattern": "t.*"}, "SS503"),
+        ({"scan__startup__mode": "timestamp"}, "SS504"),
+        ({"scan__startup__timestamp_millis": "5"}, "SS504"),
+        ({"scan__startup__mode": "group-offsets"}, "SS350"),
+        ({"key__fields": "b"}, "SS504"),
+        ({"format": "protobuf"}, "SS350"),
+    ],
+)
+def test_kafka_options_that_do_not_fit_are_refused(make_table, options: dict[str, object], code: str) -> None:
+    assert codes(kafka(make_table, **options)) == [code]
+
+
+def test_kafka_is_bounded_where_it_says_so(make_table) -> None:
+    assert not connector("kafka").bounded(kafka(make_table))
+    assert connector("kafka").bounded(kafka(make_table, scan__bounded__mode="latest-offset"))
+
+
+def test_ports_are_in_range(make_table) -> None:
+    table = make_table("socket", "line STRING", hostname="localhost", port=70000, format="raw")
+    assert codes(table) == ["SS504"]
+
+
+# --- files that are not there ---------------------------------------------------------------------------------
+
+
+def test_a_missing_path_is_found_before_spark_starts(make_table, tmp_path) -> None:
+    ready = connector("filesystem").ready
+    (tmp_path / "a.csv").touch()
+    assert [d.code for d in ready(files(make_table, path=tmp_path / "b.csv"), {})] == ["SS508"]
+    assert [d.code for d in ready(files(make_table, path=(tmp_path / "c.csv").as_uri()), {})] == ["SS508"]
+    assert [d.code for d in ready(files(make_table, path=tmp_path / "*.json"), {})] == ["SS508"]
+    for path in (tmp_path, tmp_path / "a.csv", tmp_path / "*.csv", "s3a://bucket/none"):
+        assert list(ready(files(make_table, path=path), {})) == []
+
+
+def test_a_watched_path_may_come_later(make_table) -> None:
+    table = files(make_table, path="/none/at/all", source__monitor_interval="1 s")
+    assert list(connector("filesystem").ready(table, {})) == []
+    assert connector("filesystem").poll_ms(table) == 1000
+
+
+# --- options themselves ---------------------------------------------------------------------------------------
+
+
+def test_an_exact_key_comes_before_a_pattern() -> None:
+    found = find(connector("kafka").options, "properties.group.id")
+    assert found is not None and found.key == "properties.group.id"
+
+
+def test_patterns_do_not_match_nothing() -> None:
+    assert find(connector("datagen").options, "fields..kind") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("10 s", 10_000), ("1min", 60_000), ("500 ms", 500), ("2 hours", 7_200_000), ("1 d", 86_400_000), ("250", 250)],
+)
+def test_durations_are_spelled_as_in_flink(text: str, milliseconds: int) -> None:
+    from sqlstream.options import duration_ms
+
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1 s", "1.5 s", "1 s 2", "1 month"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    from sqlstream.options import duration_ms
+
+    with pytest.raises(ValueError):
+        duration_ms(text)
+
+
+def test_nothing_is_suggested_for_what_is_far_off() -> None:
+    assert suggestion("zzzz", ["path", "format"]) is None

@@ -1,11 +1,22 @@
 """Text to syntax: sqlglot reads SQL, lark the streaming clauses and statements (``streaming.lark``)."""
 
 from sqlstream.grammar.carrier import clauses_of, table_clauses_of, table_function_of
+from sqlstream.grammar.completion import expected_after
+from sqlstream.grammar.formatting import format_script
 from sqlstream.grammar.printing import to_sql
 from sqlstream.grammar.script import parse_query, parse_script, parse_script_recovering
 from sqlstream.grammar.spans import name_span_of, span_of
 
 __all__ = [
-    "clauses_of", "name_span_of", "parse_query", "parse_script", "parse_script_recovering", "span_of",
-    "table_clauses_of", "table_function_of", "to_sql",
-]  # fmt: skip
+    "clauses_of",
+    "expected_after",
+    "format_script",
+    "name_span_of",
+    "parse_query",
+    "parse_script",
+    "parse_script_recovering",
+    "span_of",
+    "table_clauses_of",
+    "table_function_of",
+    "to_sql",
+]

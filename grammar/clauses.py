@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lark.exceptions import VisitError
@@ -23,6 +23,12 @@ class ClauseParser(ExpressionParser):
 
     expected: tuple[int, list[str]] = (-1, [])
     """Where a rule of the grammar ended last, and the terminals that would have continued it."""
+    completions: frozenset[str] = frozenset()
+    """Words that may stand at the end of the text, offered by the hooks that looked there."""
+
+    def offer(self, words: Iterable[str]) -> None:
+        if not self._curr:
+            self.completions |= frozenset(words)
 
     def syntax(self, start: str) -> Any:
         """The node of the grammar's rule ``start`` at this place."""
@@ -68,9 +74,8 @@ class ClauseParser(ExpressionParser):
 
     def query(self) -> Any:
         """A whole query: set operations and modifiers behind a parenthesis included."""
-        return self._parse_query_modifiers(
-            self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
-        )
+        found = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
+        return found if isinstance(found, exp.Select) else self._parse_query_modifiers(found)
 
     def _keys(self, read: Callable[[], Any]) -> list[exp.Expression]:
         """Keys of a table argument; a comma before another argument of the function ends them."""

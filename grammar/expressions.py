@@ -94,6 +94,15 @@ class ExpressionParser(SparkParser):
             return exp.Literal.string("".join(e.name for e in found.expressions))
         return found
 
+    def _parse_bracket(self, this: Any = None) -> Any:
+        """``MAP['k', v]`` is Flink's constructor; with one key it reads from a column named map."""
+        found = super()._parse_bracket(this)
+        inner = found.this if isinstance(found, exp.Bracket) else None
+        paired = inner is not None and len(found.expressions) % 2 == 0
+        if paired and isinstance(inner, exp.Column) and inner.name.upper() == "MAP" and not inner.table:
+            return exp.Anonymous(this="MAP", expressions=found.expressions)
+        return found
+
     # --- strictness ---
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:

@@ -21,9 +21,10 @@ _SHOWN = 8
 class SyntaxFailure(SqlglotParseError):
     """A ``Diagnostic`` on its way through sqlglot, whose backtracking catches only its own errors."""
 
-    def __init__(self, diagnostic: Diagnostic) -> None:
+    def __init__(self, diagnostic: Diagnostic, terminals: Iterable[str] = ()) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
+        self.terminals = tuple(terminals)
 
 
 def failure(message: str, span: Span, code: str = UNEXPECTED, hint: str | None = None) -> SyntaxFailure:
@@ -36,12 +37,14 @@ def token_span(token: Token) -> Span:
 
 def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[str]) -> SyntaxFailure:
     """``token`` (None: the end of the statement) is none of ``terminals``."""
-    hint = expectation(terminals)
+    wanted = tuple(terminals)
+    hint = expectation(wanted)
     if token is not None:
         hint = _REFUSED.get(_first_word(token), hint)
         return failure(f'unexpected "{token.text}"', token_span(token), hint=hint)
     end = previous.end + 1 if previous else 0
-    return failure("unexpected end of the statement", Span(max(0, end - 1), end), hint=hint)
+    span = Span(max(0, end - 1), end)
+    return SyntaxFailure(Diagnostic(UNEXPECTED, "unexpected end of the statement", span, hint=hint), wanted)
 
 
 _REFUSED = {
@@ -110,7 +113,7 @@ def missing(message: str, token: Token | None, previous: Token | None) -> Syntax
     if wanted and wanted[1].startswith("table name"):
         return unexpected(token, previous, ["TABLE_NAME"])
     hint = f"Expected {_quoted(wanted[1])}." if wanted else f"{message.rstrip('.')}."
-    return SyntaxFailure(replace(found.diagnostic, hint=hint))
+    return SyntaxFailure(replace(found.diagnostic, hint=hint), found.terminals)
 
 
 def _quoted(wanted: str) -> str:

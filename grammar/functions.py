@@ -54,6 +54,7 @@ BUILDERS: dict[str, Builder] = {
     "COUNT": exp.Count.from_arg_list,
     "CURRENT_DATE": _without_arguments("CURRENT_DATE", exp.CurrentDate),
     "CURRENT_TIMESTAMP": _without_arguments("CURRENT_TIMESTAMP", exp.CurrentTimestamp),
+    "ROW": lambda args: exp.Anonymous(this="STRUCT", expressions=args),  # Flink's row constructor
     "LOCALTIMESTAMP": _without_arguments("LOCALTIMESTAMP", exp.Localtimestamp),
 }
 

@@ -13,7 +13,8 @@ from sqlstream.grammar import driver
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.carrier import ARG, Carrier, add_clause, clauses_of
 from sqlstream.grammar.failures import ORDER, failure, token_span, unexpected
-from sqlstream.grammar.modifiers import clause_field, rank_of
+from sqlstream.grammar.language import openings
+from sqlstream.grammar.modifiers import clause_field, modifiers_after, rank_of
 from sqlstream.grammar.tables import TableParser
 
 _Last = tuple[int, str]
@@ -21,6 +22,12 @@ _Last = tuple[int, str]
 
 
 class SqlStreamParser(TableParser):
+    def _parse_projections(self) -> Any:
+        projections, exclude = super()._parse_projections()
+        if not projections:
+            raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+        return projections, exclude
+
     def _parse_statement(self) -> Any:
         """Statements other than queries come as a ``Carrier`` of their node."""
         if self._curr.token_type in driver.QUERY_STARTS:
@@ -49,6 +56,7 @@ class SqlStreamParser(TableParser):
             elif isinstance(this, exp.Select) and self.begins("stream_clause"):
                 self.syntax("stream_clause")  # says what is wrong with it
             else:
+                self.offer(modifiers_after(last[0], isinstance(this, exp.Select)))
                 return this
 
     def _stream_clause(self, this: exp.Expr, last: _Last) -> _Last:
@@ -103,6 +111,7 @@ class SqlStreamParser(TableParser):
         return super()._parse_group(skip_group_by_token=True)
 
     def _parse_grouping_sets(self) -> Any:
+        self.offer(openings("group_window"))
         if self.opens("group_window"):
             return Carrier(this=self.syntax("group_window"))
         return super()._parse_grouping_sets()

@@ -19,9 +19,13 @@ def _columns(names: tuple[str, ...]) -> str | None:
     return f"({', '.join(quote_name(name) for name in names)})" if names else None
 
 
+def name_text(name: n.Name) -> str:
+    return ".".join(quote_name(part) for part in name.parts)
+
+
 @print_node.register
 def _(node: n.Name, sql: Sql) -> str:
-    return ".".join(quote_name(part) for part in node.parts)
+    return name_text(node)
 
 
 @print_node.register
@@ -58,7 +62,7 @@ def _(node: n.WatermarkDef, sql: Sql) -> str:
 def _(node: n.CreateTable, sql: Sql) -> str:
     elements = table_elements(node, sql)
     return joined(
-        *_create("TABLE", node, sql),
+        create_head(node),
         f"({', '.join(elements)})" if elements else None,
         _string("COMMENT", node.comment),
         f"WITH ({', '.join(print_node(o, sql) for o in node.options)})" if node.options else None,
@@ -74,28 +78,37 @@ def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
     return columns + watermark + key
 
 
-def _create(what: str, node: n.CreateTable | n.CreateView | n.CreateFunction, sql: Sql) -> tuple[str | None, ...]:
+def create_head(node: n.CreateTable | n.CreateView | n.CreateFunction) -> str:
+    """``CREATE … TABLE [IF NOT EXISTS] name``."""
+    replace = isinstance(node, n.CreateView) and node.replace
+    kind = {n.CreateTable: "TABLE", n.CreateView: "VIEW", n.CreateFunction: "FUNCTION"}[type(node)]
     exists = _flag("IF NOT EXISTS", node.if_not_exists)
-    return "CREATE", _flag("TEMPORARY", node.temporary), what, exists, print_node(node.name, sql)
+    temporary = _flag("TEMPORARY", node.temporary)
+    return joined("CREATE", _flag("OR REPLACE", replace), temporary, kind, exists, name_text(node.name))
+
+
+def view_head(node: n.CreateView) -> str:
+    return joined(create_head(node), _columns(node.columns), _string("COMMENT", node.comment))
+
+
+def insert_head(node: n.Insert) -> str:
+    return joined("INSERT INTO", name_text(node.target), _columns(node.columns))
 
 
 @print_node.register
 def _(node: n.CreateView, sql: Sql) -> str:
-    create, *rest = _create("VIEW", node, sql)
-    comment = _string("COMMENT", node.comment)
-    replace = _flag("OR REPLACE", node.replace)
-    return joined(create, replace, *rest, _columns(node.columns), comment, "AS", sql(node.query))
+    return f"{view_head(node)} AS {sql(node.query)}"
 
 
 @print_node.register
 def _(node: n.CreateFunction, sql: Sql) -> str:
-    return joined(*_create("FUNCTION", node, sql), _string("AS", node.target), "LANGUAGE", quote_name(node.language))
+    return joined(create_head(node), _string("AS", node.target), "LANGUAGE", quote_name(node.language))
 
 
 @print_node.register
 def _(node: n.Drop, sql: Sql) -> str:
     exists = _flag("IF EXISTS", node.if_exists)
-    return joined("DROP", _flag("TEMPORARY", node.temporary), node.kind, exists, print_node(node.name, sql))
+    return joined("DROP", _flag("TEMPORARY", node.temporary), node.kind, exists, name_text(node.name))
 
 
 # --- queries and jobs ---
@@ -108,7 +121,7 @@ def _(node: n.Query, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Insert, sql: Sql) -> str:
-    return joined("INSERT INTO", print_node(node.target, sql), _columns(node.columns), sql(node.query))
+    return f"{insert_head(node)} {sql(node.query)}"
 
 
 @print_node.register
@@ -127,30 +140,30 @@ def _(node: n.Show, sql: Sql) -> str:
     if node.name is None:
         return f"SHOW {node.what}"
     preposition = "FOR JOB" if node.what == "CHECKPOINTS" else None
-    return joined("SHOW", node.what, preposition, print_node(node.name, sql))
+    return joined("SHOW", node.what, preposition, name_text(node.name))
 
 
 @print_node.register
 def _(node: n.Describe, sql: Sql) -> str:
-    return joined("DESCRIBE", _flag("JOB", node.kind == "JOB"), print_node(node.name, sql))
+    return joined("DESCRIBE", _flag("JOB", node.kind == "JOB"), name_text(node.name))
 
 
 @print_node.register
 def _(node: n.StopJob, sql: Sql) -> str:
     savepoint = joined("WITH SAVEPOINT", quote_string(node.path) if node.path is not None else None)
-    job = print_node(node.job, sql)
+    job = name_text(node.job)
     return joined("STOP JOB", job, savepoint if node.savepoint else None, _flag("WITH DRAIN", node.drain))
 
 
 @print_node.register
 def _(node: n.CheckpointJob, sql: Sql) -> str:
-    return f"CHECKPOINT JOB {print_node(node.job, sql)}"
+    return f"CHECKPOINT JOB {name_text(node.job)}"
 
 
 @print_node.register
 def _(node: n.SavepointJob, sql: Sql) -> str:
     path = quote_string(node.path) if node.path is not None else None
-    return joined("SAVEPOINT JOB", print_node(node.job, sql), path)
+    return joined("SAVEPOINT JOB", name_text(node.job), path)
 
 
 @print_node.register
@@ -165,4 +178,4 @@ def _(node: n.Reset, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Use, sql: Sql) -> str:
-    return f"USE {node.kind} {print_node(node.name, sql)}"
+    return f"USE {node.kind} {name_text(node.name)}"

@@ -12,6 +12,7 @@ from sqlstream.grammar import nodes as n
 from sqlstream.grammar.carrier import Carrier, add_clause, table_clauses_of
 from sqlstream.grammar.clauses import ClauseParser
 from sqlstream.grammar.failures import ORDER, failure, token_span
+from sqlstream.grammar.language import openings
 from sqlstream.grammar.modifiers import clause_field
 from sqlstream.grammar.spans import span_of
 
@@ -51,6 +52,7 @@ class TableParser(ClauseParser):
     def _table_clauses(self, table: exp.Expression) -> None:
         if isinstance(table, exp.Table) and not table.args.get("version"):
             table.set("version", self._parse_version())
+        self.offer(openings("table_clause"))
         while True:
             token = self._curr
             if self.opens("table_clause") or (token.text.upper() in NOT_AN_ALIAS and self.begins("table_clause")):

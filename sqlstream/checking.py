@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlstream.definitions import DEFINITIONS, Workspace, declared_table, define, table_of_query
 from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.explaining import explained_plan
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.inspection import inspect_statement
 from sqlstream.planner.nodes import Output
@@ -40,6 +41,8 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
             assert isinstance(plan, Output)
             table = declared_table(table_of_query(statement, plan.names, plan), scratch.catalog)
             scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+        case nodes.Explain():
+            explained_plan(statement, scratch)
         case nodes.Set(key=None):
             pass
         case _ if isinstance(statement, DEFINITIONS):

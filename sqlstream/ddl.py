@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream.grammar import nodes, parse_query, to_sql
+from sqlstream.grammar import format_script, nodes, parse_query, to_sql
 from sqlstream.planner.catalog import Column, Table, TimeDomain, Watermark
 from sqlstream.planner.durations import as_interval
 
 
 def create_table_text(table: Table) -> str:
-    """The CREATE TABLE that declares ``table``."""
-    return to_sql(create_table(table))
+    """The CREATE TABLE that declares ``table``, laid out."""
+    return format_script(to_sql(create_table(table))).strip()
 
 
 def create_table(table: Table) -> nodes.CreateTable:

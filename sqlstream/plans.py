@@ -12,10 +12,18 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Insert, Node, Output, Scan
+from sqlstream.planner.rules import optimize
 
 
 def plan_of(statement: nodes.Query | nodes.Insert, catalog: Catalog) -> Output | Insert:
     """The optimized plan, whose root is an Output or an Insert. SqlStreamError with all that is wrong."""
+    plan = optimize(bound_plan(statement, catalog))
+    assert isinstance(plan, Output | Insert)
+    return plan
+
+
+def bound_plan(statement: nodes.Query | nodes.Insert, catalog: Catalog) -> Output | Insert:
+    """The plan as written, its connectors checked."""
     plan = bind_statement(statement, catalog)
     assert isinstance(plan, Output | Insert)
     wrong = tuple(_misused_connectors(plan, statement))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from sqlstream.jobs import Job
+    from sqlstream.jobs import Job, JobRuntime
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,20 @@ class Runner:
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""
-        from sqlstream.jobs.control import ControlRows
-        from sqlstream.jobs.runtime import JobRuntime
-        from sqlstream.jobs.storage import storage_at
         from sqlstream.planner.lowering import lower
 
         require_sources(plan)
+        return lower(plan, self.runtime(workspace)).toDF(*plan.names)
+
+    def runtime(self, workspace: Workspace) -> JobRuntime:
+        """What lowering needs, for a plan that nobody starts here."""
+        from sqlstream.jobs import JobRuntime
+        from sqlstream.jobs.control import ControlRows
+        from sqlstream.jobs.storage import storage_at
+
         spark = self.spark.get(workspace.settings)
         sources = SessionSources(Environment(spark, self.folders.root), workspace.catalog.copy())
-        control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
-        return lower(plan, JobRuntime(spark, sources, control)).toDF(*plan.names)
+        return JobRuntime(spark, sources, ControlRows(storage_at(self.folders.scratch_checkpoint(), spark)))
 
     def close(self) -> None:
         for job in self.jobs:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sqlstream.checking import check_script
 from sqlstream.connectors import connector
 from sqlstream.definitions import DEFINITIONS, Workspace, declared_table, define, table_of_query
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, UnsupportedError
+from sqlstream.explaining import explained
 from sqlstream.grammar import nodes, parse_script
-from sqlstream.inspection import explained
+from sqlstream.inspection import inspect_statement
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import plan_of
 from sqlstream.results import Query, Rows
 from sqlstream.runner import Runner
+from sqlstream.udfs.functions import describe
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,12 +80,13 @@ class Session:
                 return self._insert(statement)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement)
+            case nodes.Explain():
+                lines = self._explained(statement).splitlines()
+                return Rows.of_text(("plan",), [(line,) for line in lines])
             case nodes.Set(key=None):
                 return Rows.of_text(("key", "value"), self.workspace.settings.rows())
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
-        from sqlstream.inspection import inspect_statement
-
         return inspect_statement(statement, self.workspace)
 
     def dataframe(self, text: str) -> DataFrame:
@@ -107,20 +111,16 @@ class Session:
             statement = _only(text)
             if not isinstance(statement, nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable):
                 raise BindError(NO_STATEMENT, "only queries and INSERT have a plan", statement.span)
-            return explained(nodes.Explain(statement, format.upper(), stage.upper()), self.workspace)
+            return self._explained(nodes.Explain(statement, format.upper(), stage.upper(), span=statement.span))
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
 
     def check(self, text: str) -> tuple[Diagnostic, ...]:
         """All mistakes of a script, without running it or changing the session; no Spark."""
-        from sqlstream.checking import check_script
-
         return check_script(text, self.workspace)
 
     def register_function(self, name: str, function: Callable[..., object] | type) -> None:
         """Make a Python function or class callable in SQL as ``name``, in place of another of that name."""
-        from sqlstream.udfs.functions import describe
-
         target = f"{function.__module__}:{function.__qualname__}"
         self.workspace.catalog.register(describe(name, function, target), function)
 
@@ -167,6 +167,9 @@ class Session:
         if isinstance(statement, nodes.Drop) and isinstance(changed, Table):
             connector(changed.connector).drop(self._runner.folders.root, changed)
         return OK
+
+    def _explained(self, statement: nodes.Explain) -> str:
+        return explained(statement, self.workspace, self._runner)
 
     def _insert(self, statement: nodes.Insert) -> Job:
         plan = plan_of(statement, self.workspace.catalog)

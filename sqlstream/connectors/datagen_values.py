@@ -60,8 +60,8 @@ def _random(type_: DataType, given: Mapping[str, Any], hashed: Hash) -> str:
         case "DATE":
             return "current_date()"
         case "TIMESTAMP" | "TIMESTAMP_NTZ":
-            past = f"{_fraction(hashed(0))} * {given.get('max-past', 0)}"
-            return f"timestamp_micros(unix_micros(current_timestamp()) - CAST(1000 * {past} AS BIGINT))"
+            past = f"CAST({1000 * given.get('max-past', 0)} * {_fraction(hashed(0))} AS BIGINT)"
+            return f"timestamp_micros(unix_micros(current_timestamp()) - {past})"
     low, high = limits(type_)
     low, high = given.get("min", low), given.get("max", high)
     return _integer(int(low), int(high), hashed) if is_integer(type_) else _real(type_, low, high, hashed)

@@ -1,0 +1,49 @@
+"""Importing the package and everything that works without Spark stays cheap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+HEAVY = ("pyspark", "pandas", "numpy", "pyarrow", "lark", "sqlglot")
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert modules_after("import sqlstream").isdisjoint(HEAVY)
+
+
+def test_importing_the_package_is_fast() -> None:
+    started = min(_seconds("pass") for _ in range(3))
+    assert min(_seconds("import sqlstream") for _ in range(3)) - started < 0.3
+
+
+def _seconds(code: str) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SHOW TABLES",
+        "SHOW CREATE TABLE t",
+        "DESCRIBE t",
+        "SET 'parallelism.default' = '2'",
+        "EXPLAIN SELECT a FROM t",
+        "EXPLAIN LOGICAL SELECT a FROM t",
+    ],
+)
+def test_definitions_and_plans_need_no_spark(statement: str) -> None:
+    table = "CREATE TABLE t (a INT) WITH ('connector' = 'datagen')"
+    loaded = modules_after(f'import sqlstream\nwith sqlstream.connect() as s: s.sql("""{table}; {statement}""")')
+    assert loaded.isdisjoint(("pyspark", "pandas", "pyarrow"))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from sqlstream.results import Rows, rows_of
+from sqlstream.types import parse_type
+
+TABLE = pa.table(
+    {
+        "n": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "t": pa.array([datetime(2024, 1, 31, tzinfo=UTC), None], pa.timestamp("us", tz="UTC")),
+        "d": pa.array([date(2024, 1, 31), None]),
+        "l": pa.array([[1, None], None], pa.list_(pa.int32())),
+        "s": pa.array([{"a": 1, "b": "x"}, None], pa.struct([("a", pa.int64()), ("b", pa.string())])),
+        "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())),
+    }
+)
+
+
+def test_values_are_those_of_python() -> None:
+    first, second = Rows.of_arrow(TABLE)
+    assert first == (
+        Decimal("1.50"), datetime(2024, 1, 31, tzinfo=UTC), date(2024, 1, 31), [1, None], {"a": 1, "b": "x"}, {"k": 1}
+    )  # fmt: skip
+    assert second == (None,) * 6
+
+
+def test_arrow_and_pandas_keep_the_types() -> None:
+    rows = Rows.of_arrow(TABLE)
+    assert rows.to_arrow() is TABLE
+    frame = rows.to_pandas()
+    assert frame["n"][0] == Decimal("1.50")
+    assert isinstance(frame["t"].dtype, pd.DatetimeTZDtype)
+    assert [t.ddl() for t in rows.types] == [
+        "DECIMAL(10, 2)", "TIMESTAMP", "DATE", "ARRAY<INT>", "STRUCT<a: BIGINT, b: STRING>", "MAP<STRING, INT>",
+    ]  # fmt: skip
+
+
+def test_texts_become_arrow_strings_also_without_rows() -> None:
+    rows = Rows.of_text(("a", "a"), [])
+    assert rows.to_arrow().schema.types == [pa.string(), pa.string()]
+    assert (len(rows), rows.fetchall(), rows.fetchone()) == (0, [], None)
+
+
+def test_python_values_become_arrow_of_the_declared_type() -> None:
+    rows = Rows(("a",), (parse_type("DECIMAL(4, 1)"),), ((Decimal("1.5"),), (None,)))
+    assert rows.to_arrow().column("a").to_pylist() == [Decimal("1.5"), None]
+    assert rows.to_arrow().schema.types == [pa.decimal128(4, 1)]
+
+
+def test_columns_of_the_same_name_stay_apart() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert rows_of(table) == [(1, 2)]
+
+
+def test_a_table_for_the_eye_aligns_and_counts() -> None:
+    text = repr(Rows.of_text(("name", "n"), [("x", "1"), ("longer", None)]))
+    assert text == "name   | n\n-------+-----\nx      | 1\nlonger | NULL\n(2 rows)".replace(
+        "n\n-------+-----", "n\n-------+-----"
+    )
+
+
+def test_a_long_table_shows_its_first_rows() -> None:
+    text = repr(Rows.of_text(("n",), [(str(i),) for i in range(25)]))
+    assert text.endswith("19\n(25 rows, the first 20 shown)")
+
+
+def test_notebooks_get_escaped_html() -> None:
+    found = Rows.of_text(("<n>",), [("a & b",)])._repr_html_()
+    assert "<th>&lt;n&gt;</th>" in found and "<td>a &amp; b</td>" in found and "(1 row)" in found
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_rows_are_counted_without_being_fetched(count: int) -> None:
+    assert len(Rows.of_arrow(pa.table({"a": list(range(count))}))) == count

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.errors import ConnectorError, Span, UnsupportedError
+from sqlstream.settings import OPTIONS, PLANNED, Settings
+from sqlstream.spark_settings import spark_settings
+
+
+def test_values_have_the_type_of_their_key() -> None:
+    settings = Settings()
+    settings.set("execution.checkpointing.interval", "10 s")
+    settings.set("parallelism.default", "4")
+    settings.set("table.dml-sync", "TRUE")
+    assert settings["execution.checkpointing.interval"] == 10_000
+    assert settings["parallelism.default"] == 4
+    assert settings["table.dml-sync"] is True
+    assert settings.text("execution.checkpointing.interval") == "10 s"
+
+
+def test_reset_brings_back_the_default() -> None:
+    settings = Settings()
+    settings.set("sqlstream.gear", "native")
+    settings.set("pipeline.name", "x")
+    settings.reset("sqlstream.gear")
+    assert (settings["sqlstream.gear"], settings["pipeline.name"]) == ("auto", "x")
+    settings.reset()
+    assert settings["pipeline.name"] is None
+
+
+@pytest.mark.parametrize("key", sorted(PLANNED))
+def test_keys_without_effect_are_not_stored(key: str) -> None:
+    settings = Settings()
+    with pytest.raises(UnsupportedError) as error:
+        settings.set(key, "1 s", Span(1, 2))
+    assert error.value.code == "SS350" and error.value.diagnostic.hint == PLANNED[key]
+    with pytest.raises(UnsupportedError):
+        settings.reset(key)
+    assert key not in dict(settings.rows())
+
+
+def test_an_unknown_key_is_suggested() -> None:
+    with pytest.raises(ConnectorError) as error:
+        Settings().set("paralelism.default", "4", Span(1, 2))
+    assert error.value.code == "SS521"
+    assert 'Did you mean "parallelism.default"?' in str(error.value)
+    with pytest.raises(ConnectorError):
+        Settings().reset("paralelism.default")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("execution.checkpointing.interval", "soon"),
+        ("parallelism.default", "0"),
+        ("sqlstream.gear", "fast"),
+        ("table.local-time-zone", "Mars/Olympus"),
+        ("table.local-time-zone", "../etc/passwd"),
+        ("table.dml-sync", "maybe"),
+        ("pipeline.name", ""),
+    ],
+)
+def test_a_wrong_value_is_refused_and_not_stored(key: str, value: str) -> None:
+    settings = Settings()
+    with pytest.raises(ConnectorError) as error:
+        settings.set(key, value, Span(1, 2))
+    assert error.value.code == "SS504" and "Accepted: " in str(error.value)
+    assert settings.text(key) == next(o.default for o in OPTIONS if o.key == key)
+
+
+def test_settings_of_spark_pass_as_they_are() -> None:
+    settings = Settings()
+    settings.set("spark.sql.ansi.enabled", "false")
+    settings.set("parallelism.default", "3")
+    settings.set("table.local-time-zone", "Europe/Berlin")
+    assert spark_settings(settings) == {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.session.timeZone": "Europe/Berlin",
+    }
+
+
+def test_all_keys_are_listed_with_their_values() -> None:
+    settings = Settings()
+    settings.set("spark.x", "1")
+    rows = dict(settings.rows())
+    assert rows["spark.x"] == "1" and rows["sqlstream.gear"] == "auto"
+    assert set(rows) == {*(o.key for o in OPTIONS), "spark.x"}
+
+
+def test_a_copy_changes_on_its_own() -> None:
+    settings = Settings()
+    copy = settings.copy()
+    copy.set("pipeline.name", "x")
+    assert settings["pipeline.name"] is None

@@ -1,0 +1,81 @@
+"""The four flight queries over the whole year equal pandas, row by row; no departure is late."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+import sqlstream
+from examples.flights.demo import script
+from examples.flights.prepare import departures, hours_behind, read_flights, write_stream
+from sqlstream.results import Query
+from tests.examples import flights_in_pandas
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def flights():
+    return read_flights()
+
+
+@pytest.fixture(scope="module")
+def left(flights):
+    return departures(flights)
+
+
+@pytest.fixture(scope="module")
+def folder(left, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flights")
+    write_stream(left, folder / "departures")
+    return folder
+
+
+def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sorted, times without zone, integers and floating-point numbers of one width."""
+    plain = frame.copy()
+    for name, column in plain.items():
+        if isinstance(column.dtype, pd.DatetimeTZDtype):
+            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        if pd.api.types.is_datetime64_dtype(column):
+            plain[name] = column.astype("datetime64[us]")
+        elif pd.api.types.is_integer_dtype(column):
+            plain[name] = column.astype("int64")
+    return plain.sort_values(list(plain.columns), ignore_index=True)
+
+
+@pytest.mark.parametrize("name", ["departures_per_carrier", "delay_by_airport", "rotations", "totals_of_the_day"])
+def test_query_equals_pandas(name, spark, left, folder):
+    with sqlstream.connect(spark) as session:
+        # Twenty files at a time: fewer micro-batches, still several, and the watermark moves between them.
+        session.sql(script("tables.sql", folder).replace("'4'", "'20'"))
+        query = session.sql(script(f"{name}.sql", folder))
+        assert isinstance(query, Query)
+        found = query.to_pandas()
+        progress = query.job.progress()
+    expected = getattr(flights_in_pandas, name)(left)
+    assert progress.rows_in == len(left) == 328_521
+    assert progress.batches >= 3
+    assert progress.late_rows == 0
+    assert len(found) == len(expected) > 1000
+    assert_frame_equal(_comparable(found), _comparable(expected), check_dtype=False, rtol=1e-12)
+
+
+def test_cancelled_flights_are_not_in_the_stream(flights, left):
+    assert len(flights) == 336_776
+    assert flights.departed.isna().sum() == len(flights) - len(left) == 8_255
+
+
+def test_stream_is_out_of_order_by_less_than_the_watermark_delay(left):
+    behind = hours_behind(left)
+    assert (behind > 0).mean() > 0.5
+    assert behind.max() < 24
+
+
+def test_files_hold_a_week_each_in_order(left, folder):
+    files = sorted((folder / "departures").glob("*.parquet"), key=lambda path: path.stat().st_mtime)
+    assert len(files) == 53
+    assert files == sorted(files)
+    rows = pd.concat([pd.read_parquet(path) for path in files], ignore_index=True)
+    assert_frame_equal(rows, left[rows.columns], check_dtype=False)

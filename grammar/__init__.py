@@ -1,6 +1,6 @@
 """Text to syntax: sqlglot reads SQL, lark the streaming clauses and statements (``streaming.lark``)."""
 
-from sqlstream.grammar.carrier import clauses_of, table_clauses_of, table_function_of
+from sqlstream.grammar.carrier import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.grammar.completion import expected_after
 from sqlstream.grammar.formatting import format_script
 from sqlstream.grammar.printing import to_sql
@@ -11,6 +11,7 @@ __all__ = [
     "clauses_of",
     "expected_after",
     "format_script",
+    "match_recognize_of",
     "name_span_of",
     "parse_query",
     "parse_script",

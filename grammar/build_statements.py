@@ -9,11 +9,11 @@ from lark.tree import Meta
 
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
-from sqlstream.grammar.build_create_table import CreateTableBuilder
+from sqlstream.grammar.build_match import MatchBuilder
 
 
 @v_args(meta=True, inline=True)
-class StatementBuilder(CreateTableBuilder):
+class StatementBuilder(MatchBuilder):
     """Builds every node of the grammar."""
 
     def query(self, meta: Meta, query: Token) -> n.Query:

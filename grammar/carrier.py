@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
-from sqlstream.grammar.nodes import Node, StreamClauses, TableClauses, TableFunction
+from sqlstream.grammar.nodes import MatchRecognize, Node, StreamClauses, TableClauses, TableFunction
 
 ARG = "stream"
 
 
 class Carrier(exp.Expression):
-    """``this`` is a ``StreamClauses``, ``TableClauses``, ``TableFunction``, ``GroupWindow`` or a statement."""
+    """``this`` is a node; ``alias`` that of MATCH_RECOGNIZE."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False}
 
 
 def clauses_of(query: exp.Expr) -> StreamClauses:
@@ -38,6 +38,12 @@ def table_function_of(table: exp.Expr) -> TableFunction | None:
     """The table function that an ``exp.Table`` stands for; None for a plain table."""
     found = _carried(table.args.get("this"))
     return found if isinstance(found, TableFunction) else None
+
+
+def match_recognize_of(select: exp.Expr) -> MatchRecognize | None:
+    """MATCH_RECOGNIZE of a SELECT."""
+    found = _carried(select.args.get("match"))
+    return found if isinstance(found, MatchRecognize) else None
 
 
 def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:

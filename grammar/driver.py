@@ -52,6 +52,8 @@ def words_from(source: Source, index: int) -> Iterator[Word]:
 def words(token: Token) -> list[Word]:
     if token.token_type in _NOT_KEYWORDS:
         return [("", token)]
+    if token.token_type == TokenType.DQMARK:  # "A??" of a pattern
+        return [("?", token), ("?", token)]
     return [(part, token) for part in token.text.upper().split()] or [("", token)]
 
 

@@ -97,11 +97,10 @@ class ExpressionParser(SparkParser):
     def _parse_bracket(self, this: Any = None) -> Any:
         """``MAP['k', v]`` is Flink's constructor; with one key it reads from a column named map."""
         found = super()._parse_bracket(this)
-        inner = found.this if isinstance(found, exp.Bracket) else None
-        paired = inner is not None and len(found.expressions) % 2 == 0
-        if paired and isinstance(inner, exp.Column) and inner.name.upper() == "MAP" and not inner.table:
-            return exp.Anonymous(this="MAP", expressions=found.expressions)
-        return found
+        if not isinstance(found, exp.Bracket) or len(found.expressions) % 2:
+            return found
+        named_map = isinstance(found.this, exp.Column) and found.this.name.upper() == "MAP" and not found.this.table
+        return exp.Anonymous(this="MAP", expressions=found.expressions) if named_map else found
 
     # --- strictness ---
 
@@ -124,11 +123,14 @@ class ExpressionParser(SparkParser):
 
     def _parse_hint(self) -> Any:
         """The hint's inside is parsed as a text of its own; its places are moved to the script's."""
-        token = self._curr
-        hint = super()._parse_hint()
-        if isinstance(hint, exp.Hint):
-            shift(hint, token.start + len("/*+"))
-            mark(hint, token.start, token.end + 1)
+        if not self._match(TokenType.HINT):
+            return None
+        token = self._prev
+        self._prev_comments = token.comments[:-1]  # the last one is the hint itself
+        inside = token.start + len("/*+"), token.end + 1 - len("*/")
+        hint = exp.maybe_parse(self.sql[slice(*inside)], into=exp.Hint, dialect=self.dialect)
+        shift(hint, inside[0])
+        mark(hint, token.start, token.end + 1)
         return hint
 
     # --- calls with words between the arguments ---

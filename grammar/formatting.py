@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import singledispatch
 
 from sqlglot import exp
-from sqlglot.tokens import Token
+from sqlglot.tokens import Token, TokenType
 
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.dialect import SqlStream
@@ -44,7 +44,8 @@ def _lost(tokens: list[Token], printed: str) -> Iterator[str]:
 
 
 def _comments(tokens: Iterable[Token]) -> list[str]:
-    return [c.strip() for token in tokens for c in token.comments if c.strip()]
+    written = (c for t in tokens for c in (t.comments[:-1] if t.token_type == TokenType.HINT else t.comments))
+    return [c.strip() for c in written if c.strip()]
 
 
 def _sql(expression: exp.Expression) -> str:

@@ -10,7 +10,7 @@ from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
-from sqlstream.grammar.nodes import GroupWindow, Node
+from sqlstream.grammar.nodes import GroupWindow, MatchRecognize, Node
 from sqlstream.grammar.printer import print_node
 
 # Spark's generator rewrites these into other queries; here they print as they were written.
@@ -32,7 +32,7 @@ class SqlStreamGenerator(SparkGenerator):
     }
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         **{kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind not in _REWRITTEN},
-        Carrier: lambda self, e: self.node(e.this),
+        Carrier: lambda self, e: self.carrier(e),
     }
     AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Callable[..., str]]] = {
         "stream": lambda self, e: self.firing_clauses(e),
@@ -42,6 +42,11 @@ class SqlStreamGenerator(SparkGenerator):
     def node(self, node: Node) -> str:
         """The text of a node. What it holds is copied, because sqlglot's generators change what they print."""
         return print_node(node, lambda e: self.sql(e.copy()))
+
+    def carrier(self, carrier: Carrier) -> str:
+        alias = self.sql(carrier, "alias")
+        printed = self.node(carrier.this) + (f" AS {alias}" if alias else "")
+        return self.sep() + printed if isinstance(carrier.this, MatchRecognize) else printed
 
     def clause(self, node: Node | None) -> str:
         """The clause on its own line when pretty, behind a space otherwise; nothing for None."""

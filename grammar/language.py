@@ -13,7 +13,7 @@ from lark.lexer import Lexer
 from lark.parsers.lalr_analysis import Shift
 
 GRAMMAR_FILE = Path(__file__).with_name("streaming.lark")
-STARTS = ("statement", "stream_clause", "group_window", "table_function", "table_clause")
+STARTS = ("statement", "stream_clause", "group_window", "table_function", "table_clause", "match_recognize")
 END = "$END"
 
 READABLE = {

@@ -5,7 +5,8 @@ not take part. Clauses hang on sqlglot's trees as follows (see ``grammar.dialect
 
 * ``StreamClauses`` of a SELECT: ``clauses_of(select)``
 * ``TableFunction`` (TUMBLE, …, process functions) as a table factor: ``table_function_of(table)``
-* ``AlignBarriers``, ``LookupAsync``, ``WatermarkDelay`` of a table: ``table_clauses_of(table)``
+* ``AlignBarriers``, ``LookupAsync``, ``WatermarkDelay``, ``TableHint`` of a table: ``table_clauses_of(table)``
+* ``MatchRecognize`` of a SELECT: ``match_recognize_of(select)``; its alias is the ``alias`` of the carrier
 """
 
 from __future__ import annotations
@@ -415,6 +416,74 @@ class TableClauses(Node):
     barriers: AlignBarriers | None = None
     lookup: LookupAsync | None = None
     hint: TableHint | None = None
+
+
+# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PatternVariable(Node):
+    """``A``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class PatternSequence(Node):
+    """``A B C``."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True)
+class PatternAlternation(Node):
+    """``A | B``."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True)
+class PatternRepetition(Node):
+    """``A*``, ``A+``, ``A?``, ``A{2,3}``, with ``?`` behind when reluctant; ``most`` None: without bound."""
+
+    pattern: Pattern
+    least: int
+    most: int | None
+    reluctant: bool = False
+
+
+Pattern = PatternVariable | PatternSequence | PatternAlternation | PatternRepetition
+
+
+@dataclass(frozen=True)
+class Measured(Node):
+    """``[FINAL | RUNNING] expression AS name`` of MEASURES."""
+
+    expression: exp.Expression
+    name: str
+    mode: str | None = None
+
+
+@dataclass(frozen=True)
+class PatternDefinition(Node):
+    """``name AS condition`` of DEFINE."""
+
+    name: str
+    condition: exp.Expression
+
+
+@dataclass(frozen=True)
+class MatchRecognize(Node):
+    """``MATCH_RECOGNIZE (…)`` behind the last table of FROM; ``rows`` and ``skip`` are the words as written."""
+
+    pattern: Pattern
+    definitions: tuple[PatternDefinition, ...]
+    measures: tuple[Measured, ...] = ()
+    partition_by: tuple[exp.Expression, ...] = ()
+    order_by: tuple[exp.Expression, ...] = ()
+    rows: str | None = None
+    skip: str | None = None
+    within: exp.Expression | None = None
 
 
 # --- statements -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
@@ -15,6 +15,7 @@ from sqlstream.grammar.carrier import ARG, Carrier, add_clause, clauses_of
 from sqlstream.grammar.failures import ORDER, failure, token_span, unexpected
 from sqlstream.grammar.language import openings
 from sqlstream.grammar.modifiers import clause_field, modifiers_after, rank_of
+from sqlstream.grammar.spans import mark
 from sqlstream.grammar.tables import TableParser
 
 _Last = tuple[int, str]
@@ -22,6 +23,16 @@ _Last = tuple[int, str]
 
 
 class SqlStreamParser(TableParser):
+    # Spark's window(ts, …) is a key of GROUP BY, not a WINDOW clause.
+    QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = TableParser.QUERY_MODIFIER_TOKENS - {TokenType.WINDOW}
+
+    def _parse_match_recognize(self) -> Any:
+        start = self._curr
+        carrier = Carrier(this=self.syntax("match_recognize"))
+        mark(carrier, start.start, self._prev.end + 1)
+        carrier.set("alias", self._parse_table_alias())
+        return carrier
+
     def _parse_projections(self) -> Any:
         projections, exclude = super()._parse_projections()
         if not projections:

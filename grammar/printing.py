@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlstream.grammar import print_statements, print_tables  # noqa: F401  (they register their nodes)
+from sqlstream.grammar import print_match, print_statements, print_tables  # noqa: F401  (they register their nodes)
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import Node
 from sqlstream.grammar.printer import print_node

@@ -30,9 +30,11 @@ STREAMING = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
-    "spark.sql.streaming.metricsEnabled": "false",
 }
 """What the jobs rely on; these can be set on a running session."""
+
+# Spark's own checkpoint file manager starts a process for each link that it looks at: 0.1 s and more per micro-batch.
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -43,6 +45,7 @@ _LOCAL = {
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
 
@@ -64,9 +67,9 @@ def spark_session(settings: Mapping[str, str] | None = None, master: str | None 
 
 
 def prepared(spark: SparkSession) -> SparkSession:
-    """A session of the user with the settings that jobs rely on, which it keeps; the rest stays as it is."""
+    """A session of the user: settings that jobs rely on are added where unset, and SS493 says which are wrong."""
     for key, value in STREAMING.items():
-        if key == "spark.sql.streaming.stateStore.providerClass" or spark.conf.get(key, None) is None:
+        if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
     require_suitable(spark)
     return spark

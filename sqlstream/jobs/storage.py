@@ -50,7 +50,7 @@ class LocalStorage:
     root: Path
 
     def location(self, path: str = "") -> str:
-        return (self.root / path).as_uri()
+        return f"file://{self.root / path}"  # Spark takes paths as they are, without the escapes of a URL
 
     def read(self, path: str) -> str | None:
         try:

@@ -1,0 +1,88 @@
+"""Checkpoint directories: small files, fingerprints of plans, control rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.fingerprint import fingerprint, first_difference
+from sqlstream.jobs.storage import LocalStorage, SparkStorage, storage_at
+from sqlstream.planner.nodes import AssignWindows, Hop, Output, Tumble, Union, WindowAggregate
+from tests.streams import item, table, timed
+
+EVENTS = table("events", delay_ms=500, k="STRING", v="INT", ts="TIMESTAMP")
+
+
+TUMBLE = Tumble(1000)
+
+
+def plan(window=TUMBLE, source=EVENTS, aggregate="SUM(v)"):
+    rows = AssignWindows(timed(source), window, "ts", ())
+    return Output(WindowAggregate(rows, ("k",), (item("s", aggregate),)), ("k", "a", "b", "c", "s"))
+
+
+def test_the_fingerprint_has_a_line_per_node_and_leaves_options_out():
+    text = fingerprint(plan())
+    assert [line.strip().partition("(")[0] for line in text.splitlines()] == [
+        "Output",
+        "WindowAggregate",
+        "AssignWindows",
+        "AssignTime",
+        "Scan",
+    ]
+    assert fingerprint(plan(source=dataclasses.replace(EVENTS, options=(("path", "/elsewhere"),)))) == text
+    assert "\n    Assign" not in fingerprint(Union((timed(EVENTS), timed(EVENTS))))
+
+
+@pytest.mark.parametrize(
+    ("other", "now"),
+    [
+        (plan(Hop(1000, 2000)), "AssignWindows(window=Hop(1000, 2000, 0)"),
+        (plan(aggregate="SUM(DISTINCT v)"), "WindowAggregate(keys=[k], aggregates=[Item(s, SUM(DISTINCT v)"),
+        (plan(source=table("events", k="STRING", v="INT", ts="TIMESTAMP")), "AssignTime(column=ts, delay_ms=0"),
+    ],
+)
+def test_the_first_difference_is_the_node_that_changed(other, now):
+    assert first_difference(fingerprint(plan()), fingerprint(other))[1].startswith(now)
+
+
+def test_a_longer_plan_differs_behind_the_end_of_the_other():
+    assert first_difference("a\n", "a\nb\n") == ("", "b")
+
+
+def test_local_texts_appear_whole(tmp_path):
+    storage = LocalStorage(tmp_path)
+    assert storage.read("a/b.txt") is None
+    storage.write("a/b.txt", "first")
+    storage.write("a/b.txt", "then")
+    assert storage.read("a/b.txt") == "then"
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["b.txt"]
+
+
+@pytest.mark.spark
+def test_the_storage_of_a_path_is_local_and_of_other_schemes_sparks(spark, tmp_path):
+    assert storage_at(str(tmp_path), spark) == LocalStorage(tmp_path)
+    assert storage_at((tmp_path / "with space").as_uri(), spark) == LocalStorage(tmp_path / "with space")
+    assert storage_at("relative", spark) == LocalStorage(Path("relative").absolute())
+    assert storage_at("s3a://bucket/jobs/", spark) == SparkStorage("s3a://bucket/jobs", spark)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["local", "spark"])
+def test_control_rows_are_read_from_any_storage(spark, tmp_path, kind):
+    storage = LocalStorage(tmp_path) if kind == "local" else SparkStorage(f"file://{tmp_path}", spark)
+    assert storage.read("plan.txt") is None
+    storage.write("plan.txt", "two\nlines")
+    assert storage.read("plan.txt") == "two\nlines"
+
+    control = ControlRows(storage)
+    control.stream(spark, "odd/name")
+    control.lift("odd/name", -7, "one")
+    control.end("odd/name")
+    control.end("odd/name")
+    rows = spark.read.schema("watermark_ms BIGINT").option("recursiveFileLookup", "true")
+    found = rows.json(storage.location("control/odd%2Fname")).where("watermark_ms IS NOT NULL").collect()
+    assert sorted(row.watermark_ms for row in found) == [-7, 253_402_300_799_999]

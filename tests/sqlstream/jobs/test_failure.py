@@ -1,0 +1,54 @@
+"""Root causes out of what Spark says."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.errors import ConnectorError
+from sqlstream.jobs.failure import is_cancellation, job_error
+
+NULL_TIME = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted in stage
+0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0: org.apache.spark.SparkRuntimeException:
+[USER_RAISED_EXCEPTION] SS401: event time "ts" of table "bids" is NULL SQLSTATE: P0001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2702)
+=== Streaming Query ===
+Project [CASE WHEN isnull(ts#1) THEN raise_error(SS401: event time "ts" of table "bids" is NULL) END AS x]"""
+
+FUNCTION = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Task failed
+Traceback (most recent call last):
+  File "columnar.py", line 90, in _call
+    raise FunctionError(f'{FUNCTION_FAILED}: function "{name}" failed')
+FunctionError: SS411: function "fee" failed: ValueError: no price"""
+
+CAUSED = """Query failed
+org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.Thing
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream"""
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (NULL_TIME, 'SS401: event time "ts" of table "bids" is NULL'),
+        (FUNCTION, 'SS411: function "fee" failed: ValueError: no price'),
+        (CAUSED, "SS400: IOException: No space left on device"),
+        ("something odd", "SS400: something odd"),
+        ("", "SS400: the job failed without a message"),
+    ],
+)
+def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first):
+    lines = str(job_error(RuntimeError(text), "j1", "/checkpoints/j1")).splitlines()
+    assert lines[0] == first
+    assert lines[1].startswith('DETAIL: Job "j1" stopped.')
+    assert "/checkpoints/j1" in lines[1]
+
+
+def test_our_own_errors_stay_as_they_are():
+    error = ConnectorError("SS508", "no such file")
+    assert job_error(error, "j1", "/c") is error
+
+
+def test_cancellation_is_no_failure():
+    assert is_cancellation(RuntimeError("Job 3 cancelled as part of cancellation of all jobs"))
+    assert not is_cancellation(RuntimeError(CAUSED))

@@ -67,6 +67,10 @@ class ExpressionParser(SparkParser):
     def _parse_unary(self) -> Any:
         return self._marked(super()._parse_unary)
 
+    def _parse_equality(self, parse_is: bool = True) -> Any:
+        read = super()._parse_equality
+        return self._marked(lambda: read(parse_is))
+
     def _parse_lambda(self, alias: bool = False) -> Any:
         read = super()._parse_lambda
         return self._marked(lambda: read(alias=alias))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.errors import Span
+from sqlstream.grammar.nodes import Node
 
 _WHOLE = "span"
 
@@ -34,6 +35,9 @@ def span_of(expression: exp.Expr) -> Span | None:
     whole = expression.meta.get(_WHOLE)
     if whole is not None:
         return Span(*whole)
+    carried = expression.args.get("this")
+    if isinstance(carried, Node):
+        return carried.span
     own = name_span_of(expression)
     spans = [s for s in map(span_of, expression.iter_expressions()) if s is not None]
     return _union([own, *spans] if own is not None else spans)

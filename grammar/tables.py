@@ -85,7 +85,8 @@ class TableParser(ClauseParser):
         reserved = self._curr.token_type == TokenType.VAR and self._curr.text.upper() in NOT_AN_ALIAS
         if reserved or self.opens("table_clause") or self.opens("stream_clause"):
             return None
-        return super()._parse_table_alias(alias_tokens)
+        read = super()._parse_table_alias
+        return self._marked(lambda: read(alias_tokens))
 
     # --- table functions ---
 
@@ -126,7 +127,8 @@ class TableParser(ClauseParser):
     def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
         """A table must follow a comma; sqlglot would swallow the error in it."""
         if self._curr.token_type != TokenType.COMMA:
-            return super()._parse_join(*args, **kwargs)
+            read = super()._parse_join
+            return self._marked(lambda: read(*args, **kwargs))
         self._advance()
         comma = self._prev
         table = self._parse_table(alias_tokens=kwargs.get("alias_tokens"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.grammar import format_script, nodes, parse_query, to_sql
-from sqlstream.planner.catalog import Column, Table, TimeDomain, Watermark
+from sqlstream.planner.catalog import Column, Table, Watermark
 from sqlstream.planner.durations import as_interval
 
 
@@ -18,20 +18,19 @@ def create_table(table: Table) -> nodes.CreateTable:
     watermark = table.watermark
     return nodes.CreateTable(
         name=nodes.Name((table.name,)),
-        columns=tuple(_column(c, table) for c in table.columns),
+        columns=tuple(_column(c) for c in table.columns),
         watermark=None if watermark is None else nodes.WatermarkDef(watermark.column, _watermark(watermark)),
         primary_key=table.primary_key,
         options=tuple(nodes.Option(k, v) for k, v in (("connector", table.connector), *table.options)),
     )
 
 
-def _column(column: Column, table: Table) -> nodes.Column:
+def _column(column: Column) -> nodes.Column:
     if column.expression is not None:
         return nodes.ComputedColumn(column.name, column.expression)
     if column.metadata_key is not None:
         return nodes.MetadataColumn(column.name, column.type.to_sqlglot(), column.metadata_key)
-    implied = column.time is TimeDomain.EVENT or column.name in table.primary_key
-    return nodes.PhysicalColumn(column.name, column.type.to_sqlglot(), column.nullable or implied)
+    return nodes.PhysicalColumn(column.name, column.type.to_sqlglot(), column.nullable)
 
 
 def _watermark(watermark: Watermark) -> exp.Expression:

@@ -6,12 +6,13 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.nodes import Schema
-from sqlstream.types import STRING, DataType
+from sqlstream.types import STRING, DataType, from_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,8 +44,6 @@ class Rows:
 
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Rows:
-        from sqlstream.types import from_arrow
-
         return cls(tuple(table.column_names), tuple(from_arrow(f.type) for f in table.schema), (), table)
 
     @cached_property
@@ -87,41 +86,47 @@ class Rows:
 
 
 class Query:
-    """A query that runs; its rows come to whoever iterates. Each row is delivered once.
+    """A query that runs: an iterator of its rows, which come while it runs. Each row is delivered once.
 
-    Iterating, ``fetchall``, ``to_arrow`` and so on all take from the same stream of rows.
+    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows.
+    TIMESTAMPs are shown in ``time_zone``.
     """
 
-    def __init__(self, job: Job, names: tuple[str, ...], schema: Schema) -> None:
+    def __init__(self, job: Job, names: tuple[str, ...], schema: Schema, time_zone: str) -> None:
         self.job = job
         self.columns = names
         self.types = tuple(f.type for f in schema)
-        self._batches = job.results()
+        self._time_zone = time_zone
+        self._incoming = job.results()
+        self._table: pa.Table | None = None
+        self._rows: list[tuple[Any, ...]] = []
+        self._position = 0
 
     def batches(self) -> Iterator[pa.Table]:
         """The rows as they come, one Arrow table per micro-batch; ends with the query and raises its error."""
-        return self._batches
+        if self._table is not None and self._position < len(self._rows):
+            rest, self._position = self._table.slice(self._position), len(self._rows)
+            yield rest
+        for table in self._incoming:
+            yield in_time_zone(table, self._time_zone)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for table in self._batches:
-            yield from rows_of(table)
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        while self._position >= len(self._rows):
+            self._table = in_time_zone(next(self._incoming), self._time_zone)
+            self._rows, self._position = rows_of(self._table), 0
+        self._position += 1
+        return self._rows[self._position - 1]
 
     def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
         """The rows with their kinds."""
         return ((RowKind.INSERT, row) for row in self)
 
     def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
-        """The next ``count`` rows, fewer at the end of the query; waits for them. The rest of a batch is kept."""
-        found: list[tuple[Any, ...]] = []
-        while len(found) < count:
-            table = next(self._batches, None)
-            if table is None:
-                break
-            missing = count - len(found)
-            found += rows_of(table.slice(0, missing))
-            if table.num_rows > missing:
-                self._batches = _chained(table.slice(missing), self._batches)
-        return found
+        """The next ``count`` rows, fewer at the end of the query; waits for them."""
+        return list(islice(self, count))
 
     def rows(self) -> Rows:
         """All rows, once the query has ended. ExecutionError SS480 where it never will."""
@@ -132,7 +137,7 @@ class Query:
             raise ExecutionError(
                 ENDLESS, "the query reads a source without an end, so it never has all rows", hint=hint
             )
-        tables = list(self._batches)
+        tables = list(self.batches())
         return Rows.of_arrow(pa.concat_tables(tables) if tables else self._empty())
 
     def _empty(self) -> pa.Table:
@@ -166,9 +171,16 @@ class Query:
         return f"<Query {self.job.name} {self.job.state.value}: {', '.join(self.columns)}>"
 
 
-def _chained(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from rest
+def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
+    """The table with its TIMESTAMPs, also nested ones, in the zone; the instants stay the same."""
+    import pyarrow as pa
+
+    fields = [f.with_type(from_arrow(f.type).to_arrow(zone)) if _has_zone(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields)) if any(_has_zone(f.type) for f in table.schema) else table
+
+
+def _has_zone(type_: pa.DataType) -> bool:
+    return any(part.name == "TIMESTAMP" for part in from_arrow(type_).parts())
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:

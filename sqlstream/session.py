@@ -199,7 +199,10 @@ class Session:
     def _query(self, statement: nodes.Query) -> Query:
         plan = plan_of(statement, self.workspace.catalog)
         assert isinstance(plan, Output)
-        return Query(self._runner.start(plan, self.workspace), plan.names, plan.schema)
+        job = self._runner.start(plan, self.workspace)
+        zone = self.spark.conf.get("spark.sql.session.timeZone")
+        assert zone is not None, "Spark always has a time zone"
+        return Query(job, plan.names, plan.schema, zone)
 
 
 def _require_statements(statements: tuple[nodes.Statement, ...]) -> None:

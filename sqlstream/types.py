@@ -121,21 +121,24 @@ class DataType:
             return exp.DataType(this=_T.NULL)
         return exp.DataType.build(self.ddl(), dialect="spark")
 
-    def to_arrow(self) -> pa.DataType:
-        """The Arrow type that Spark exchanges for this type; TypeError where there is none: UNKNOWN, year-month."""
+    def to_arrow(self, time_zone: str = "UTC") -> pa.DataType:
+        """The Arrow type that Spark exchanges for this type, TIMESTAMP in the given zone.
+
+        TypeError where there is none: UNKNOWN, year-month.
+        """
         import pyarrow as pa
 
         match self.name:
             case "DECIMAL":
                 return pa.decimal128(*self.args)
             case "ARRAY":
-                return pa.list_(_type(self.args[0]).to_arrow())
+                return pa.list_(_type(self.args[0]).to_arrow(time_zone))
             case "MAP":
-                return pa.map_(_type(self.args[0]).to_arrow(), _type(self.args[1]).to_arrow())
+                return pa.map_(*(_type(a).to_arrow(time_zone) for a in self.args))
             case "STRUCT":
-                return pa.struct([(n, t.to_arrow()) for n, t in _members(self)])
+                return pa.struct([(n, t.to_arrow(time_zone)) for n, t in _members(self)])
             case "TIMESTAMP":
-                return pa.timestamp("us", tz="UTC")
+                return pa.timestamp("us", tz=time_zone)
             case "TIMESTAMP_NTZ":
                 return pa.timestamp("us")
             case "INTERVAL":

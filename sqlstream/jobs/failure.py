@@ -7,6 +7,7 @@ import re
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 
 JOB_FAILED = "SS400"
+BAD_ROW = "SS402"
 
 _OURS = re.compile(r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: )(SS4\d\d): (.+)")
 _CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
@@ -18,9 +19,26 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
     """The root cause of a failed job: a diagnostic that travelled through Spark as text, or Spark's own words."""
     if isinstance(error, SqlStreamError):
         return error
-    code, message = _cause(str(error))
+    text = str(error)
+    code, message = _cause(text)
     where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
+    if code == JOB_FAILED and "[MALFORMED_RECORD_IN_PARSING" in text:
+        return ExecutionError(BAD_ROW, _bad_row(text, message), detail=where, hint=_BAD_ROW_HINT)
     return ExecutionError.of([Diagnostic(code, message, detail=where)])
+
+
+_BAD_ROW_HINT = (
+    "Correct the row or the type of its column, or let the option ignore-parse-errors of the format drop it."
+)
+_FILE = re.compile(r"error while reading file (\S+?)\.?\s")
+
+
+def _bad_row(text: str, cause: str) -> str:
+    """The file, where it is one, and what is wrong with the row."""
+    files = _FILE.findall(text)
+    where = f'a row of file "{files[-1]}"' if files else "a row"
+    reason = _SQLSTATE.sub("", cause.partition(": ")[2]).rstrip(".")
+    return f"{where} cannot be read: {reason}"
 
 
 def is_cancellation(error: BaseException) -> bool:

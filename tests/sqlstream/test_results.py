@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sqlstream.results import Rows, rows_of
+from sqlstream.results import Rows, in_time_zone, rows_of
 from sqlstream.types import parse_type
 
 TABLE = pa.table(
@@ -78,3 +78,17 @@ def test_notebooks_get_escaped_html() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_rows_are_counted_without_being_fetched(count: int) -> None:
     assert len(Rows.of_arrow(pa.table({"a": list(range(count))}))) == count
+
+
+def test_timestamps_move_to_a_zone_also_inside_of_structs() -> None:
+    moment = datetime(2024, 1, 31, 3, tzinfo=UTC)
+    utc, plain = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+    struct = pa.struct([("at", utc), ("n", pa.int32())])
+    columns = {
+        "a": pa.array([moment], utc),
+        "b": pa.array([[{"at": moment, "n": 1}]], pa.list_(struct)),
+        "c": pa.array([datetime(2024, 1, 31, 3)], plain),
+    }
+    ((a, b, c),) = rows_of(in_time_zone(pa.table(columns), "Asia/Tokyo"))
+    assert a.isoformat() == b[0]["at"].isoformat() == "2024-01-31T12:00:00+09:00" and a == moment
+    assert c == datetime(2024, 1, 31, 3)

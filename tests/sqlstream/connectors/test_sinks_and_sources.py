@@ -142,8 +142,7 @@ def _rows(environment: Environment, table: Table, columns: tuple[str, ...], tmp_
         yield rows
     finally:
         query.stop()
-    if query.exception() is not None:
-        raise query.exception()
+    assert query.exception() is None
 
 
 def _until(condition) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from sqlstream.connectors import NAMES, connector, validate
@@ -9,6 +11,8 @@ from sqlstream.errors import Span
 from sqlstream.options import find, suggestion
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
+
+MakeTable = Callable[..., Table]
 
 
 def codes(table: Table) -> list[str]:
@@ -19,7 +23,7 @@ def messages(table: Table) -> str:
     return "\n".join(d.render() for d in validate(table, {}))
 
 
-def files(make_table, columns: str = "a INT", **options: object) -> Table:
+def files(make_table: MakeTable, columns: str = "a INT", **options: object) -> Table:
     return make_table("filesystem", columns, **({"path": "/data", "format": "csv"} | options))
 
 
@@ -138,7 +142,7 @@ def test_unknown_metadata_keys_are_listed() -> None:
 # --- datagen --------------------------------------------------------------------------------------------------
 
 
-def generated(make_table, columns: str, **options: object) -> Table:
+def generated(make_table: MakeTable, columns: str, **options: object) -> Table:
     return make_table("datagen", columns, **options)
 
 
@@ -210,7 +214,7 @@ def test_rate_has_its_own_columns(make_table) -> None:
     assert codes(make_table("rate", "value INT; x STRING")) == ["SS505", "SS505"]
 
 
-def kafka(make_table, **options: object) -> Table:
+def kafka(make_table: MakeTable, **options: object) -> Table:
     given = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"} | options
     return make_table("kafka", "a INT", **{k: v for k, v in given.items() if v is not None})
 

@@ -1,0 +1,271 @@
+"""Sessions end to end on Spark: queries, inserts, functions, restarts, settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sqlstream
+from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.planner.catalog import RowKind
+from sqlstream.results import Query, Rows
+from sqlstream.session import Session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark) -> Iterator[Session]:
+    with sqlstream.connect(spark) as found:
+        yield found
+
+
+def query(session: Session, text: str) -> Query:
+    found = session.sql(text)
+    assert isinstance(found, Query)
+    return found
+
+
+def job(session: Session, text: str) -> Job:
+    found = session.sql(text)
+    assert isinstance(found, Job)
+    return found
+
+
+NUMBERS = """
+CREATE TABLE numbers (n INT) WITH (
+    'connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '5')
+"""
+
+
+@pytest.fixture
+def trades(session: Session, tmp_path: Path) -> Session:
+    """Trades of every type a file may hold, with event time."""
+    (tmp_path / "trades.jsonl").write_text(
+        '{"id": 1, "price": 1.50, "ts": "2024-01-31 12:00:01", "tags": ["a", null], "info": {"k": "x"}}\n'
+        '{"id": 2, "price": null, "ts": "2024-01-31 12:00:09", "tags": null, "info": null}\n'
+        '{"id": 3, "price": 2.25, "ts": "2024-01-31 12:00:12", "tags": [], "info": {"k": null}}\n'
+    )
+    session.sql(f"""
+    CREATE TABLE trades (id BIGINT, price DECIMAL(10, 2), ts TIMESTAMP(3), tags ARRAY<STRING>, info STRUCT<k: STRING>,
+        WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+    WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/trades.jsonl')
+    """)
+    return session
+
+
+# --- queries --------------------------------------------------------------------------------------------------
+
+
+def test_a_query_gives_rows_with_their_types(trades: Session) -> None:
+    found = query(trades, "SELECT *, price * 2 AS double FROM trades").rows()
+    assert found.columns == ("id", "price", "ts", "tags", "info", "double")
+    noon = datetime(2024, 1, 31, 12, 0, tzinfo=UTC)
+    assert found.fetchall() == [
+        (1, Decimal("1.50"), noon.replace(second=1), ["a", None], {"k": "x"}, Decimal("3.00")),
+        (2, None, noon.replace(second=9), None, None, None),
+        (3, Decimal("2.25"), noon.replace(second=12), [], {"k": None}, Decimal("4.50")),
+    ]
+    assert found.to_arrow().schema.field("price").type == pa.decimal128(10, 2)
+    assert str(found.to_pandas()["ts"].dtype) == "datetime64[us, UTC]"
+
+
+def test_windows_of_a_bounded_query_close_at_its_end(trades: Session) -> None:
+    text = """
+    SELECT window_start, COUNT(*) AS n, SUM(price) AS total
+    FROM TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end
+    """
+    rows = sorted(query(trades, text).fetchall())
+    start = datetime(2024, 1, 31, 12, 0, tzinfo=UTC)
+    assert rows == [(start, 2, Decimal("1.50")), (start.replace(second=10), 1, Decimal("2.25"))]
+
+
+def test_rows_are_delivered_once_and_in_pieces(session: Session, capsys) -> None:
+    session.sql(NUMBERS)
+    found = query(session, "SELECT n, n AS n FROM numbers")
+    assert found.columns == ("n", "n")
+    assert found.fetchmany(2) == [(1, 1), (2, 2)]
+    assert next(found.changes()) == (RowKind.INSERT, (3, 3))
+    found.show()
+    assert capsys.readouterr().out == "n | n\n--+--\n4 | 4\n5 | 5\n(2 rows)\n"
+    assert found.fetchmany(9) == []
+    assert found.fetchall() == [] and found.to_arrow().schema.names == ["n", "n"]
+    assert found.job.state.name == "FINISHED"
+
+
+def test_an_endless_query_is_read_in_part_and_stopped(session: Session) -> None:
+    session.sql("CREATE TABLE endless (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '20')")
+    with query(session, "SELECT n FROM endless") as found:
+        with pytest.raises(ExecutionError) as error:
+            found.fetchall()
+        assert error.value.code == "SS480"
+        assert len(found.fetchmany(5)) == 5
+        assert found.job.state.name == "RUNNING"
+    assert found.job.state.name == "STOPPED"
+
+
+def test_an_error_of_the_rows_reaches_the_reader(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("1\nbad\n")
+    session.sql(f"""
+    CREATE TABLE bad (n INT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/bad.csv')
+    """)
+    with pytest.raises(SqlStreamError) as error:
+        query(session, "SELECT n FROM bad").fetchall()
+    assert error.value.code == "SS402"
+    assert f'a row of file "{(tmp_path / "bad.csv").as_uri()}" cannot be read: For input string: "bad"' in str(
+        error.value
+    )
+
+
+def test_a_missing_file_is_an_error_of_the_statement(session: Session, tmp_path: Path) -> None:
+    text = f"""
+    CREATE TABLE gone (n INT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/gone.csv');
+    SELECT n FROM gone
+    """
+    with pytest.raises(SqlStreamError) as error:
+        session.sql(text)
+    assert error.value.code == "SS508" and session.jobs == ()
+
+
+def test_a_dataframe_goes_on_in_pyspark(session: Session) -> None:
+    session.sql(NUMBERS)
+    frame = session.dataframe("SELECT n AS `a number` FROM numbers WHERE n > 3")
+    assert frame.isStreaming
+    writer = frame.writeStream.format("memory").queryName("from_dataframe").trigger(availableNow=True)
+    writer.start().awaitTermination()
+    assert [tuple(row) for row in session.spark.table("from_dataframe").collect()] == [(4,), (5,)]
+
+
+# --- inserts --------------------------------------------------------------------------------------------------
+
+
+def test_inserted_rows_can_be_read_again(session: Session) -> None:
+    session.sql(NUMBERS + "; CREATE TABLE kept (m BIGINT, s STRING) WITH ('connector' = 'memory')")
+    for _ in range(2):
+        job(session, "INSERT INTO kept SELECT n, n FROM numbers WHERE n > 4").wait()
+    assert query(session, "SELECT * FROM kept").fetchall() == [(5, "5"), (5, "5")]
+    assert [j.name for j in session.jobs] == ["insert-into-kept", "insert-into-kept-2", "query"]
+    session.sql("DROP TABLE kept; CREATE TABLE kept (m BIGINT) WITH ('connector' = 'memory')")
+    assert query(session, "SELECT * FROM kept").fetchall() == []
+
+
+def test_inserts_of_a_script_wait_where_the_setting_says_so(session: Session) -> None:
+    session.sql(NUMBERS + "; CREATE TABLE kept (n INT) WITH ('connector' = 'memory')")
+    text = """
+    SET 'table.dml-sync' = 'true'; SET 'pipeline.name' = 'nightly';
+    INSERT INTO kept SELECT n FROM numbers WHERE n < 3; SELECT n FROM kept
+    """
+    assert query(session, text).fetchall() == [(1,), (2,)]
+    assert [j.name for j in session.jobs] == ["nightly", "nightly-2"]
+    assert session.jobs[0].state.name == "FINISHED"
+
+
+def test_create_table_as_has_the_columns_and_rows_of_its_query(session: Session) -> None:
+    session.sql(NUMBERS)
+    text = "CREATE TABLE made WITH ('connector' = 'memory') AS SELECT n, n * 1.5 AS more FROM numbers WHERE n > 3"
+    job(session, text).wait()
+    described = session.sql("DESCRIBE made")
+    assert isinstance(described, Rows)
+    assert [row[:2] for row in described] == [("n", "INT"), ("more", "DECIMAL(13, 1)")]
+    assert query(session, "SELECT more FROM made").fetchall() == [(Decimal("6.0"),), (Decimal("7.5"),)]
+    assert isinstance(session.sql(text.replace("TABLE made", "TABLE IF NOT EXISTS made")), Rows)
+
+
+def test_a_job_that_could_not_start_leaves_no_table(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("x")
+    session.sql(NUMBERS)
+    with pytest.raises(SqlStreamError) as error:
+        session.sql(f"""CREATE TABLE made WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}')
+        AS SELECT n FROM numbers""")
+    assert error.value.code == "SS508"
+    assert session.workspace.catalog.relation("made") is None
+
+
+def test_an_insert_goes_on_from_its_checkpoint_in_a_later_session(spark, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    script = f"""
+    SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+    CREATE TABLE lines (line STRING) WITH ('connector' = 'filesystem', 'format' = 'text', 'path' = '{tmp_path}/in');
+    CREATE TABLE copied (line STRING) WITH ('connector' = 'filesystem', 'format' = 'text', 'path' = '{tmp_path}/out');
+    INSERT INTO copied SELECT line FROM lines
+    """
+    for line in ("one", "two"):
+        (tmp_path / "in" / line).write_text(f"{line}\n")
+        with sqlstream.connect(spark) as session:
+            job(session, script).wait()
+            rows = query(session, "SELECT line FROM copied").fetchall()
+    assert rows == [("one",), ("two",)]
+    assert (tmp_path / "checkpoints" / "insert-into-copied").is_dir()
+
+
+# --- functions ------------------------------------------------------------------------------------------------
+
+
+def test_registered_functions_run(session: Session) -> None:
+    def shout(text: str, times: int = 1) -> str:
+        return text + "!" * times
+
+    session.register_function("shout", shout)
+    session.sql(NUMBERS)
+    found = query(session, "SELECT shout(CAST(n AS STRING), n) AS s FROM numbers WHERE n < 3").fetchall()
+    assert found == [("1!",), ("2!!",)]
+
+
+# --- settings and the end -------------------------------------------------------------------------------------
+
+
+def test_settings_hold_in_spark_while_the_session_lives(spark) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    with sqlstream.connect(spark, **{"table.local-time-zone": "Asia/Tokyo"}) as session:
+        assert session.spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        session.sql("SET 'parallelism.default' = '3'; SET 'spark.sql.ansi.enabled' = 'false'")
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+        session.sql("RESET 'parallelism.default'")
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    assert spark.conf.get("spark.sql.session.timeZone") == before
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_the_time_zone_decides_how_timestamps_are_read_and_shown(trades: Session) -> None:
+    trades.sql("SET 'table.local-time-zone' = 'Asia/Tokyo'")
+    ((ts,),) = query(trades, "SELECT ts FROM trades WHERE id = 1").fetchall()
+    assert ts.isoformat() == "2024-01-31T12:00:01+09:00"
+
+
+def test_what_spark_fixes_at_its_start_is_refused_later(session: Session) -> None:
+    assert session.spark is not None
+    with pytest.raises(SqlStreamError) as error:
+        session.sql("SET 'spark.driver.memory' = '9g'")
+    assert error.value.code == "SS523"
+    assert dict(session.workspace.settings.spark) == {}
+
+
+def test_the_checkpointing_interval_paces_the_batches(session: Session) -> None:
+    session.sql("CREATE TABLE endless (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '100')")
+    session.sql("SET 'execution.checkpointing.interval' = '1500 ms'")
+    with query(session, "SELECT n FROM endless") as found:
+        batches, arrivals = found.batches(), []
+        for _ in range(3):
+            assert next(batches).num_rows >= 100
+            arrivals.append(time.monotonic())
+    assert arrivals[2] - arrivals[1] == pytest.approx(1.5, abs=0.9)
+
+
+def test_closing_stops_the_jobs_and_removes_the_scratch_folder(spark) -> None:
+    session = sqlstream.connect(spark)
+    session.sql("CREATE TABLE endless (n INT) WITH ('connector' = 'datagen'); ")
+    session.sql("CREATE TABLE nowhere (n INT) WITH ('connector' = 'blackhole')")
+    running = job(session, "INSERT INTO nowhere SELECT n FROM endless")
+    folder = Path(running.checkpoint_path).parents[1]
+    assert folder.is_dir() and running.state.name == "RUNNING"
+    session.close()
+    assert running.state.name == "STOPPED"
+    assert not folder.exists()
+    assert spark.range(3).count() == 3

@@ -1,0 +1,258 @@
+"""What a session does without Spark: definitions, SHOW, DESCRIBE, EXPLAIN, check, and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import sqlstream
+from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.results import Rows
+from sqlstream.session import Session
+
+TABLES = """
+CREATE TABLE bids (
+    auction BIGINT NOT NULL,
+    `the price` DECIMAL(10, 2),
+    item STRUCT<name: STRING, tags: ARRAY<STRING>>,
+    ts TIMESTAMP(3),
+    file STRING METADATA FROM 'file.name',
+    doubled AS `the price` * 2,
+    pt AS PROCTIME(),
+    WATERMARK FOR ts AS ts - INTERVAL '5' SECOND,
+    PRIMARY KEY (auction) NOT ENFORCED
+) WITH ('connector' = 'filesystem', 'path' = '/data/it''s', 'format' = 'json');
+CREATE VIEW dear (auction, price) AS SELECT auction, `the price` FROM bids WHERE `the price` > 100;
+CREATE TABLE out (auction BIGINT) WITH ('connector' = 'print');
+"""
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with sqlstream.connect() as found:
+        found.sql(TABLES)
+        yield found
+
+
+def rows(session: Session, text: str) -> list[tuple]:
+    found = session.sql(text)
+    assert isinstance(found, Rows)
+    return found.fetchall()
+
+
+def error(session: Session, text: str) -> SqlStreamError:
+    with pytest.raises(SqlStreamError) as found:
+        session.sql(text)
+    return found.value
+
+
+# --- SHOW and DESCRIBE ----------------------------------------------------------------------------------------
+
+
+def test_show_lists_what_there_is(session: Session) -> None:
+    assert rows(session, "SHOW TABLES") == [("bids",), ("dear",), ("out",)]
+    assert rows(session, "SHOW VIEWS") == [("dear",)]
+    assert rows(session, "SHOW FUNCTIONS") == []
+    connectors = {row[0]: row[1:3] for row in rows(session, "SHOW CONNECTORS")}
+    assert connectors["datagen"] == ("yes", "no") and connectors["print"] == ("no", "yes")
+
+
+def test_show_create_table_parses_again_to_the_same_table(session: Session) -> None:
+    ((text,),) = rows(session, "SHOW CREATE TABLE bids")
+    before = session.workspace.catalog.relation("bids")
+    session.sql("DROP TABLE bids")
+    session.sql(text)
+    assert session.workspace.catalog.relation("bids") == before
+
+
+def test_describe_tells_types_keys_and_watermarks(session: Session) -> None:
+    described = {row[0]: row[1:] for row in rows(session, "DESCRIBE bids")}
+    assert described["auction"] == ("BIGINT", "FALSE", "PRI(auction)", None, None)
+    assert described["item"][0] == "STRUCT<name: STRING, tags: ARRAY<STRING>>"
+    assert described["ts"][0] == "TIMESTAMP *ROWTIME*" and described["ts"][4] == "ts - INTERVAL '5' SECOND"
+    assert described["file"][3] == "METADATA FROM 'file.name'"
+    assert described["doubled"][0] == "DECIMAL(12, 2)" and described["doubled"][3] == "AS `the price` * 2"
+    assert described["pt"][:2] == ("TIMESTAMP *PROCTIME*", "FALSE")
+
+
+def test_describe_tells_the_columns_of_a_view(session: Session) -> None:
+    assert [row[:2] for row in rows(session, "DESCRIBE dear")] == [("auction", "BIGINT"), ("price", "DECIMAL(10, 2)")]
+
+
+def test_show_create_table_is_for_tables(session: Session) -> None:
+    assert error(session, "SHOW CREATE TABLE dear").code == "SS202"
+
+
+# --- definitions ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "CREATE TABLE IF NOT EXISTS bids (x INT) WITH ('connector' = 'blackhole')",
+        "CREATE VIEW IF NOT EXISTS dear AS SELECT auction FROM bids",
+        "DROP TABLE IF EXISTS nothing",
+        "DROP VIEW IF EXISTS nothing",
+        "DROP FUNCTION IF EXISTS nothing",
+    ],
+)
+def test_if_exists_changes_nothing(session: Session, again: str) -> None:
+    catalog = session.workspace.catalog
+    before = [catalog.relation(name) for name in catalog.relation_names()]
+    assert rows(session, again) == [("OK",)]
+    assert [catalog.relation(name) for name in catalog.relation_names()] == before
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CREATE TABLE bids (x INT) WITH ('connector' = 'blackhole')", "SS224"),
+        ("CREATE VIEW bids AS SELECT auction FROM bids", "SS224"),
+        ("DROP VIEW bids", "SS202"),
+        ("DROP TABLE bidz", "SS202"),
+        ("CREATE TABLE x (a INT) WITH ('connector' = 'nothing')", "SS501"),
+        ("CREATE TABLE x (a INT) WITH ('connector' = 'print', 'colour' = 'red')", "SS502"),
+        ("CREATE TABLE x (a INT) WITH ('connector' = 'filesystem', 'path' = '/x')", "SS503"),
+        ("CREATE TABLE x (a INT, b STRING METADATA FROM 'x') WITH ('connector' = 'rate')", "SS505"),
+        ("CREATE TABLE other.x (a INT) WITH ('connector' = 'print')", "SS225"),
+        ("CREATE FUNCTION f AS 'no_such_module:f' LANGUAGE PYTHON", "SS552"),
+        ("SET 'no.such.key' = '1'", "SS521"),
+        ("SET 'parallelism.default' = 'many'", "SS504"),
+        ("SELECT * FROM out", "SS506"),
+        ("CREATE TABLE g (a BIGINT) WITH ('connector' = 'datagen'); INSERT INTO g SELECT auction FROM bids", "SS507"),
+        ("SELECT * FROM bids", "SS508"),
+        ("USE CATALOG x", "SS329"),
+        ("SHOW JOBS", "SS328"),
+        ("EXECUTE STATEMENT SET BEGIN INSERT INTO out SELECT auction FROM bids; END", "SS343"),
+        ("EXPLAIN FORMAT JSON PHYSICAL SELECT auction FROM bids", "SS344"),
+        ("EXPLAIN CREATE TABLE x (a INT) WITH ('connector' = 'print')", "SS283"),
+        ("CREATE TABLE c (a INT) WITH ('connector' = 'memory') AS SELECT auction FROM bids", "SS341"),
+        ("", "SS281"),
+        ("SELECT auction FROM bids; SHOW TABLES", "SS282"),
+    ],
+)
+def test_what_is_wrong_has_its_code_and_text(session: Session, text: str, code: str) -> None:
+    found = error(session, text)
+    assert found.code == code
+    assert all(d.source == text for d in found.diagnostics)
+
+
+def test_errors_show_the_line_with_the_option(session: Session) -> None:
+    text = "CREATE TABLE x (a INT)\nWITH ('connector' = 'print', 'print-identifer' = 'x')"
+    assert "LINE 2: WITH ('connector' = 'print', 'print-identifer' = 'x')\n" in str(error(session, text))
+
+
+def test_a_wrong_statement_leaves_the_ones_before_in_effect(session: Session) -> None:
+    error(session, "CREATE TABLE one (a INT) WITH ('connector' = 'print'); DROP TABLE two")
+    assert ("one",) in rows(session, "SHOW TABLES")
+
+
+def test_qualified_names_of_the_default_database_are_local(session: Session) -> None:
+    session.sql("CREATE TABLE default_catalog.default_database.q (a INT) WITH ('connector' = 'print')")
+    assert ("q",) in rows(session, "SHOW TABLES")
+
+
+def test_tables_know_whether_they_end(session: Session) -> None:
+    session.sql("CREATE TABLE one (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1')")
+    session.sql("CREATE TABLE two (a INT) WITH ('connector' = 'datagen')")
+    catalog = session.workspace.catalog
+    assert [t.bounded for t in catalog.tables() if t.name in ("one", "two")] == [True, False]
+
+
+# --- settings -------------------------------------------------------------------------------------------------
+
+
+def test_set_and_reset(session: Session) -> None:
+    session.sql("SET 'pipeline.name' = 'nightly'")
+    assert dict(rows(session, "SET"))["pipeline.name"] == "nightly"
+    session.sql("RESET 'pipeline.name'")
+    assert dict(rows(session, "SET"))["pipeline.name"] is None
+
+
+def test_options_of_connect_are_settings() -> None:
+    with sqlstream.connect(**{"parallelism.default": "3"}) as session:
+        assert session.workspace.settings["parallelism.default"] == 3
+    with pytest.raises(SqlStreamError):
+        sqlstream.connect(**{"no.such.key": "3"})
+
+
+# --- explain --------------------------------------------------------------------------------------------------
+
+
+def test_explain_is_a_statement_and_a_method(session: Session) -> None:
+    query = "SELECT auction FROM bids WHERE auction > 1"
+    assert "\n".join(line for (line,) in rows(session, f"EXPLAIN {query}")) == session.explain(query)
+    assert "Filter(auction > 1)" in session.explain(query, stage="logical")
+    assert session.explain(query, format="json").startswith("{")
+    assert 'stream of connector "filesystem"' in session.explain(query, stage="physical")
+
+
+def test_explain_shows_the_plan_of_an_insert(session: Session) -> None:
+    assert session.explain("INSERT INTO out SELECT auction FROM bids").startswith("Insert")
+
+
+def test_only_statements_with_a_plan_are_explained(session: Session) -> None:
+    for text in ("SHOW TABLES", "SELECT 1 FROM bids; SELECT 2 FROM bids"):
+        with pytest.raises(SqlStreamError) as found:
+            session.explain(text)
+        assert found.value.code == "SS281"
+
+
+# --- check ----------------------------------------------------------------------------------------------------
+
+
+def test_check_finds_all_mistakes_in_order_and_changes_nothing(session: Session) -> None:
+    text = """
+    CREATE TABLE a (x INT) WITH ('connector' = 'print', 'colour' = 'red');
+    SET 'no.such.key' = '1';
+    SELEC x;
+    CREATE TABLE b (x INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
+    INSERT INTO out SELECT y FROM b;
+    SELECT * FROM out;
+    DROP TABLE bids;
+    SELECT auction FROM bids;
+    EXPLAIN SELECT z FROM b;
+    USE CATALOG c;
+    CREATE TABLE d WITH ('connector' = 'memory') AS SELECT x FROM b;
+    SELECT nope FROM d
+    """
+    found = session.check(text)
+    assert [d.code for d in found if d.span] == [
+        "SS502", "SS521", "SS103", "SS201", "SS202", "SS201", "SS329", "SS201",
+    ]  # fmt: skip
+    assert [d.code for d in found if not d.span] == ["SS506"]
+    assert all(d.source == text for d in found)
+    assert rows(session, "SHOW TABLES") == [("bids",), ("dear",), ("out",)]
+
+
+def test_a_wrong_table_brings_no_mistakes_of_those_who_use_it(session: Session) -> None:
+    text = "CREATE TABLE a (x INT) WITH ('connector' = 'nothing'); SELECT x FROM a; SELECT x FROM b"
+    assert [d.code for d in session.check(text)] == ["SS501", "SS202"]
+
+
+def test_check_of_a_good_script_finds_nothing(session: Session) -> None:
+    assert session.check("INSERT INTO out SELECT auction FROM dear; SHOW TABLES; SET; RESET") == ()
+
+
+# --- functions and the end ------------------------------------------------------------------------------------
+
+
+def test_registered_functions_are_shown_and_called_by_name(session: Session) -> None:
+    def half(price: float) -> float:
+        return price / 2
+
+    session.register_function("half", half)
+    ((name, kind, arguments, returns, target),) = rows(session, "SHOW FUNCTIONS")
+    assert (name, kind, arguments, returns) == ("half", "scalar", "price DOUBLE", "DOUBLE")
+    assert target.endswith("half")
+    assert "HALF(auction) AS h" in session.explain("SELECT half(auction) AS h FROM bids")
+
+
+def test_a_closed_session_says_so(session: Session) -> None:
+    session.close()
+    session.close()
+    for use in (lambda: session.sql("SHOW TABLES"), lambda: session.spark, lambda: session.dataframe("SELECT 1")):
+        with pytest.raises(ExecutionError) as found:
+            use()
+        assert found.value.code == "SS481"

@@ -1,4 +1,4 @@
-"""Hints for misspelt names."""
+"""Hints for misspelt names, and counts in messages."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None)
     shown = ", ".join(f'"{c}"' for c in list(by_key.values())[:_SHOWN])
     more = len(by_key) - _SHOWN
     return f"The {valid} are {shown}{f' and {more} more' if more > 0 else ''}."
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 column``, ``2 columns``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -130,18 +130,13 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "pane": Unsupported(
-        "SS336", "the functions window_pane and window_pane_index", "A window fires once, so there is one pane."
+        "SS336", "calls of window_pane and window_pane_index", "A window fires once, so there is one pane."
     ),
-    "watermark function": Unsupported(
-        "SS337", "the function CURRENT_WATERMARK", "Late rows are dropped by the windows."
-    ),
+    "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),
     "async function": Unsupported("SS339", "asynchronous functions", "Declare the function without async."),
     "function kind": Unsupported(
         "SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."
-    ),
-    "create table as": Unsupported(
-        "SS341", "CREATE TABLE … AS statements", "Use CREATE TABLE with columns, then INSERT INTO … SELECT."
     ),
     "limit": Unsupported(
         "SS342",

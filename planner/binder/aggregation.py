@@ -126,7 +126,7 @@ def _with_keys(grouping: Grouping, scope: Scope) -> tuple[Scope, dict[exp.Expres
         if isinstance(key.bound, exp.Column):
             keys[key.bound] = key.bound.name
         else:
-            name = unique.unique(field_name(key.written.alias_or_name or "key", key.written))
+            name = unique.unique(key.wish)
             computed.append(Item(name, key.bound, types.of(key.bound), types.nullable(key.bound)))
             keys[key.bound] = name
     return (scope.over(extended(scope.node, computed)) if computed else scope), keys

@@ -15,6 +15,7 @@ from sqlstream.grammar.spans import mark, span_of
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.calls import aggregate_name, check_call
 from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.operands import check_operands
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
 from sqlstream.planner.rewriting import node_of
@@ -43,7 +44,9 @@ class Place:
 
 def bind(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> exp.Expression:
     """A copy over the fields of ``scope``."""
-    return node_of(_Binder(scope, context, place).bind(expression))
+    bound = node_of(_Binder(scope, context, place).bind(expression))
+    check_operands(bound, types_of(scope, context), context)
+    return bound
 
 
 def bind_condition(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> exp.Expression:
@@ -118,12 +121,16 @@ class _Binder:
             return self._wrong(error)
 
     def _checked(self, node: exp.Expr) -> exp.Expr:
+        mistakes = len(self.context.problems)
         check_call(node, self.context)
         name = aggregate_name(node, self.context.catalog)
         if name is None or isinstance(node, AGGREGATE_WRAPPERS):
-            return self._children(node)
-        self._check_aggregate(node, name)
-        return replace(self, inside=name)._children(node)
+            bound = self._children(node)
+        else:
+            self._check_aggregate(node, name)
+            bound = replace(self, inside=name)._children(node)
+        # A wrong call is wrong once: nothing is concluded from it.
+        return bound if len(self.context.problems) == mistakes else exp.Null()
 
     def _check_aggregate(self, node: exp.Expr, name: str) -> None:
         if self.inside is not None:

@@ -17,7 +17,7 @@ from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.functions.kinds import Kind, kind_of, names, spark_name
 from sqlstream.planner.nodes import Correlate, Field
 from sqlstream.planner.rewriting import node_of
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.types import INT, STRING, UNKNOWN, DataType
 
@@ -72,7 +72,7 @@ def generate(
         bound, outer = _without_outer(bound, outer)
         columns = _user_columns(function) if function else _builtin_columns(bound, len(wanted), scope, context)
     if wanted and len(wanted) != len(columns):
-        message = f"{len(columns)} column{'s' if len(columns) != 1 else ''} need names, but {len(wanted)} are given"
+        message = f"{spark_name(call) or 'unnest'} gives {counted(len(columns), 'column')}, not {len(wanted)}"
         raise bind_error("SS216", message, call)
     shown = wanted or [name for name, _ in columns]
     unique = Names(f.name for f in scope.node.schema)

@@ -19,6 +19,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.naming import field_name, shown_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import SIGNATURES, Measured, spark_window, time_field, window_of_measures
 from sqlstream.planner.functions.kinds import spark_name
@@ -32,10 +33,11 @@ Set = tuple[exp.Expr, ...]
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping expression, as written and over the fields of the scope."""
+    """A grouping expression, as written and over the fields of the scope; ``wish`` names its field."""
 
     written: exp.Expr
     bound: exp.Expression
+    wish: str
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: 
     for position, key in enumerate(keys):
         if key.bound == bound:
             return position
-    keys.append(Key(written, bound))
+    aliases = (e.alias for e in select.expressions if isinstance(e, exp.Alias) and e.this == written)
+    keys.append(Key(written, bound, field_name(next(aliases, None) or shown_name(written), written)))
     return len(keys) - 1
 
 
@@ -191,6 +194,4 @@ def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Conte
 def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
     bound = bind(column, scope, context, Place(kind))
     context.stop_if_wrong()
-    field = scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
-    tables = {c.table for c in scope.columns if c.table}
-    return time_field(column, field, kind, tables.pop() if len(tables) == 1 else None)
+    return time_field(column, bound, scope, kind)

@@ -11,7 +11,7 @@ from sqlstream.planner.binder.naming import field_of
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.nodes import Field, Insert, Item, Project
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import DataType
 
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
@@ -51,7 +51,7 @@ def _targets(table: Table, names: tuple[str, ...], statement: InsertStatement) -
 def _check_arity(table: Table, targets: list[Column], relation: Relation, statement: InsertStatement) -> None:
     if len(targets) == len(relation.names):
         return
-    message = f'"{table.name}" takes {len(targets)} columns, but the query has {len(relation.names)}'
+    message = f'"{table.name}" takes {counted(len(targets), "column")}, but the query has {len(relation.names)}'
     wanted = ", ".join(f"{c.name} {c.type}" for c in targets)
     raise bind_error("SS216", message, statement.query, f"The columns are ({wanted}).")
 

@@ -12,6 +12,7 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.unions import union_all
+from sqlstream.planner.suggestions import counted
 
 _ORDER_HINT = (
     "Sort the rows where they are stored, or compute MAX_BY, MIN_BY or SORT_ARRAY(COLLECT_LIST(…)) in windows."
@@ -47,7 +48,7 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
         relation = bind_relation(cte.this, context)
         columns = tuple(c.name for c in cte.args["alias"].columns)
         if columns and len(columns) != len(relation.names):
-            message = f'"{cte.alias}" has {len(relation.names)} columns, but {len(columns)} names are given'
+            message = f'"{cte.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
             raise bind_error("SS216", message, cte.args["alias"])
         context = context.with_query(cte.alias, Relation(relation.node, columns or relation.names))
     return context

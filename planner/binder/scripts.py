@@ -21,16 +21,17 @@ from sqlstream.grammar.nodes import (
     Statement,
     StatementSet,
 )
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.statements import (
+    bind_query,
     bind_statement,
     bind_statement_set,
     bind_view,
     refuse_statement,
 )
 from sqlstream.planner.binder.tables import bind_table
-from sqlstream.planner.catalog import Catalog, Function, FunctionKind, Table, View
+from sqlstream.planner.catalog import Catalog, Column, Function, FunctionKind, Table, View
+from sqlstream.planner.nodes import Field
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import UNKNOWN
 
@@ -129,9 +130,15 @@ def _define(
 
 
 def _table(statement: CreateTable, scratch: ScratchCatalog) -> Table:
-    if statement.query is not None:
-        raise unsupported.refusal("create table as", statement.span)
-    return bind_table(statement, scratch)
+    table = bind_table(statement, scratch)
+    if statement.query is None:
+        return table
+    plan = bind_query(statement.query, scratch)
+    return replace(table, columns=tuple(map(_column, plan.names, plan.schema)))
+
+
+def _column(name: str, field: Field) -> Column:
+    return Column(name, field.type, field.nullable)
 
 
 def _drop(statement: Drop, scratch: ScratchCatalog) -> None:

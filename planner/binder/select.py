@@ -7,6 +7,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import ARG, clauses_of
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.clauses import check_clauses, check_emit
@@ -22,7 +24,7 @@ from sqlstream.planner.nodes import Filter, Item, Project
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",
-    "cluster", "kind", "operation_modifiers", ARG,
+    "cluster", ARG,
 )  # fmt: skip
 
 
@@ -82,7 +84,7 @@ def _generated(columns: list[Selected], scope: Scope, context: Context) -> tuple
     if not found:
         return scope, columns
     if len(found) > 1:
-        context.refuse("several generators", found[1].expression)
+        raise unsupported.refusal("several generators", span_of(found[1].expression))
     column = found[0]
     node, shown = generate(column.expression, list(column.aliases), scope, False, context)
     outputs = [Selected(n, column.expression, field_of(f.name)) for n, f in zip(shown, node.outputs, strict=True)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
 from sqlstream.grammar.nodes import Descriptor, TableArgument, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
@@ -29,7 +29,7 @@ from sqlstream.planner.binder.windows import (
 from sqlstream.planner.catalog import APPEND_ONLY, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.rewriting import node_of
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import counted, did_you_mean
 
 BindQuery = Callable[[exp.Expr, Context], Relation]
 
@@ -44,11 +44,20 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> Sc
         raise unsupported.refusal("values", span_of(select))
     refuse_rest(source, ("this",), context)
     scope = _source(source.this, context, bind_query)
-    for join in [*(source.this.args.get("joins") or []), *(select.args.get("joins") or [])]:
-        scope = _join(join, scope, context)
-    for lateral in [*(source.this.args.get("laterals") or []), *(select.args.get("laterals") or [])]:
-        scope = correlate(lateral, lateral.this, scope, bool(lateral.args.get("outer")), context)
+    for step in _steps(source.this, select):
+        scope = _join(step, scope, context) if isinstance(step, exp.Join) else _lateral_view(step, scope, context)
     return scope
+
+
+def _steps(*owners: exp.Expr) -> list[exp.Expr]:
+    """Joins and lateral views in the order of the text."""
+    steps = [s for o in owners for key in ("joins", "laterals") for s in o.args.get(key) or []]
+    return sorted(steps, key=lambda step: (span_of(step) or Span(0, 0)).start)
+
+
+def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
+    refuse_rest(view, ("this", "view", "outer", "alias", "ordinality", ARG), context)
+    return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
 
 
 def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
@@ -87,7 +96,7 @@ def _aliased(relation: Relation, source: exp.Expr, default: str | None = None) -
     alias = source.args.get("alias")
     columns = alias.columns if isinstance(alias, exp.TableAlias) else []
     if columns and len(columns) != len(relation.names):
-        message = f'"{source.alias}" has {len(relation.names)} columns, but {len(columns)} names are given'
+        message = f'"{source.alias}" has {counted(len(relation.names), "column")}, not {len(columns)}'
         raise bind_error("SS216", message, alias)
     names = tuple(c.name for c in columns) or relation.names
     return scope_of(Relation(relation.node, names), source.alias or default)
@@ -206,7 +215,7 @@ def _table_function(function: TableFunction, table: exp.Table, context: Context,
         raise bind_error("SS220", f"DESCRIPTOR of {name} must name one column", descriptor.span)
     column = exp.column(descriptor.columns[0].copy())
     resolved = scope.resolve(column)
-    time = time_field(column, scope.fields.get(resolved.name), name, _table_name(scope))
+    time = time_field(column, resolved, scope, name)
     window = window_of_measures(name, measures_of(arguments), function.span)
     return _renamed(assign_windows(scope, window, time, partition_by), table)
 
@@ -221,12 +230,6 @@ def _partition_by(name: str, data: TableArgument, scope: Scope, context: Context
             hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."
             context.wrong("SS220", "PARTITION BY of SESSION must name columns", written, hint)
     return tuple(key.name for key in bound if isinstance(key, exp.Column))
-
-
-def _table_name(scope: Scope) -> str | None:
-    """The table to which a missing WATERMARK belongs, if there is just one."""
-    tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
-    return tables.pop() if len(tables) == 1 else None
 
 
 def _renamed(scope: Scope, table: exp.Table) -> Scope:

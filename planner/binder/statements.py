@@ -26,7 +26,7 @@ from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignWindows, Node, Output, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import counted, did_you_mean
 
 
 def bind_query(query: exp.Expr, catalog: Catalog) -> Output:
@@ -46,7 +46,7 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
     """The view, whose query is bound once so that mistakes show when it is created."""
     relation = _relation(statement.query, catalog)
     if statement.columns and len(statement.columns) != len(relation.names):
-        message = f'view "{statement.name}" has {len(relation.names)} columns, but {len(statement.columns)} names'
+        message = f'view "{statement.name}" has {counted(len(relation.names), "column")}, not {len(statement.columns)}'
         raise bind_error("SS216", message, statement.name.span)
     names = [n.casefold() for n in statement.columns or relation.names]
     for name in statement.columns or relation.names:

@@ -19,7 +19,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Tab
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.nodes import AssignTime, Item, Node, Project, Scan
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.types import TIMESTAMP, from_sqlglot
+from sqlstream.types import TIMESTAMP, DataType, from_sqlglot
 
 _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGESTION}
 
@@ -84,8 +84,8 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
 
 
 def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:
-    unique = {c.name.casefold(): c for c in stored}
-    table = Table(str(create.name), tuple(unique.values()), "")
+    unique = {c.name.casefold(): c for c in reversed(stored)}
+    table = Table(str(create.name), tuple(reversed(unique.values())), "")
     names = tuple(c.name for c in table.columns)
     return Relation(Scan(table, names), names)
 
@@ -120,8 +120,7 @@ def _watermark(definition: WatermarkDef, columns: tuple[Column, ...], context: C
         return None
     if not (column.type.is_timestamp or column.type.is_unknown):
         message = f'column "{column.name}" of WATERMARK is of type {column.type}, not TIMESTAMP'
-        hint = f"Add a computed column such as ts AS TIMESTAMP_MILLIS({column.name})."
-        context.wrong("SS214", message, definition.span, hint)
+        context.wrong("SS214", message, definition.span, conversion_hint(column.name, column.type))
         return None
     return Watermark(column.name, _delay_ms(definition, column))
 
@@ -146,6 +145,12 @@ def delay_ms(expression: exp.Expr) -> int:
     if found < 0:
         raise bind_error("SS214", "the delay of WATERMARK must not be negative", expression)
     return found
+
+
+def conversion_hint(name: str, kind: DataType) -> str:
+    """How a column that is no timestamp becomes one."""
+    value = f"TIMESTAMP_MILLIS({name})" if kind.is_numeric else f"CAST({name} AS TIMESTAMP)"
+    return f"Add a column such as event_time AS {value} to CREATE TABLE, and a WATERMARK for it."
 
 
 def _is_column(node: exp.Expr, name: str) -> bool:

@@ -14,9 +14,22 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.naming import Names
 from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
-from sqlstream.planner.nodes import AssignWindows, Cumulate, Field, Hop, Node, Session, Tumble, Window, WindowColumns
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Cumulate,
+    Field,
+    Hop,
+    Node,
+    Scan,
+    Session,
+    Tumble,
+    Window,
+    WindowColumns,
+)
 from sqlstream.planner.suggestions import did_you_mean
 
 Measured = exp.Expr | Rows | Duration
@@ -147,26 +160,33 @@ def _spark_duration(name: str, argument: exp.Expr) -> exp.Expr:
 # --- time columns ---------------------------------------------------------------------------------------------
 
 
-def time_field(column: exp.Expr, field: Field | None, window: str, table: str | None) -> Field:
-    """``field`` if it is a time attribute; BindError SS210 with the WATERMARK clause to add."""
+def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) -> Field:
+    """The time attribute that ``column`` stands for; BindError SS210 with what to write instead."""
+    field = scope.fields.get(resolved.name) if isinstance(resolved, exp.Column) else None
     if field is not None and field.time is not None:
         return field
-    name = column.name or column.sql("spark")
     if field is None:
         message = f"{window} needs a time attribute, not an expression"
         raise bind_error("SS210", message, column, "Compute the column in CREATE TABLE and declare a WATERMARK for it.")
+    name = column.name
     if not (field.type.is_timestamp or field.type.is_unknown):
         message = f'{window} needs a time attribute, but column "{name}" is of type {field.type}'
-        hint = f"Add a column such as ts AS TIMESTAMP_MILLIS({name}) and a WATERMARK for it to CREATE TABLE."
-        raise bind_error("SS210", message, column, hint)
-    where = f' to CREATE TABLE of "{table}"' if table else " to CREATE TABLE"
+        raise bind_error("SS210", message, column, _attributes(scope) or conversion_hint(name, field.type))
     message = f'column "{name}" has no watermark, so {window} cannot tell when a window is complete'
-    hint = f"Add WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND{where}."
-    raise bind_error("SS210", message, column, hint, _why_lost(field))
+    lost = any(isinstance(n, AssignTime) for n in scope.node.walk())
+    detail = "A time attribute may be renamed; any other expression of it is an ordinary column." if lost else None
+    raise bind_error("SS210", message, column, _attributes(scope) or _watermark_hint(name, scope), detail)
 
 
-def _why_lost(field: Field) -> str | None:
-    return None if field.time else "Only a column with a WATERMARK, unchanged but for its name, is a time attribute."
+def _attributes(scope: Scope) -> str | None:
+    names = [f'"{c.name}"' for c in scope.columns if scope.fields[c.field].time is not None]
+    return f"The time attributes here are {' and '.join(names)}." if names else None
+
+
+def _watermark_hint(name: str, scope: Scope) -> str:
+    tables = {n.table.name for n in scope.node.walk() if isinstance(n, Scan)}
+    where = f' of "{tables.pop()}"' if len(tables) == 1 else ""
+    return f"Add WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND to CREATE TABLE{where}."
 
 
 def assign_windows(scope: Scope, window: Window, time: Field, partition_by: tuple[str, ...]) -> Scope:

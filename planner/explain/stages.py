@@ -21,7 +21,7 @@ PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
 FORMATS = ("TEXT", "JSON", "MERMAID")
 
 
-def explain(plan: Node, stage: str = "OPTIMIZED", format: str = "TEXT") -> str:  # noqa: A002
+def explain(plan: Node, format: str = "TEXT", stage: str = "OPTIMIZED") -> str:  # noqa: A002
     """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``FORMATS``; TRACE and ADVICE have no diagram."""
     assert stage in PLANNER_STAGES and format in FORMATS, f"EXPLAIN {format} {stage} is not the planner's"
     if format == "JSON":

@@ -10,22 +10,37 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.nodes import AssignTime, AssignWindows, Item, Node, Project, WindowAggregate
 from sqlstream.planner.rewriting import with_inputs
 
+Names = frozenset[str]
+
 
 def remove_unused_time(plan: Node) -> Node:
-    return _remove(plan, needed=False)
+    return _remove(plan, frozenset())
 
 
-def _remove(node: Node, needed: bool) -> Node:
-    """``needed``: a window of event time stands above.
+def _remove(node: Node, needed: Names) -> Node:
+    """``needed``: the fields of ``node`` that windows above are built on.
 
     Columns of PROCTIME() and INGESTION_TIME() stay as long as somebody reads them; pruning removes them.
     """
-    if isinstance(node, (AssignWindows, WindowAggregate)):
-        needed = needed or node.domain is not TimeDomain.PROCESSING
-    rebuilt = with_inputs(node, tuple(_remove(child, needed) for child in node.inputs))
-    if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and not needed:
+    below = _needed_below(node, needed)
+    rebuilt = with_inputs(node, tuple(_remove(child, below) for child in node.inputs))
+    if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and rebuilt.column not in needed:
         return rebuilt.input
     return _marked_as_below(rebuilt) if isinstance(rebuilt, Project) else rebuilt
+
+
+def _needed_below(node: Node, needed: Names) -> Names:
+    match node:
+        case AssignWindows(time=time):
+            return frozenset({time})
+        case WindowAggregate(time=str() as time):
+            return frozenset({time})
+        case WindowAggregate():
+            return frozenset()
+        case Project():
+            read = (i.expression for i in node.items if i.name in needed)
+            return frozenset(e.name for e in read if isinstance(e, exp.Column))
+    return needed
 
 
 def _marked_as_below(project: Project) -> Project:

@@ -1,0 +1,48 @@
+"""Operands that cannot go together, as far as that is certain without Spark."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.functions.coercion import incompatible
+from sqlstream.planner.type_inference import Types
+from sqlstream.types import BOOLEAN
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+_NAMES = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
+
+
+def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
+    """SS206 for conditions that are no conditions and comparisons of what cannot be compared."""
+    for node in bound.walk():
+        match node:
+            case exp.And() | exp.Or():
+                _check_condition(_NAMES[type(node)], node.left, types, context)
+                _check_condition(_NAMES[type(node)], node.right, types, context)
+            case exp.Not():
+                _check_condition("NOT", node.this, types, context)
+            case exp.Case() if node.this is None:
+                for branch in node.args["ifs"]:
+                    _check_condition("WHEN", branch.this, types, context)
+        if isinstance(node, _COMPARISONS):
+            _check_comparison(node, types, context)
+
+
+def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Context) -> None:
+    found = types.of(operand)
+    # Spark reads strings such as 'true' as conditions.
+    if found == BOOLEAN or found.is_unknown or found.name in ("VOID", "STRING"):
+        return
+    message = f"{clause} needs a condition of type BOOLEAN, not {found}"
+    context.wrong("SS206", message, operand, "Compare the value, as in a > 0.")
+
+
+def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:
+    left, right = types.of(node.left), types.of(node.right)
+    # Spark casts a string to the type of the other side.
+    if "STRING" in (left.name, right.name) or not incompatible(left, right):
+        return
+    context.wrong(
+        "SS206", f"values of type {left} and {right} cannot be compared", node, "Convert one of them with CAST."
+    )

@@ -1,0 +1,94 @@
+"""Scripts to plans without Spark: a catalog of a script's own, and plans as text."""
+
+from __future__ import annotations
+
+from sqlstream.grammar import parse_script
+from sqlstream.grammar.nodes import CreateTable, CreateView
+from sqlstream.planner.binder import bind_insert, bind_query, bind_table, bind_view, check_script
+from sqlstream.planner.binder.scripts import ScratchCatalog
+from sqlstream.planner.catalog import Function, FunctionKind, Table, View
+from sqlstream.planner.explain.text import tree
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.rules import optimize
+from sqlstream.types import BIGINT, INT, STRING, DataType
+
+TABLES = """
+CREATE TABLE bids (auction BIGINT, price DECIMAL(10, 2), item STRING, tags ARRAY<STRING>,
+    who STRUCT<name: STRING, age: INT>, seen TIMESTAMP(3), ts TIMESTAMP(3), n INT,
+    WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'test');
+CREATE TABLE clicks (k STRING, v INT, pt AS PROCTIME()) WITH ('connector' = 'test');
+CREATE TABLE plain (k STRING, v INT, ts TIMESTAMP(3)) WITH ('connector' = 'test');
+CREATE TABLE totals (auction BIGINT, total DECIMAL(20, 2) NOT NULL, twice AS total * 2) WITH ('connector' = 'test');
+CREATE TABLE cdc (id INT, ts TIMESTAMP(3), PRIMARY KEY (id) NOT ENFORCED, WATERMARK FOR ts AS ts)
+    WITH ('connector' = 'test', 'changelog-mode' = 'I,UA,D');
+CREATE TABLE lookup (id BIGINT, name STRING) WITH ('connector' = 'test', 'role' = 'lookup');
+"""
+
+FUNCTIONS = (
+    Function("twice", "m:twice", FunctionKind.SCALAR, BIGINT, (("x", BIGINT),), 1, 1),
+    Function("spread", "m:spread", FunctionKind.AGGREGATE, INT, (("x", INT),), 1, 1),
+    Function("words", "m:words", FunctionKind.TABLE, DataType("STRUCT", (("word", STRING), ("length", INT))), (), 1, 2),
+    Function("later", "m:later", FunctionKind.ASYNC, STRING),
+    Function("process", "m:process", FunctionKind.PROCESS, STRING),
+    Function("evictor", "m:evictor", FunctionKind.EVICTOR, STRING),
+)
+
+
+class NoTables:
+    """A catalog of functions only."""
+
+    def relation(self, name: str) -> Table | View | None:
+        return None
+
+    def function(self, name: str) -> Function | None:
+        return next((f for f in FUNCTIONS if f.name == name.lower()), None)
+
+    def relation_names(self) -> list[str]:
+        return []
+
+    def function_names(self) -> list[str]:
+        return [f.name for f in FUNCTIONS]
+
+
+def plan(text: str, tables: str = TABLES) -> Node:
+    """The bound plan of the last statement of ``text``, over the tables that it and ``tables`` create."""
+    script = tables + text
+    catalog = ScratchCatalog(NoTables())
+    found: Node | None = None
+    for statement in parse_script(script):
+        match statement:
+            case CreateTable():
+                catalog.relations[str(statement.name).casefold()] = bind_table(statement, catalog)
+            case CreateView():
+                catalog.relations[str(statement.name).casefold()] = bind_view(statement, catalog, script)
+            case _ if hasattr(statement, "target"):
+                found = bind_insert(statement, catalog)
+            case _:
+                found = bind_query(statement.query, catalog)
+    assert found is not None
+    return found
+
+
+def bound(text: str, tables: str = TABLES) -> str:
+    return tree(plan(text, tables))
+
+
+def optimized(text: str, tables: str = TABLES) -> str:
+    return tree(optimize(plan(text, tables)))
+
+
+def errors(text: str, tables: str = TABLES) -> list[str]:
+    """Code, message, marked text and hint of each mistake of ``text``, as lines ``SS201: message [marked] HINT: …``."""
+    found = []
+    for diagnostic in check_script(tables + text, NoTables()):
+        span, source = diagnostic.span, diagnostic.source
+        marked = f" [{source[span.start : span.end]}]" if span is not None and source is not None else ""
+        hint = f" HINT: {diagnostic.hint}" if diagnostic.hint else ""
+        found.append(f"{diagnostic.code}: {diagnostic.message}{marked}{hint}")
+    return found
+
+
+def error(text: str, tables: str = TABLES) -> str:
+    """The one mistake of ``text``."""
+    (found,) = errors(text, tables)
+    return found

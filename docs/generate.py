@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import command_line, error_codes
+from docs import command_line, error_codes, option_tables
 
-PAGES = {"errors.md": error_codes.page, "cli.md": command_line.page}
+PAGES = {
+    "errors.md": error_codes.page,
+    "cli.md": command_line.page,
+    "connectors.md": option_tables.connectors_page,
+    "settings.md": option_tables.settings_page,
+}
 
 
 def main() -> None:

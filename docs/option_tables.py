@@ -1,0 +1,86 @@
+"""The pages of connectors and settings: their tables come from the descriptions in the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from sqlstream.connectors import NAMES, connector
+from sqlstream.connectors.connector import CHANGELOG, Connector
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS
+from sqlstream.options import Option
+from sqlstream.settings import OPTIONS, PLANNED
+
+_HERE = Path(__file__).parent
+_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
+
+
+def connectors_page() -> str:
+    """What is said of all connectors, and a section for each."""
+    sections = [_section(connector(name)) for name in NAMES if name != "test"]
+    formats = ["## Options of the formats", "", *_table(_FORMATS)]
+    return "\n".join([_part("connectors"), "", *(line for s in sections for line in s), *formats]) + "\n"
+
+
+def settings_page() -> str:
+    """The keys of SET, and those that are refused for now."""
+    rows = [
+        f"| `{o.key}` | {o.kind.accepted} | {_value(o.default)} | {_escaped(o.doc)} |"
+        for o in sorted(OPTIONS, key=lambda o: o.key)
+    ]
+    planned = [f"| `{key}` | {_escaped(instead)} |" for key, instead in sorted(PLANNED.items())]
+    return "\n".join(
+        [
+            _part("settings"), "",
+            "| key | value | default | effect |", "|---|---|---|---|", *rows, "",
+            "Keys of Flink that are known and have no effect yet are refused (SS350), never stored:", "",
+            "| key | what holds instead |", "|---|---|", *planned,
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _part(name: str) -> str:
+    """What is written by hand: an introduction, or notes on a connector; empty where there are none."""
+    path = _HERE / "parts" / f"{name}.md"
+    return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+
+
+def _section(found: Connector) -> list[str]:
+    formats = {o.key for o in _FORMATS}
+    own = [o for o in found.options if o.key not in formats]
+    use = " and ".join(word for word, yes in (("source", found.is_source), ("sink", found.is_sink)) if yes)
+    lines = [f"## {found.name}", "", f"{_escaped(found.doc)} A {use}.", ""]
+    if own:
+        lines += [*_table(own), ""]
+    if len(own) < len(found.options):
+        lines += ["With the format csv or json also [their options](#options-of-the-formats).", ""]
+    if found.metadata:
+        keys = ", ".join(f"`{key}` {type_}" for key, type_ in found.metadata)
+        lines += [f"METADATA columns: {keys}.", ""]
+    notes = _part(found.name)
+    return [*lines, notes, ""] if notes else lines
+
+
+def _table(options: Iterable[Option]) -> list[str]:
+    rows = [
+        f"| `{o.key}` | {_use(o)} | {_escaped(o.kind.accepted)} | {_default(o)} | {_escaped(o.doc)} |"
+        for o in options
+        if o.key != CHANGELOG.key
+    ]
+    return ["| option | of | value | default | meaning |", "|---|---|---|---|---|", *rows]
+
+
+def _use(option: Option) -> str:
+    return ", ".join(word for word, yes in (("source", option.source), ("sink", option.sink)) if yes)
+
+
+def _default(option: Option) -> str:
+    return "**required**" if option.required else _value(option.default)
+
+
+def _value(text: str | None) -> str:
+    return "" if text is None else f"`{_escaped(text)}`"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

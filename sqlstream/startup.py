@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,13 @@ def needs_spark(statement: Statement) -> bool:
     return isinstance(statement, Query | Insert) or (isinstance(statement, CreateTable) and statement.query is not None)
 
 
+def _keep_stderr() -> None:
+    """Starting Spark takes descriptor 2 for its log; this process's own messages go on to where it led before."""
+    with contextlib.suppress(OSError):  # a captured stderr has no descriptor
+        if sys.stderr.fileno() == 2:
+            sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding)
+
+
 class SparkStart:
     """Starts the session's Spark at once; ``wait`` returns when it is there or raises what kept it from starting.
 
@@ -24,6 +34,7 @@ class SparkStart:
     """
 
     def __init__(self, session: Session) -> None:
+        _keep_stderr()
         self._session = session
         self._error: Exception | None = None
         self._thread = Thread(target=self._start, name="sqlstream-start", daemon=True)

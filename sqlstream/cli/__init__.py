@@ -64,8 +64,12 @@ def run(arguments: list[str]) -> int:
     """The exit code of a command line; errors are printed to stderr. BrokenPipeError passes through."""
     debug = "--debug" in arguments
     try:
-        result = commands.main(arguments, prog_name="sqlstream", standalone_mode=False)
+        # Not commands.main, which would turn a broken pipe into exit code 1.
+        with commands.make_context("sqlstream", arguments) as context:
+            result = commands.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -47,6 +47,14 @@ class TableWriter:
         self._widths: list[int] | None = None
         self._right: list[bool] = []
         self._count = 0
+        self._skipped = 0
+
+    def skip(self, count: int) -> None:
+        """Count rows that are not shown."""
+        if count:
+            self._out.write(f"  … {count:,} more\n")
+            self._skipped += count
+            self._out.flush()
 
     def write(self, rows: Sequence[Row]) -> None:
         if not rows:
@@ -62,7 +70,9 @@ class TableWriter:
     def close(self) -> None:
         if self._widths is None:
             self._begin([], [])
-        self._out.write(f"({self._count:,} row{'' if self._count == 1 else 's'})\n")
+        count = self._count + self._skipped
+        shown = f", {self._count:,} shown" if self._skipped else ""
+        self._out.write(f"({count:,} row{'' if count == 1 else 's'}{shown})\n")
         self._out.flush()
 
     def _begin(self, cells: Sequence[Sequence[str]], rows: Sequence[Row]) -> None:

@@ -1,0 +1,26 @@
+"""``sqlstream shell``."""
+
+from __future__ import annotations
+
+import click
+
+from sqlstream.cli.sessions import open_session, session_options
+
+_EPILOG = """\b
+Spark starts while you type. Ctrl-C cancels the running query, Ctrl-D leaves. With piped input, statements
+run one after the other, also after a wrong one; the exit code then is 1.
+
+\b
+Examples:
+  sqlstream shell
+  echo "SHOW CONNECTORS;" | sqlstream shell
+"""
+
+
+@click.command("shell", epilog=_EPILOG)
+@session_options
+def command(settings: tuple[str, ...], master: str | None) -> int:
+    """Type SQL and see results as they come."""
+    from sqlstream.shell import run_shell
+
+    return run_shell(open_session(master, settings))

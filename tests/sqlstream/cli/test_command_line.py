@@ -1,0 +1,173 @@
+"""The command line without Spark: help, errors, exit codes, check, explain, format."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqlstream.cli import COMMANDS, run
+
+ROOT = Path(__file__).parents[3]
+TABLE = """CREATE TABLE bids (auction BIGINT, price DOUBLE, at TIMESTAMP(3), WATERMARK FOR at AS at)
+WITH ('connector' = 'datagen');
+"""
+
+
+@pytest.fixture
+def bids(tmp_path):
+    path = tmp_path / "bids.sql"
+    path.write_text(TABLE)
+    return str(path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command, capsys):
+    assert run([command, "--help"]) == 0
+    assert "Usage: sqlstream" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["run", "--help"], ["shell", "--help"]])
+def test_help_and_version_load_neither_spark_nor_pandas(arguments):
+    heavy = {"pyspark", "pandas", "sqlglot", "lark", "prompt_toolkit"}
+    report = f"print({heavy} & {{*sys.modules}}, file=sys.stderr)"
+    script = f"import sys; from sqlstream.cli import run; run(sys.argv[1:]); {report}"
+    found = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert found.stdout
+    assert found.stderr == "set()\n"
+
+
+def test_module_is_the_command():
+    found = subprocess.run(
+        [sys.executable, "-m", "sqlstream", "--help"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert found.stdout.startswith("Usage: sqlstream")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["unknown"],
+        ["run"],
+        ["run", "none.sql"],
+        ["run", "-e", "SELECT 1", "--output", "xml"],
+        ["run", "-e", "SHOW TABLES", "--param", "a=1"],
+        ["run", "-e", "SHOW TABLES", "--set", "no.such.key=1"],
+        ["run", "-e", "SHOW TABLES", "--set", "parallelism.default=many"],
+        ["explain", "-e", "SHOW TABLES"],
+        ["format", "--check", "--write", "-e", "SELECT 1"],
+    ],
+)
+def test_wrong_commands_exit_with_2(arguments, capsys):
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Error: " in printed.err
+
+
+def test_wrong_sql_is_shown_with_carets_and_exits_with_1(bids, capsys):
+    assert run(["run", bids, "-e", "SELECT pricee FROM bids"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(
+        '-e: SS201: column "pricee" does not exist\nLINE 1: SELECT pricee FROM bids\n               ^^^^^^\n'
+    )
+    assert "Traceback" not in printed.err
+
+
+def test_parameters_are_put_in_before_anything_else(capsys):
+    assert run(["run", "-e", "SELECT * FROM ${t}"]) == 1
+    assert capsys.readouterr().err.startswith('SS190: parameter "t" has no value')
+
+
+def test_check_lists_all_mistakes_with_their_files(bids, tmp_path, capsys):
+    wrong = tmp_path / "wrong.sql"
+    wrong.write_text("SELECT pricee FROM bids;\n\nSELEC 1;\nSELECT nope(price) FROM bids")
+    assert run(["check", bids, str(wrong)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    lines = printed.err.splitlines()
+    assert [line for line in lines if line.startswith(str(wrong))] == [
+        f'{wrong}: SS201: column "pricee" does not exist',
+        f'{wrong}: SS103: unknown statement "SELEC"',
+        f'{wrong}: SS203: function "nope" does not exist',
+    ]
+    assert [line for line in lines if line.startswith("LINE")] == [
+        "LINE 1: SELECT pricee FROM bids;",
+        "LINE 3: SELEC 1;",
+        "LINE 4: SELECT nope(price) FROM bids",
+    ]
+    assert lines[-1] == "3 mistakes"
+
+
+def test_check_accepts_what_is_right(bids, capsys):
+    assert run(["check", bids, "-e", "SELECT price FROM bids"]) == 0
+    assert capsys.readouterr().out == "no mistakes\n"
+
+
+def test_check_reads_standard_input():
+    found = subprocess.run(
+        [sys.executable, "-m", "sqlstream", "check", "-"], cwd=ROOT, input=TABLE + "SELECT x FROM bids",
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 1
+    assert found.stderr.startswith('<stdin>: SS201: column "x" does not exist\nLINE 3: SELECT x FROM bids')
+
+
+def test_explain_prints_the_plan_as_text(bids, capsys):
+    assert run(["explain", bids, "-e", "SELECT price * 2 AS twice FROM bids"]) == 0
+    assert capsys.readouterr().out.startswith("Output(twice)")
+
+
+def test_explain_prints_the_plan_as_json(bids, capsys):
+    assert run(["explain", bids, "-e", "SELECT price FROM bids", "--format", "json"]) == 0
+    assert "version" in json.loads(capsys.readouterr().out)
+
+
+def test_explain_prints_the_plan_as_mermaid(bids, capsys):
+    assert run(["explain", bids, "-e", "SELECT price FROM bids", "--format", "mermaid"]) == 0
+    assert capsys.readouterr().out.startswith(("flowchart", "graph"))
+
+
+def test_definitions_and_listings_need_no_spark(bids, capsys):
+    assert run(["run", bids, "-e", "SHOW TABLES; SHOW CREATE TABLE bids"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith(" table name\n------------\n bids\n(1 row)\nCREATE TABLE ")
+    assert printed.err == ""
+
+
+def test_listings_come_as_json_lines(bids, capsys):
+    assert run(["run", bids, "-e", "SHOW TABLES", "--output", "jsonl"]) == 0
+    assert capsys.readouterr().out == '{"table name": "bids"}\n'
+
+
+def test_format_prints_the_standard_layout(capsys):
+    assert run(["format", "-e", "select a,b from t where a>1"]) == 0
+    formatted = capsys.readouterr().out
+    assert run(["format", "-e", formatted]) == 0
+    assert capsys.readouterr().out == formatted
+
+
+def test_format_rewrites_and_checks_files(tmp_path, capsys):
+    path = tmp_path / "q.sql"
+    path.write_text("select a,b from t")
+    assert run(["format", "--check", str(path)]) == 1
+    assert run(["format", "--write", str(path)]) == 0
+    assert run(["format", "--check", str(path)]) == 0
+    assert capsys.readouterr().err == f"would change {path}\nchanged {path}\n"
+
+
+def test_internal_mistakes_are_named_without_a_traceback(monkeypatch, capsys):
+    def fail(*_: object) -> None:
+        raise AssertionError("impossible")
+
+    monkeypatch.setattr("sqlstream.session.Session.check", fail)
+    assert run(["check", "-e", "SHOW TABLES"]) == 70
+    assert capsys.readouterr().err.startswith("internal error: AssertionError: impossible\n")
+    with pytest.raises(AssertionError):
+        run(["--debug", "check", "-e", "SHOW TABLES"])

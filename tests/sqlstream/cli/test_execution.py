@@ -1,0 +1,106 @@
+"""Running scripts on Spark: rows to stdout, the rest to stderr, exit codes, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sqlstream
+from sqlstream.cli.execution import Execution
+from sqlstream.cli.scripts import Script
+from sqlstream.errors import ExecutionError
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[3]
+NUMBERS = """CREATE TABLE numbers (n BIGINT)
+WITH ('connector' = 'datagen', 'number-of-rows' = '5', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1',
+      'fields.n.end' = '5');
+"""
+
+
+def _run(spark, output, *scripts, progress=False):
+    with sqlstream.connect(spark) as session:
+        return Execution(session, output, progress).run([Script(f"{i}.sql", text) for i, text in enumerate(scripts)])
+
+
+def test_query_prints_its_rows_and_nothing_else(spark, capfd):
+    assert _run(spark, "jsonl", NUMBERS, "SELECT n, n * n AS square FROM numbers WHERE n > 3") == 0
+    printed = capfd.readouterr()
+    assert [json.loads(line) for line in printed.out.splitlines()] == [{"n": 4, "square": 16}, {"n": 5, "square": 25}]
+    assert printed.err == ""
+
+
+def test_insert_is_waited_for_before_the_next_statement(spark, tmp_path, capfd):
+    copy = f"""CREATE TABLE copy (n BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path / "copy"}', 'format' = 'json');
+        INSERT INTO copy SELECT n FROM numbers; SELECT n FROM copy"""
+    assert _run(spark, "csv", NUMBERS, copy) == 0
+    assert sorted(capfd.readouterr().out.splitlines()) == ["1", "2", "3", "4", "5", "n"]
+
+
+def test_progress_goes_to_stderr(spark, capfd):
+    assert _run(spark, "csv", NUMBERS + "SELECT n FROM numbers", progress=True) == 0
+    printed = capfd.readouterr()
+    assert printed.out.splitlines() == ["n", "1", "2", "3", "4", "5"]
+    assert "query: 5 rows in, 5 out, " in printed.err
+    assert "rows/s" in printed.err
+
+
+def test_nothing_runs_where_a_later_statement_is_wrong(spark, capfd):
+    assert _run(spark, "csv", NUMBERS + "SELECT n FROM numbers; SELECT m FROM numbers") == 1
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith('SS201: column "m" does not exist')
+
+
+def test_failed_job_raises_its_cause_after_the_rows_before_it(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"n": 1}\nnot json\n')
+    broken = f"""CREATE TABLE broken (n BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path / "in"}', 'format' = 'json'); SELECT n FROM broken"""
+    with pytest.raises(ExecutionError) as error:
+        _run(spark, "csv", broken)
+    assert error.value.code.startswith("SS4")
+    assert "Traceback" not in str(error.value)
+
+
+def _endless(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
+    script = tmp_path / "endless.sql"
+    script.write_text(
+        "CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');"
+        "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');"
+        "INSERT INTO nowhere SELECT n FROM ticks; SELECT n FROM ticks"
+    )
+    command = [sys.executable, "-m", "sqlstream", "run", str(script), "--output", "jsonl", "--master", "local[1]"]
+    return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_ctrl_c_stops_every_job_and_names_its_checkpoint(tmp_path):
+    checkpoints = tmp_path / "checkpoints"
+    with _endless(tmp_path, "--set", f"execution.checkpointing.dir={checkpoints}") as running:
+        assert running.stdout is not None
+        assert "n" in json.loads(running.stdout.readline())
+        running.send_signal(signal.SIGINT)
+        _, messages = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert 'job "insert-into-nowhere" stopped after its last complete micro-batch' in messages
+    assert f"checkpoint: {checkpoints}/insert-into-nowhere" in messages
+    assert "Traceback" not in messages
+    assert (checkpoints / "insert-into-nowhere").is_dir()
+
+
+def test_reader_that_goes_away_ends_the_run(tmp_path):
+    with _endless(tmp_path) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        messages = running.stderr.read()
+        running.wait(timeout=60)
+    assert running.returncode == 141
+    assert messages == ""

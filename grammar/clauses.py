@@ -16,6 +16,7 @@ from sqlstream.grammar.failures import unexpected
 
 _BUILDER = StatementBuilder()
 _ARGUMENT_WORDS = frozenset({"TABLE", "DESCRIPTOR", "INTERVAL", "CASE"})
+_AFTER_KEYS = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.ORDER_BY})
 
 
 class ClauseParser(ExpressionParser):
@@ -67,7 +68,7 @@ class ClauseParser(ExpressionParser):
             "EXPR": self._parse_bitwise,
             "TYPE": lambda: self._parse_types(schema=True),
             "TABLE_NAME": lambda: self._parse_table_parts(schema=True),
-            "KEYS": lambda: self._keys(self._parse_bitwise),
+            "KEYS": lambda: self._keys(self._parse_disjunction),
             "SORT_KEYS": lambda: self._keys(self._parse_ordered),
             "IDENT": lambda: self._parse_id_var(any_token=False),
         }
@@ -79,10 +80,13 @@ class ClauseParser(ExpressionParser):
 
     def _keys(self, read: Callable[[], Any]) -> list[exp.Expression]:
         """Keys of a table argument; a comma before another argument of the function ends them."""
+        start = self._index
         if self._match(TokenType.L_PAREN):
             keys = self._parse_csv(read)
             self._match_r_paren()
-            return keys
+            if self._curr.token_type in _AFTER_KEYS:
+                return keys
+            self._retreat(start)  # the parenthesis belongs to the first key
         keys = [read()]
         while self._curr.token_type == TokenType.COMMA and not self._at_argument(self._index + 1):
             self._advance()

@@ -41,6 +41,7 @@ QUERY_STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, To
 _LITERALS = {TokenType.STRING: "STRING", TokenType.NUMBER: "NUMBER"}
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.FARROW, TokenType.EQ})
 _NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER})
+_ARGUMENT_WORDS = frozenset({"DESCRIPTOR", "TABLE"})  # never the beginning of an expression
 _SQL = ("QUERY", "CONDITION", "EXPR", "TYPE", "TABLE_NAME", "KEYS", "SORT_KEYS")
 
 
@@ -109,7 +110,7 @@ def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
         return found
     if token.token_type in source.ID_VAR_TOKENS:
         found.append("IDENT")
-    if token.token_type not in _CLOSING:
+    if token.token_type not in _CLOSING and text not in _ARGUMENT_WORDS:
         found += [t for t in _SQL if t != "QUERY" or token.token_type in QUERY_STARTS]
     return found
 

@@ -23,6 +23,7 @@ _REWRITTEN = frozenset(
 class SqlStreamGenerator(SparkGenerator):
     """Canonical places: window among the keys or behind them, firing clauses behind HAVING, EMIT last."""
 
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     SUPPORTS_TEMPORAL_PRECISION = True
 
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from sqlstream.errors import Span
 from sqlstream.grammar import driver
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.carrier import ARG, Carrier, add_clause, clauses_of
@@ -81,7 +82,7 @@ class SqlStreamParser(TableParser):
             raise failure(f'"{word}" must stand in the SELECT whose windows it fires', clause.span, ORDER)
         if getattr(clauses_of(this), field) is not None:
             raise failure(f'"{word}" is given twice', clause.span, ORDER)
-        reached = _in_order(field, token, last)
+        reached = _in_order(field, word, clause.span, last)
         add_clause(this, n.StreamClauses, field, clause)
         return reached
 
@@ -95,7 +96,7 @@ class SqlStreamParser(TableParser):
             raise unexpected(token, self._prev or None, [])
         if this.args.get(key):
             raise failure(f'"{token.text.upper()}" is given twice', token_span(token), ORDER)
-        reached = _in_order(key, token, last)
+        reached = _in_order(key, token.text.upper(), token_span(token), last)
         this.set(key, expression)
         if key == "group":
             _lift_window(this, expression)
@@ -128,10 +129,10 @@ class SqlStreamParser(TableParser):
         return super()._parse_grouping_sets()
 
 
-def _in_order(key: str, token: Token, last: _Last) -> _Last:
-    word, rank = token.text.upper(), rank_of(key, last[0])
+def _in_order(key: str, word: str, span: Span, last: _Last) -> _Last:
+    rank = rank_of(key, last[0])
     if rank < last[0]:
-        raise failure(f'"{word}" must stand before "{last[1]}"', token_span(token), ORDER)
+        raise failure(f'"{word}" must stand before "{last[1]}"', span, ORDER)
     return rank, word
 
 

@@ -53,9 +53,19 @@ def _(node: n.Descriptor, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.TableArgument, sql: Sql) -> str:
-    partition = f"PARTITION BY {_list(node.partition_by, sql)}" if node.partition_by else None
-    order = f"ORDER BY {_list(node.order_by, sql)}" if node.order_by else None
+    partition = f"PARTITION BY {_keys(node.partition_by, sql)}" if node.partition_by else None
+    order = f"ORDER BY {_keys(node.order_by, sql)}" if node.order_by else None
     return joined("TABLE", sql(node.source), partition, order)
+
+
+def _keys(keys: tuple[exp.Expression, ...], sql: Sql) -> str:
+    """Keys other than columns in parentheses, so that no comma between them ends the argument."""
+    listed = _list(keys, sql)
+    return listed if all(isinstance(_unordered(k), exp.Column) for k in keys) else f"({listed})"
+
+
+def _unordered(key: exp.Expression) -> exp.Expr:
+    return key.this if isinstance(key, exp.Ordered) else key
 
 
 @print_node.register

@@ -1,0 +1,274 @@
+"""What users read when a script does not parse. The texts are pinned: a change of wording is a decision."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sqlstream.errors import ParseError
+from sqlstream.grammar import parse_query, parse_script, parse_script_recovering
+
+
+def _error(text: str) -> str:
+    with pytest.raises(ParseError) as raised:
+        parse_script(text)
+    return str(raised.value)
+
+
+def test_an_unclosed_parenthesis_points_at_the_opening_one() -> None:
+    assert _error("SELECT a,\n  SUM(b + (c * 2) FROM t") == (
+        'SS102: "(" is never closed\nLINE 2:   SUM(b + (c * 2) FROM t\n             ^\nHINT: Add ")".'
+    )
+
+
+def test_an_unclosed_parenthesis_that_sqlglot_forgives_is_an_error() -> None:
+    assert _error("SELECT CAST(a AS INT FROM t").splitlines()[:3] == [
+        'SS102: "(" is never closed',
+        "LINE 1: SELECT CAST(a AS INT FROM t",
+        "                   ^",
+    ]
+
+
+def test_a_parenthesis_too_many_is_pointed_at() -> None:
+    assert _error("SELECT a) FROM t") == (
+        'SS102: ")" closes nothing\nLINE 1: SELECT a) FROM t\n                ^\nHINT: There is no "(" that it closes.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "column"),
+    [
+        ("SELECT 'abc FROM t", "this string is never closed", 7),
+        ("SELECT 'it''s' || 'abc", "this string is never closed", 18),
+        ("SELECT `abc FROM t", "this quoted name is never closed", 7),
+        ("SELECT a /* abc FROM t", "this comment is never closed", 9),
+    ],
+)
+def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -> None:
+    lines = _error(text).splitlines()
+    assert lines[0] == f"SS102: {message}"
+    assert lines[2].index("^") == len("LINE 1: ") + column
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "hint"),
+    [
+        ("SELEC a FROM t", 'SS103: unknown statement "SELEC"', "Did you mean SELECT?"),
+        ("CREAT TABLE t (a INT)", 'SS103: unknown statement "CREAT"', "Did you mean CREATE?"),
+        (
+            "42",
+            'SS103: unknown statement "42"',
+            "A statement begins with CHECKPOINT, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, INSERT, RESET, "
+            "SAVEPOINT, SELECT, SET, SHOW, STOP, USE, VALUES or WITH.",
+        ),
+        (
+            "UPDATE t SET a = 1",
+            "SS106: UPDATE is not a statement of the dialect",
+            "Write INSERT INTO a table with a PRIMARY KEY, which updates rows with equal keys.",
+        ),
+        (
+            "DELETE FROM t",
+            "SS106: DELETE is not a statement of the dialect",
+            "Streams are changed by their sources; write INSERT INTO with the rows that remain.",
+        ),
+        (
+            "MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE",
+            "SS106: MERGE is not a statement of the dialect",
+            "Write INSERT INTO a table with a PRIMARY KEY, which updates rows with equal keys.",
+        ),
+        (
+            "BEGIN STATEMENT SET",
+            "SS106: BEGIN is not a statement of the dialect",
+            "Write EXECUTE STATEMENT SET BEGIN … END to run several INSERT statements as one job.",
+        ),
+        (
+            "CREATE INDEX i ON t (a)",
+            'SS101: unexpected "INDEX"',
+            'Expected "FUNCTION", "OR", "TABLE", "TEMPORARY" or "VIEW".',
+        ),
+        (
+            "CREATE TABLE t (a INT) PARTITIONED BY (a)",
+            'SS101: unexpected "PARTITIONED BY"',
+            "PARTITIONED BY is not part of the dialect.",
+        ),
+        ("INSERT OVERWRITE t SELECT 1", 'SS101: unexpected "OVERWRITE"', "Write INSERT INTO: a stream is appended to."),
+        (
+            "SHOW THINGS",
+            'SS101: unexpected "THINGS"',
+            _SHOW := 'Expected "CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES" or "VIEWS".',
+        ),
+        ("EXPLAIN FORMAT XML SELECT 1", 'SS101: unexpected "XML"', 'Expected "JSON", "MERMAID" or "TEXT".'),
+        ("SET a = b", 'SS101: unexpected "a"', "Expected a string."),
+        ("CREATE TABLE t (a)", 'SS101: unexpected ")"', 'Expected "AS" or a type.'),
+        ("CREATE TABLE t (a INT) WITH ('k' 'v')", """SS101: unexpected "v\"""", 'Expected "=".'),
+    ],
+)
+def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint: str) -> None:
+    lines = _error(text).splitlines()
+    assert (lines[0], lines[-1]) == (head, f"HINT: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "hint"),
+    [
+        ("SELECT a FORM t", 'SS101: unexpected "t"', "Did you mean FROM instead of FORM?"),
+        ("SELECT a FROM t GROP BY a", 'SS101: unexpected "BY"', "Did you mean GROUP instead of GROP?"),
+        ("SELECT a, FROM t", 'SS101: unexpected "FROM"', "Expected an expression."),
+        ("SELECT FROM t", 'SS101: unexpected "FROM"', "Expected an expression."),
+        ("SELECT a FROM t WHERE", "SS101: unexpected end of the statement", "Expected an expression."),
+        ("SELECT a FROM t WHERE a >", "SS101: unexpected end of the statement", "Expected an expression."),
+        ("SELECT a FROM", "SS101: unexpected end of the statement", "Expected a table name."),
+        ("SELECT a FROM t,", "SS101: unexpected end of the statement", "Expected a table name."),
+        ("SELECT a FROM t JOIN WHERE a > 1", 'SS101: unexpected "WHERE"', "Expected a table name."),
+        ("SELECT INTERVAL '5' FROM t", "SS105: an interval needs a unit", "Write for example INTERVAL '5' SECOND."),
+        ("SELECT INTERVAL '5' SECS", "SS105: an interval needs a unit", "Write for example INTERVAL '5' SECOND."),
+        (
+            "SELECT * FROM STREAM s",
+            "SS101: STREAM before a table is not part of the dialect",
+            'Every table is a stream: write FROM t. A table named "stream" takes its alias with AS.',
+        ),
+        (
+            "SELECT * FROM TUMBLE(t, DESCRIPTOR(ts), INTERVAL '5' SECOND)",
+            "SS101: TUMBLE needs a TABLE argument",
+            "Write TUMBLE(TABLE t, DESCRIPTOR(ts), …).",
+        ),
+        (
+            "SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR ts, INTERVAL '5' SECOND)",
+            'SS101: unexpected "ts"',
+            'Expected "(".',
+        ),
+        (
+            "SELECT a FROM t GROUP BY a TRIGGER EVRY 5 ROWS",
+            'SS101: unexpected "EVRY"',
+            'Expected "ABSOLUTE", "AFTER", "DELTA", "EVERY", "NEVER", "ON", "PURGING", "USING" or one of 2 more.',
+        ),
+        (
+            "SELECT a FROM t GROUP BY a TRIGGER AFTER WATERMARK EARLY LATE",
+            'SS101: unexpected "LATE"',
+            'Expected "EVERY" or "WHEN".',
+        ),
+        (
+            "SELECT a FROM t EMIT",
+            "SS101: unexpected end of the statement",
+            'Expected "AFTER", "CHANGES", "EVERY", "FINAL" or "ON".',
+        ),
+        (
+            "SELECT a FROM t JOIN d LOOKUP ASINC (CAPACITY 5) ON a = b",
+            'SS101: unexpected "ASINC"',
+            'Expected "ASYNC".',
+        ),
+        (
+            "SELECT a FROM t GROUP BY a COUNT WINDOW (5)",
+            'SS105: "5" has no unit',
+            "Write 5 ROWS or INTERVAL '5' SECOND.",
+        ),
+        (
+            "SELECT a FROM t GROUP BY a TRIGGER EVERY 5 EMIT CHANGES",
+            'SS105: "5" has no unit',
+            "Write 5 ROWS or INTERVAL '5' SECOND.",
+        ),
+        (
+            "SELECT a FROM t FETCH FIRST 5 PERCENT ROWS ONLY",
+            "SS101: FETCH with PERCENT or TIES is not part of the dialect",
+            "Write LIMIT n.",
+        ),
+    ],
+)
+def test_a_wrong_query_says_what_may_stand_there(text: str, head: str, hint: str) -> None:
+    lines = _error(text).splitlines()
+    assert (lines[0], lines[-1]) == (head, f"HINT: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("SELECT a FROM t GROUP BY a WHERE a > 1", '"WHERE" must stand before "GROUP BY"'),
+        ("SELECT a FROM t LIMIT 5 ORDER BY a", '"ORDER BY" must stand before "LIMIT"'),
+        ("SELECT a FROM t ORDER BY a HAVING a > 1", '"HAVING" must stand before "ORDER BY"'),
+        ("SELECT a FROM t GROUP BY a LATE DATA DROP TRIGGER NEVER", '"TRIGGER" must stand before "LATE"'),
+        ("SELECT a FROM t GROUP BY a LATE DATA DROP EVICT KEEP LAST 5 ROWS", '"EVICT" must stand before "LATE"'),
+        (
+            "SELECT a FROM t GROUP BY a TRIGGER NEVER COUNT WINDOW (5 ROWS)",
+            '"COUNT WINDOW" must stand before "TRIGGER"',
+        ),
+        ("SELECT a FROM t EMIT CHANGES WHERE a > 1", '"WHERE" must stand before "EMIT"'),
+        ("SELECT a FROM t EMIT CHANGES LIMIT 5", '"LIMIT" must stand before "EMIT"'),
+        ("SELECT a FROM t COUNT WINDOW (5 ROWS)", '"COUNT WINDOW" must stand behind "GROUP BY"'),
+        ("SELECT a FROM t GROUP BY a TRIGGER NEVER TRIGGER NEVER", '"TRIGGER" is given twice'),
+        ("SELECT a FROM t WHERE a WHERE b", '"WHERE" is given twice'),
+        ("SELECT a FROM t GROUP BY a, TUMBLE(ts, i), TUMBLE(ts, j)", "a SELECT has one window"),
+        ("SELECT a FROM t GROUP BY a, TUMBLE(ts, i) COUNT WINDOW (5 ROWS)", '"COUNT WINDOW" is given twice'),
+        ("SELECT a FROM t LOOKUP ASYNC LOOKUP ASYNC", '"LOOKUP" is given twice'),
+        (
+            "(SELECT a FROM t) UNION ALL (SELECT b FROM u) TRIGGER NEVER",
+            '"TRIGGER" must stand in the SELECT whose windows it fires',
+        ),
+    ],
+)
+def test_clauses_in_the_wrong_place_are_refused(text: str, head: str) -> None:
+    assert _error(text).splitlines()[0] == f"SS104: {head}"
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("SELECT a FROM t ALIGN BARRIERS (CHANNEL c OF 3, ID x)", "SS101: ALIGN BARRIERS needs MARKER"),
+        ("SELECT a FROM t ALIGN BARRIERS (CHANNEL c OF 0, ID x, MARKER y)", 'SS105: "0" is not at least 1'),
+        ("SELECT a FROM t LOOKUP ASYNC (CAPACITY 1, CAPACITY 2)", "SS101: CAPACITY is given twice in LOOKUP ASYNC"),
+        (
+            "SELECT a FROM t LOOKUP ASYNC (RETRY 1 TIMES (FIXED DELAY i), RETRY ON MISS 1 TIMES (FIXED DELAY i))",
+            "SS101: RETRY is given twice in LOOKUP ASYNC",
+        ),
+        ("SELECT a FROM t GROUP BY a TRIGGER EVERY 1.5 ROWS", 'SS105: "1.5" is not a whole number'),
+        ("SELECT a FROM t GROUP BY a TRIGGER EVERY 0 ROWS", 'SS105: "0" is not at least 1'),
+        (
+            "CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED, b INT PRIMARY KEY NOT ENFORCED)",
+            "SS101: PRIMARY KEY is given twice",
+        ),
+        ("CREATE TABLE t (a INT, WATERMARK FOR a AS a, WATERMARK FOR b AS b)", "SS101: WATERMARK is given twice"),
+        ("SELECT CEIL(ts TO HOUR)", "SS101: CEIL(… TO unit) is not a function of the dialect"),
+    ],
+)
+def test_contradictory_parts_are_refused(text: str, head: str) -> None:
+    assert _error(text).splitlines()[0] == head
+
+
+def test_each_wrong_statement_of_a_script_is_told_with_its_line() -> None:
+    script = "SELECT a FROM t;\nSELECT b FORM t;\nSET 'k' = 'v';\n\nSELEC 1;\nSELECT c FROM u"
+    statements, errors = parse_script_recovering(script)
+    assert len(statements) == 3
+    assert [str(e).splitlines()[1] for e in errors] == ["LINE 2: SELECT b FORM t;", "LINE 5: SELEC 1;"]
+    with pytest.raises(ParseError) as raised:
+        parse_script(script)
+    assert [d.code for d in raised.value.diagnostics] == ["SS101", "SS103"]
+    assert all(d.source == script for d in raised.value.diagnostics)
+
+
+def test_semicolons_inside_strings_and_comments_do_not_split() -> None:
+    statements, errors = parse_script_recovering("SELECT ';' /* ; */ AS a -- ;\n; SELECT 1")
+    assert (len(statements), errors) == (2, ())
+
+
+def test_an_open_string_leaves_no_statement() -> None:
+    statements, errors = parse_script_recovering("SELECT 1; SELECT 'a; SELECT 2")
+    assert statements == ()
+    assert [e.code for e in errors] == ["SS102"]
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1; SELECT 2", "SET 'a' = 'b'", "", "SELECT 1 SELECT 2", "INSERT INTO t SELECT 1"]
+)
+def test_a_query_is_exactly_one_query(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse_query(text)
+
+
+def test_an_empty_script_has_no_statements() -> None:
+    assert parse_script("  ; -- nothing\n ;") == ()
+
+
+def test_errors_cross_process_boundaries() -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_script("SELECT a FORM t")
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

@@ -38,6 +38,8 @@ class CaseRun:
                 else:
                     self._check_changes(expected, pending)
                     pending = []
+        if self._case.error is not None:
+            self._test.output()  # nothing else asks what becomes of the last steps
         return "; ".join(self._notes()) or None
 
     def _expected_after(self, index: int) -> Iterator[f.Changes | f.State]:

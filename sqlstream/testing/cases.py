@@ -6,17 +6,17 @@ refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx).
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.testing.case_format import Case, CaseFormatError, case_files, cases_root, load_case
 from sqlstream.testing.case_run import CaseRun, Different
+from sqlstream.testing.python_path import importable
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
 
@@ -57,7 +57,7 @@ def run_cases(
 ) -> Summary:
     """Run the cases of the given files one after the other, each in a session of its own."""
     results = []
-    with _importable(root):
+    with importable(root):
         for path in paths:
             results.append(run_file(path, session_factory, root))
             on_result(results[-1])
@@ -65,19 +65,6 @@ def run_cases(
     if json_path is not None:
         summary.write_json(json_path)
     return summary
-
-
-@contextlib.contextmanager
-def _importable(root: Path) -> Iterator[None]:
-    """Python functions of the cases are in a module at their root, where they have any."""
-    if not (root / f"{_FUNCTIONS}.py").is_file():
-        yield
-        return
-    sys.path.insert(0, str(root))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(root))
 
 
 def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 KINDS = ("statement", "parse", "plan", "stream", "error")
-STAGES = ("logical", "optimized")
+STAGES = ("logical", "optimized", "physical", "trace", "changelog_mode", "advice")
 _SEPARATOR = "----"
 
 
@@ -70,7 +70,7 @@ def _block(lines: list[str], first: int) -> Block:
         return Block("comment", line, "", comments)
     kind, _, stage = lines[count].partition(" ")
     if kind not in KINDS or (stage and (kind != "plan" or stage not in STAGES)):
-        known = "statement, parse, plan [logical|optimized], stream or error"
+        known = f"statement, parse, plan [{'|'.join(STAGES)}], stream or error"
         raise GoldenFormatError(f"line {line}: {lines[count]!r} is no kind of block; write {known}")
     body = lines[count + 1 :]
     if (_SEPARATOR in body) == (kind == "statement"):

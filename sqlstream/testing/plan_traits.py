@@ -23,6 +23,7 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
+from sqlstream.planner.properties import ArrivalOrder, arrival_order
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # They emit at once what a row gives alone, or else only where a watermark closes a window: one micro-batch or several
@@ -62,7 +63,7 @@ class PlanTraits:
     @property
     def keeps_order(self) -> bool:
         """True where rows come out in the order in which they went in."""
-        return not self.has_windows
+        return arrival_order(self.root) is ArrivalOrder.SOURCE
 
     @property
     def joint(self) -> bool:

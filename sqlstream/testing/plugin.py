@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sqlstream.errors import SqlStreamError
+
 if TYPE_CHECKING:
     from sqlstream.testing.golden_format import Block
 
@@ -79,8 +81,10 @@ class GoldenItem(pytest.Item):
 
     def runtest(self) -> None:
         from sqlstream.testing.golden import run_block
+        from sqlstream.testing.python_path import importable
 
-        outcome = run_block(self.file.blocks, self.index, restart=self.restart)
+        with importable(self.path.parent):
+            outcome = run_block(self.file.blocks, self.index, restart=self.restart)
         if outcome.matches:
             return
         if not self.config.getoption("--bless"):
@@ -88,7 +92,7 @@ class GoldenItem(pytest.Item):
         self.file.bless(self.index, outcome.lines)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if not excinfo.errisinstance(GoldenMismatch):
+        if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         how = ", restarting before each input" if self.restart else ""
         return (

@@ -52,7 +52,7 @@ def test_a_stream_block_is_inputs_with_their_outputs():
     ("text", "message"),
     [
         ("query\nSELECT 1\n----\n", "line 1: 'query' is no kind of block"),
-        ("plan physical\nSELECT 1\n----\n", "line 1: 'plan physical' is no kind of block"),
+        ("plan fast\nSELECT 1\n----\n", "line 1: 'plan fast' is no kind of block"),
         ("\n# why\nstream\nSELECT 1\n", "line 3: a stream block has a line ----"),
         ("statement\nSELECT 1\n----\n", "line 1: a statement block has no line ----"),
         ("error\n----\nSS101\n", "line 1: the error block has no SQL"),

@@ -73,11 +73,10 @@ def _check_duplicates(columns: Iterable[ColumnDef], context: Context) -> None:
 
 def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
     kind = from_sqlglot(column.type)
-    if kind.is_unknown:
+    if kind.defect is not None:
         hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT>, …"
-        raise bind_error(
-            "SS206", f'column "{column.name}" has the unknown type {column.type.sql("spark")}', column.span, hint
-        )
+        message = f'type {column.type.sql("spark")} of column "{column.name}" {kind.defect}'
+        raise bind_error("SS206", message, column.span, hint)
     if isinstance(column, MetadataColumn):
         return Column(column.name, kind, metadata_key=column.key or column.name)
     return Column(column.name, kind, column.nullable)

@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 import pyarrow as pa
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs.checkpoint import open_checkpoint
+from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.clock import start_clock
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import is_cancellation, job_error
@@ -21,8 +21,10 @@ from sqlstream.jobs.launch import Launch, Sink, clocked_tables, flushed_tables, 
 from sqlstream.jobs.progress import Progress, advanced, observed
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
+from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Node, Output
+from sqlstream.spark import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,6 +163,8 @@ class Job:
         last = query.lastProgress
         if last is not None and last["batchId"] > self._progress.last_batch:
             self._progress = advanced(self._progress, query.recentProgress, control)
+            if self._results is not None:
+                self._results.on_progress(self._progress.last_batch)
 
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):
@@ -191,11 +195,14 @@ def start_job(
     clocked, bounded = clocked_tables(plan), is_bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clocked) and not bounded)
     rows = lower(plan, JobRuntime(spark, sources, control))
-    results = _results_of(plan) if sink is None else None
+    results = None
+    if sink is None:
+        results = _results_of(plan, spark, checkpoint)
+        sink = results.sink
     launch = Launch(
         query_name=f"{name or 'query'}-{number}",
         rows=observed(rows),
-        sink=sink or results_sink(results),
+        sink=sink,
         checkpoint=checkpoint,
         control=control,
         bounded=bounded,
@@ -206,11 +213,8 @@ def start_job(
     return Job(name or launch.query_name, plan, launch, results)
 
 
-def _results_of(plan: Node) -> Results:
+def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint) -> Results:
     assert isinstance(plan, Output), "only a query has results for its caller"
+    if is_connect(spark):
+        return StoredResults(plan.names, spark, checkpoint.storage.location("results"))
     return Results(plan.names)
-
-
-def results_sink(results: Results | None) -> Sink:
-    assert results is not None
-    return lambda rows: rows.writeStream.foreachBatch(results.on_batch)

@@ -78,7 +78,7 @@ def _rows_out(report: Mapping[str, Any]) -> int:
     metrics = report.get("observedMetrics", {}).get(METRICS)
     if metrics is None:
         return 0
-    return int(metrics["row"][ROWS_OUT] if "row" in metrics else metrics[ROWS_OUT])
+    return int(metrics["values"][0] if "values" in metrics else metrics[ROWS_OUT])  # Connect gives the values alone
 
 
 def watermark_of(text: str | None) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -12,28 +11,31 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAITING = 16  # tables; more make Spark wait for the caller
 _POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
 class Results:
     """Batches go in on Spark's thread and come out on the caller's, who may stop listening at any time."""
 
-    names: tuple[str, ...]
-    _tables: queue.Queue[pa.Table] = field(default_factory=lambda: queue.Queue(_WAITING))
-    _closed: Event = field(default_factory=Event)
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = list(names)
+        self._tables: queue.Queue[pa.Table] = queue.Queue(_WAITING)
+        self._closed = Event()
 
-    def on_batch(self, rows: DataFrame, batch: int) -> None:
-        """What ``foreachBatch`` calls."""
-        self.put(rows.toArrow())
+    def sink(self, rows: DataFrame) -> DataStreamWriter:
+        return rows.writeStream.foreachBatch(lambda batch, _: self.put(batch.toArrow()))
+
+    def on_progress(self, last_batch: int) -> None:
+        """The job calls this when it knows of new micro-batches, up to ``last_batch``."""
 
     def put(self, table: pa.Table) -> None:
         """Hand a table over; waits while the caller is behind, and returns at once when nobody listens any more."""
         while table.num_rows and not self._closed.is_set():
             try:
-                return self._tables.put(table.rename_columns(list(self.names)), timeout=_POLL_SECONDS)
+                return self._tables.put(table.rename_columns(self._names), timeout=_POLL_SECONDS)
             except queue.Full:
                 continue
         return None

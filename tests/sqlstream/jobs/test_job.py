@@ -70,6 +70,14 @@ def test_a_bounded_query_gives_all_its_rows_and_ends(spark, streams):
     assert progress.rows_per_second > 0
 
 
+def test_results_come_through_files_where_python_cannot_see_the_batches(spark, streams, monkeypatch):
+    monkeypatch.setattr("sqlstream.jobs.job.is_connect", lambda _: True)
+    streams.write(EVENTS, ROWS)
+    tables = list(start_job(spark, Output(totals(), ("k", "x y", "x y")), streams).results())
+    assert rows_of(tables) == EXPECTED
+    assert {tuple(t.column_names) for t in tables} == {("k", "x y", "x y")}
+
+
 @pytest.mark.parametrize("died", ["before the end was written", "before the end was read"])
 def test_a_job_that_died_before_its_flush_finishes_it_and_emits_once(
     spark, streams, files, tmp_path, monkeypatch, died

@@ -20,7 +20,7 @@ def report(batch, rows, watermark="1969-01-01T00:00:00.000Z", out=1, late=0):
         ],
         "stateOperators": [{"numRowsDroppedByWatermark": late}, {"numRowsDroppedByWatermark": 1}],
         "eventTime": {"watermark": watermark},
-        "observedMetrics": {"sqlstream": {"row": {"rows_out": out}}},
+        "observedMetrics": {"sqlstream": {"rows_out": out} if batch else {"values": [out]}},
     }
 
 

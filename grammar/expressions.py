@@ -14,11 +14,13 @@ from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, un
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
 from sqlstream.grammar.spans import mark, shift
 
+_INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
 _UNITS: Collection[str] = frozenset(
     unit + plural
     for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
     for plural in ("", "S")
 )
+_TRIMS = {"": "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
 _INTERVAL_UNIT = "Write for example INTERVAL '5' SECOND."
 
 
@@ -41,6 +43,10 @@ class ExpressionParser(SparkParser):
         "CEIL": lambda self: self.rounding("CEIL"),
         "FLOOR": lambda self: self.rounding("FLOOR"),
         "LISTAGG": lambda self: self.listagg(),
+    }
+    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
+        **SparkParser.NO_PAREN_FUNCTIONS,
+        TokenType.LOCALTIMESTAMP: exp.Localtimestamp,
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.PRIMARY_PARSERS,
@@ -137,6 +143,13 @@ class ExpressionParser(SparkParser):
         mark(hint, token.start, token.end + 1)
         return hint
 
+    def _parse_value(self, values: bool = True) -> Any:
+        """``VALUES 1, 2 AS t(x)`` names the table, not the last value."""
+        if self._curr.token_type == TokenType.L_PAREN:
+            return super()._parse_value(values)
+        value = self._parse_disjunction()
+        return exp.Tuple(expressions=[value]) if value is not None else None
+
     # --- calls with words between the arguments ---
 
     def special_form(self, name: str) -> Any:
@@ -147,6 +160,8 @@ class ExpressionParser(SparkParser):
         found = SPECIAL_FORMS[name](self)
         if isinstance(found, exp.Substring):
             return exp.Anonymous(this=name, expressions=[found.this, *_present(found, "start", "length")])
+        if isinstance(found, exp.Trim) and not found.expression:
+            return exp.Anonymous(this=_TRIMS[found.text("position").upper()], expressions=[found.this])
         return found
 
     def _inside_call(self, word: TokenType | str) -> bool:
@@ -179,6 +194,25 @@ class ExpressionParser(SparkParser):
         return exp.GroupConcat(this=value, separator=values[1] if len(values) > 1 else exp.Literal.string(""))
 
     # --- intervals ---
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        """``INTERVAL '5' DAY``; ``INTERVAL 5 DAYS 3 HOURS`` is the sum; a column may be named interval."""
+        index = self._index
+        if not self._match(TokenType.INTERVAL):
+            return None
+        value = self._interval_value()
+        if value is None:
+            self._retreat(index)
+            return None
+        total: exp.Expr = self._parse_interval_span(value)
+        while self._curr.token_type in _INTERVAL_VALUES and self._next.text.upper() in _UNITS:
+            total = exp.Add(this=total, expression=self._parse_interval_span(self._interval_value()))
+        return self.expression(exp.Paren(this=total)) if isinstance(total, exp.Add) else total
+
+    def _interval_value(self) -> Any:
+        value = self._parse_primary() if self._match(TokenType.STRING, advance=False) else self._parse_unary()
+        named = isinstance(value, exp.Column) and not value.table and not value.this.quoted
+        return None if named and self._curr.text.upper() not in _UNITS else value
 
     def _parse_interval_span(self, this: Any, parse_function_unit: bool = True) -> Any:
         """``TO`` continues an interval only before a unit: ``ALLOW INTERVAL '1' SECOND TO late`` names a table."""

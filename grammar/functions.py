@@ -65,6 +65,7 @@ KEYWORDS: dict[str, TokenType | str] = {
     "EXTRACT": TokenType.FROM,
     "OVERLAY": "PLACING",
     "POSITION": TokenType.IN,
+    "SUBSTR": TokenType.FROM,
     "SUBSTRING": TokenType.FROM,
     "TRIM": TokenType.FROM,
 }

@@ -60,7 +60,8 @@ class Groups:
         return found.name
 
     def _check(self, column: exp.Column) -> None:
-        if column.name not in self.known:
+        # Where a key is wrong, what is missing in GROUP BY is not certain.
+        if column.name not in self.known and exp.Null() not in self.keys:
             message = f'column "{column.name}" is neither in GROUP BY nor inside an aggregate'
             hint = f"Add it to GROUP BY, or use an aggregate such as MAX({column.name})."
             self.context.wrong("SS208", message, column, hint)

@@ -53,7 +53,6 @@ def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Rela
     """The plan of a SELECT with groups and the names of its columns."""
     _refuse_other_windows(select, context)
     grouping = bind_grouping(select, scope, context)
-    context.stop_if_wrong()
     windowed = (
         _window_from_clause(grouping, scope)
         if grouping.window

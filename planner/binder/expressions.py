@@ -123,14 +123,15 @@ class _Binder:
     def _checked(self, node: exp.Expr) -> exp.Expr:
         mistakes = len(self.context.problems)
         check_call(node, self.context)
+        # A wrong call is wrong once: nothing is concluded from it.
+        wrong = len(self.context.problems) > mistakes
         name = aggregate_name(node, self.context.catalog)
         if name is None or isinstance(node, AGGREGATE_WRAPPERS):
             bound = self._children(node)
         else:
             self._check_aggregate(node, name)
             bound = replace(self, inside=name)._children(node)
-        # A wrong call is wrong once: nothing is concluded from it.
-        return bound if len(self.context.problems) == mistakes else exp.Null()
+        return exp.Null() if wrong else bound
 
     def _check_aggregate(self, node: exp.Expr, name: str) -> None:
         if self.inside is not None:

@@ -66,7 +66,10 @@ def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Groupin
         # A bare CUBE or ROLLUP stands for WITH CUBE: all keys before it.
         for term in group.args.get(name) or []:
             terms = [term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
+    mistakes = len(context.problems)
     refuse_rest(group, ("expressions", "grouping_sets", "cube", "rollup"), context)
+    if len(context.problems) > mistakes:
+        context.stop_if_wrong()
     window, plain = _window(clauses_of(select).window, terms, scope, context)
     sets = [sum(combination, ()) for combination in product(*(list(_sets(t)) for t in plain))]
     keys: list[Key] = []
@@ -193,5 +196,6 @@ def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Conte
 
 def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
     bound = bind(column, scope, context, Place(kind))
-    context.stop_if_wrong()
+    if isinstance(bound, exp.Null):
+        context.stop_if_wrong()
     return time_field(column, bound, scope, kind)

@@ -57,7 +57,7 @@ def _wider_number(left: DataType, right: DataType) -> DataType:
     if "DOUBLE" in names:
         return DOUBLE
     if "FLOAT" in names:
-        return DataType("FLOAT") if names <= {"FLOAT", "TINYINT", "SMALLINT"} else DOUBLE
+        return left if names == {"FLOAT"} else DOUBLE
     if "DECIMAL" in names:
         return _wider_decimal(left, right)
     return max(left, right, key=lambda t: _INTEGRAL.index(t.name))

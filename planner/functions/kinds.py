@@ -35,7 +35,7 @@ ORDER_DEPENDENT = frozenset({"first", "first_value", "last", "last_value"})
 # Wrappers around one aggregate call that belong to it.
 AGGREGATE_WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
-_CALL = re.compile(r"`?(\w+)`?\(")
+_CALL = re.compile(r"`?(\w+)`?(?:\(|$)")
 
 
 def names() -> frozenset[str]:

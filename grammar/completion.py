@@ -29,7 +29,4 @@ def expected_after(text: str) -> list[str]:
         wanted = error.terminals if isinstance(error, SyntaxFailure) else ()
     if parser._index < len(tokens):
         return []
-    stopped, terminals = parser.expected
-    open_rule = terminals if stopped == len(tokens) else ()
-    found = {readable(t).strip('"') for t in (*wanted, *open_rule) if t != END}
-    return sorted(found | parser.completions)
+    return sorted({readable(t).strip('"') for t in wanted if t != END} | parser.completions)

@@ -7,7 +7,7 @@ expression, ``name =>`` against a column and a column named like a keyword.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Protocol
 
 from lark import Token as LarkToken
@@ -33,6 +33,8 @@ class Source(Protocol):
     def _advance(self, times: int = 1) -> None: ...
 
     def opens(self, start: str) -> bool: ...
+
+    def offer(self, words: Iterable[str]) -> None: ...
 
     def sql_terminal(self, terminal: str) -> object: ...
 
@@ -69,6 +71,7 @@ def parse(source: Source, start: str) -> Tree[Any]:
         terminal = choose(automaton, stack, source, pending)
         if terminal is None:
             source.expected = source._index, automaton.accepted(stack)
+            source.offer(language.readable(t).strip('"') for t in source.expected[1] if t != END)
             break
         following = automaton.after(stack, terminal)
         assert following is not None
@@ -96,6 +99,8 @@ def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]
     continuing = [t for t in fitting if _continues(automaton, stack, source, t, upcoming)]
     if continuing:
         return continuing[0]
+    if upcoming is None and fitting:
+        return next((t for t in fitting if t != "IDENT"), "IDENT")
     another = automaton.nested and source.opens("stream_clause") and automaton.after(stack, END) is not None
     return fitting[0] if fitting and not another else None
 
@@ -117,11 +122,12 @@ def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
 
 def _continues(automaton: Tables, stack: States, source: Source, terminal: str, upcoming: Word | None) -> bool:
     following = automaton.after(stack, terminal)
-    if terminal in _SQL or following is None:
-        return following is not None
+    assert following is not None
     if automaton.after(following, END) is not None and (upcoming is None or automaton.nested):
         return True
-    return upcoming is not None and any(automaton.after(following, t) is not None for t in possible(source, upcoming))
+    if upcoming is None:
+        return False
+    return terminal in _SQL or any(automaton.after(following, t) is not None for t in possible(source, upcoming))
 
 
 def _take(source: Source, terminal: str, pending: list[Word]) -> LarkToken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -59,7 +59,7 @@ class SqlStreamParser(TableParser):
             this.append("joins", join)
         for lateral in iter(self._parse_lateral, None):
             this.append("laterals", lateral)
-        last: _Last = (0, "")
+        last = _reached(this)
         while True:
             if self.opens("stream_clause"):
                 last = self._stream_clause(this, last)
@@ -127,6 +127,14 @@ class SqlStreamParser(TableParser):
         if self.opens("group_window"):
             return Carrier(this=self.syntax("group_window"))
         return super()._parse_grouping_sets()
+
+
+def _reached(query: exp.Expr) -> _Last:
+    """The last modifier that the query has already: sqlglot asks twice behind a parenthesis."""
+    clauses = clauses_of(query)
+    present = [f.name for f in fields(clauses) if f.name != "span" and getattr(clauses, f.name) is not None]
+    keys = [*(k for k, v in query.args.items() if v), *present]
+    return max(((rank_of(k, 0), k.upper()) for k in keys), default=(0, ""))
 
 
 def _in_order(key: str, word: str, span: Span, last: _Last) -> _Last:

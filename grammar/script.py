@@ -78,6 +78,7 @@ def split(tokens: list[Token]) -> Iterator[list[Token]]:
         if token.token_type != TokenType.SEMICOLON or _inside_statement_set(statement):
             statement.append(token)
         elif statement:
+            statement[-1].comments.extend(token.comments)
             yield statement
             statement = []
     if statement:

@@ -1,0 +1,24 @@
+"""The scripts of the peers' cases parse, where the folder of cases is present."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sqlstream.grammar import parse_script, to_sql
+
+_PEERS = Path(__file__).parents[3] / "shared" / "peers"
+
+
+@pytest.mark.skipif(not _PEERS.is_dir(), reason="the peers' cases are not here")
+def test_scripts_of_the_peers_parse_and_print() -> None:
+    scripts = 0
+    for path in sorted(_PEERS.glob("**/*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for case in found if isinstance(found, list) else [found]:
+            for statement in parse_script(case.get("script") or ""):
+                scripts += 1
+                assert parse_script(to_sql(statement)) == (statement,), path
+    assert scripts > 300

@@ -1,0 +1,140 @@
+"""Plans as JSON and back."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from sqlstream.grammar import parse_query
+from sqlstream.planner import nodes
+from sqlstream.planner.catalog import Column, RowKind, Table, TimeDomain, Watermark
+from sqlstream.planner.explain import explain, from_json, to_json
+from sqlstream.planner.explain.to_json import VERSION
+from sqlstream.planner.rules import optimize, trace
+from sqlstream.types import UNKNOWN, DataType, parse_type
+from tests.planner.corpus import corpus
+from tests.planner.plans import plan
+
+TITLES = list(corpus())
+
+
+def restored(found: nodes.Node) -> nodes.Node:
+    return from_json(json.dumps(to_json(found)))
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_plans_of_every_stage_come_back_equal(title):
+    for _, found in trace(corpus()[title]):
+        assert restored(found) == found
+
+
+def test_every_kind_of_node_is_in_the_corpus():
+    plans = [p for bound in corpus().values() for p in (bound, optimize(bound))]
+    found = {type(n) for p in plans for n in p.walk()}
+    kinds = {c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
+    assert found == kinds - {nodes.Node, nodes.Unary}
+
+
+def test_expressions_are_sql():
+    document = to_json(optimize(plan("SELECT n + 1 AS m FROM bids WHERE item = 'a'")))
+    project = document["plan"]["input"]
+    assert project["items"][0]["expression"] == "`n` + 1"
+    assert project["input"]["predicates"] == ["`item` = 'a'"]
+
+
+def test_document_has_a_version_and_another_version_is_refused():
+    document = to_json(plan("SELECT n FROM bids"))
+    assert document["version"] == VERSION == 1
+    with pytest.raises(ValueError, match="plan of version 2, but this is version 1"):
+        from_json({**document, "version": 2})
+
+
+def test_explain_in_json_can_be_loaded():
+    bound = plan("SELECT n FROM bids WHERE n > 1")
+    assert from_json(explain(bound, "JSON", "LOGICAL")) == bound
+    assert from_json(explain(bound, "JSON")) == optimize(bound)
+    assert from_json(explain(bound, "JSON", "CHANGELOG_MODE")) == optimize(bound)
+    stages = json.loads(explain(bound, "JSON", "TRACE"))["stages"]
+    assert [s["name"] for s in stages][:3] == ["bound", "remove_unused_time", "push_filters"]
+
+
+# --- plans that no query gives --------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "B", "über", "a b", "select", "x`y", "1", "é'"])
+TYPES = st.recursive(
+    st.sampled_from([
+        *(DataType(n) for n in ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "VOID")),
+        DataType("INTERVAL"), DataType("VARIANT"), DataType("TIMESTAMP_NTZ"), DataType("DECIMAL", (38, 18)), UNKNOWN,
+    ]),
+    lambda inner: st.one_of(
+        inner.filter(lambda t: not t.is_unknown).map(lambda t: DataType("ARRAY", (t,))),
+        inner.filter(lambda t: not t.is_unknown).map(lambda t: DataType("MAP", (DataType("STRING"), t))),
+        inner.filter(lambda t: not t.is_unknown).map(lambda t: DataType("STRUCT", (("f", t), ("g", DataType("INT"))))),
+    ),
+    max_leaves=3,
+).filter(lambda t: parse_type(t.ddl()) == t or t.is_unknown)  # fmt: skip
+TEXTS = st.sampled_from([
+    "a + 1", "-x", "CASE WHEN a THEN 'it''s' ELSE NULL END", "COUNT(DISTINCT a)", "SUM(x) FILTER (WHERE y > 1.50)",
+    "a.b.c", "m['k'][0]", "x -> x", "CAST(a AS DECIMAL(10, 2))", "ts + INTERVAL '0.005' SECOND", "f(a, g(b))",
+    "LISTAGG(DISTINCT a, '|')", "a IN (1, 2) AND NOT b", "ARRAY(1, 2)", "TRANSFORM(a, x -> x + 1)", "a LIKE 'b%'",
+    "EXTRACT(YEAR FROM ts)", "x IS NOT NULL", "a BETWEEN 1 AND 2", "DATE '2020-01-01'", "a || b", "1e3",
+])  # fmt: skip
+EXPRESSIONS = st.one_of(
+    TEXTS.filter(lambda t: t != "x -> x").map(lambda t: parse_query(f"SELECT {t}").expressions[0]),
+    NAMES.map(lambda n: exp.column(exp.to_identifier(n, quoted=True))),
+    st.just(exp.Unnest(expressions=[exp.column("a", quoted=True)], offset=True)),
+)
+DOMAINS = st.sampled_from(TimeDomain)
+ITEMS = st.builds(nodes.Item, NAMES, EXPRESSIONS, TYPES, st.booleans(), st.none() | DOMAINS)
+FIELDS = st.builds(nodes.Field, NAMES, TYPES, st.booleans(), st.none() | DOMAINS)
+MILLISECONDS = st.integers(-(10**12), 10**12)
+WINDOWS = st.one_of(
+    st.builds(nodes.Tumble, MILLISECONDS, MILLISECONDS),
+    st.builds(nodes.Hop, MILLISECONDS, MILLISECONDS, MILLISECONDS),
+    st.builds(nodes.Cumulate, MILLISECONDS, MILLISECONDS, MILLISECONDS),
+    st.builds(nodes.Session, MILLISECONDS),
+)
+COLUMNS = st.builds(nodes.WindowColumns, NAMES, NAMES, NAMES)
+
+
+def tuples(of, least=0):
+    return st.lists(of, min_size=least, max_size=3).map(tuple)
+
+
+TABLE_COLUMNS = st.builds(
+    Column, NAMES, TYPES, st.booleans(), st.none() | EXPRESSIONS, st.none() | NAMES, st.none() | DOMAINS
+)
+TABLES = st.builds(
+    Table, NAMES,
+    tuples(TABLE_COLUMNS),
+    st.just("test"), tuples(st.tuples(NAMES, NAMES)), st.none() | st.builds(Watermark, NAMES, MILLISECONDS),
+    tuples(NAMES),
+    st.frozensets(st.sampled_from(RowKind)), st.booleans(),
+)  # fmt: skip
+PLANS = st.recursive(
+    st.builds(nodes.Scan, TABLES, tuples(NAMES), tuples(EXPRESSIONS)),
+    lambda below: st.one_of(
+        st.builds(nodes.AssignTime, below, NAMES, MILLISECONDS, DOMAINS, NAMES),
+        st.builds(nodes.Project, below, tuples(ITEMS)),
+        st.builds(nodes.Filter, below, EXPRESSIONS),
+        st.builds(nodes.Union, tuples(below, 1)),
+        st.builds(nodes.Correlate, below, EXPRESSIONS, tuples(FIELDS), st.booleans()),
+        st.builds(nodes.AssignWindows, below, WINDOWS, NAMES, tuples(NAMES), COLUMNS, DOMAINS),
+        st.builds(
+            nodes.WindowAggregate, below, tuples(NAMES), tuples(ITEMS), COLUMNS,
+            st.none() | st.builds(nodes.Session, MILLISECONDS), st.none() | NAMES, st.none() | tuples(tuples(NAMES)),
+            st.none() | NAMES, DOMAINS,
+        ),
+        st.builds(nodes.Output, below, tuples(NAMES)),
+        st.builds(nodes.Insert, below, TABLES),
+    ),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLANS)
+def test_any_plan_comes_back_equal(found):
+    assert restored(found) == found

@@ -1,0 +1,112 @@
+"""Derived properties of plans."""
+
+import pytest
+
+from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table, TimeDomain
+from sqlstream.planner.explain.text import properties_text
+from sqlstream.planner.nodes import Filter, Scan, Session, Tumble, WindowAggregate
+from sqlstream.planner.properties import (
+    ArrivalOrder,
+    arrival_order,
+    bounded,
+    changelog_mode,
+    changelog_text,
+    time_attributes,
+    unique_keys,
+    watermark_delay_ms,
+    window_of,
+)
+from sqlstream.planner.rules import optimize
+from sqlstream.types import INT
+from tests.planner.plans import plan
+
+TUMBLE = "FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
+UPDATING = Table("u", (Column("id", INT), Column("v", INT)), "test", primary_key=("id",), changelog=frozenset(RowKind))
+
+
+def inner(text):
+    return plan(text).inputs[0]
+
+
+def test_changelog_passes_through_stateless_nodes_and_ends_at_windows():
+    scan = Scan(UPDATING, ("id", "v"))
+    assert changelog_text(changelog_mode(scan)) == "I,UB,UA,D"
+    assert changelog_mode(inner(f"SELECT COUNT(*) {TUMBLE} GROUP BY window_start, window_end")) == APPEND_ONLY
+    assert changelog_mode(inner("SELECT item FROM bids UNION ALL SELECT k FROM plain")) == APPEND_ONLY
+
+
+def test_primary_key_is_unique_while_its_columns_are_there():
+    scan = Scan(UPDATING, ("id", "v"))
+    assert unique_keys(scan) == {frozenset({"id"})}
+    assert unique_keys(Scan(UPDATING, ("v",))) == frozenset()
+
+
+def test_keys_and_window_are_unique_above_an_aggregate_and_follow_renaming():
+    node = inner(f"SELECT item AS i, window_start AS s, window_end AS e, COUNT(*) {TUMBLE} GROUP BY item, window_start, "
+                 "window_end")  # fmt: skip
+    assert unique_keys(node) == {frozenset({"i", "s", "e"})}
+    assert unique_keys(inner(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end")) == frozenset()
+
+
+def test_watermark_is_the_slowest_of_all_inputs():
+    text = "SELECT ts FROM bids UNION ALL SELECT ts FROM plain WATERMARK ts DELAY OF INTERVAL '1' MINUTE"
+    assert watermark_delay_ms(inner(text)) == 60_000
+    assert watermark_delay_ms(inner("SELECT * FROM clicks")) is None
+
+
+def test_time_attributes_are_fields_of_the_schema():
+    assert [(f.name, f.time) for f in time_attributes(inner("SELECT ts AS t, n FROM bids"))] == [
+        ("t", TimeDomain.EVENT)
+    ]
+    assert [f.name for f in time_attributes(inner(f"SELECT * {TUMBLE}"))] == ["window_time"]
+
+
+def test_sources_are_unbounded_unless_their_table_says_so():
+    assert not bounded(inner("SELECT item FROM bids"))
+    assert bounded(Filter(Scan(Table("t", (), "files", bounded=True), ()), None))
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("SELECT UPPER(item) FROM bids WHERE n > 1", ArrivalOrder.SOURCE),
+        (f"SELECT * {TUMBLE}", ArrivalOrder.SOURCE),
+        ("SELECT * FROM SESSION(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' SECOND)", ArrivalOrder.WINDOW),
+        ("SELECT item FROM bids UNION ALL SELECT k FROM plain", ArrivalOrder.MIXED),
+        (f"SELECT COUNT(*) {TUMBLE} GROUP BY window_start, window_end", ArrivalOrder.WINDOW),
+    ],
+)
+def test_rows_arrive_in_an_order(text, order):
+    assert arrival_order(inner(text)) is order
+
+
+def test_window_follows_its_columns_through_projections():
+    found = window_of(inner(f"SELECT window_start AS s, item, window_time AS t {TUMBLE} WHERE n > 1"))
+    assert (found.window, found.columns) == (Tumble(10_000), ("s", None, "t"))
+    assert window_of(inner(f"SELECT item {TUMBLE}")) is None
+    assert window_of(inner("SELECT item FROM bids")) is None
+
+
+def test_window_of_a_union_is_that_of_all_branches():
+    same = (
+        f"SELECT window_start, n {TUMBLE} UNION ALL "
+        "SELECT window_start, n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '{}' SECOND)"
+    )
+    assert window_of(inner(same.format(10))).window == Tumble(10_000)
+    assert window_of(inner(same.format(20))) is None
+
+
+def test_sessions_know_their_keys():
+    session = "SELECT {} FROM SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(ts), INTERVAL '1' SECOND)"
+    found = window_of(inner(session.format("item AS i, window_start, window_end")))
+    assert (found.window, found.keys) == (Session(1000), ("i",))
+    assert window_of(inner(session.format("window_start, window_end"))).keys is None
+
+
+def test_properties_are_one_line():
+    found = optimize(plan(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end"))
+    node = next(n for n in found.walk() if isinstance(n, WindowAggregate))
+    assert properties_text(node) == (
+        "[I] time window_time (event time), watermark delay 5 s, unique (item, window_end, window_start), unbounded, "
+        "order window"
+    )

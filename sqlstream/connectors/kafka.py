@@ -110,8 +110,9 @@ def _require_jar(spark: SparkSession) -> None:
     """ConnectorError SS509 where Spark has no Kafka data source."""
     from pyspark.errors import AnalysisException
 
+    reader = spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost")
     try:
-        spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost").load()
+        _ = reader.load().schema  # Spark Connect looks for it no earlier
     except AnalysisException as error:
         if "find data source: kafka" not in str(error):
             raise

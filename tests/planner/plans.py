@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar, cast
+
 from sqlstream.grammar import parse_script
-from sqlstream.grammar.nodes import CreateTable, CreateView
+from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query
 from sqlstream.planner.binder import bind_insert, bind_query, bind_table, bind_view, check_script
 from sqlstream.planner.binder.scripts import ScratchCatalog
 from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.explain.text import tree
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Insert as InsertPlan
+from sqlstream.planner.nodes import Output
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT, INT, STRING, DataType
 
@@ -50,20 +53,30 @@ class NoTables:
         return [f.name for f in FUNCTIONS]
 
 
-def plan(text: str, tables: str = TABLES) -> Node:
+T = TypeVar("T")
+
+
+def parsed(text: str, *kinds: type[T]) -> tuple[T, ...]:
+    """The statements of a script, which are of these kinds."""
+    found = parse_script(text)
+    assert [type(s) for s in found] == list(kinds)
+    return cast("tuple[T, ...]", found)
+
+
+def plan(text: str, tables: str = TABLES) -> Output | InsertPlan:
     """The bound plan of the last statement of ``text``, over the tables that it and ``tables`` create."""
     script = tables + text
     catalog = ScratchCatalog(NoTables())
-    found: Node | None = None
+    found: Output | InsertPlan | None = None
     for statement in parse_script(script):
         match statement:
             case CreateTable():
                 catalog.relations[str(statement.name).casefold()] = bind_table(statement, catalog)
             case CreateView():
                 catalog.relations[str(statement.name).casefold()] = bind_view(statement, catalog, script)
-            case _ if hasattr(statement, "target"):
+            case Insert():
                 found = bind_insert(statement, catalog)
-            case _:
+            case Query():
                 found = bind_query(statement.query, catalog)
     assert found is not None
     return found

@@ -4,19 +4,26 @@ import pytest
 
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import parse_script
+from sqlstream.grammar.nodes import CreateTable, CreateView, StatementSet
 from sqlstream.planner.binder import bind_statement, bind_statement_set, bind_table
 from sqlstream.planner.binder.scripts import ScratchCatalog
 from sqlstream.planner.catalog import RowKind, TimeDomain, View
-from sqlstream.planner.nodes import AssignTime, Correlate, Insert, Project
-from tests.planner.plans import NoTables, bound, error, errors, plan
+from sqlstream.planner.nodes import AssignTime, Correlate, Insert, Output, Project
+from tests.planner.plans import NoTables, bound, error, errors, parsed, plan
 
 TUMBLE = "FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
 CLOSED = "GROUP BY window_start, window_end"
 
 
 def table(columns, options="'connector' = 'test'"):
-    (statement,) = parse_script(f"CREATE TABLE t ({columns}) WITH ({options})")
+    (statement,) = parsed(f"CREATE TABLE t ({columns}) WITH ({options})", CreateTable)
     return bind_table(statement, NoTables())
+
+
+def query(text: str) -> Output:
+    found = plan(text)
+    assert isinstance(found, Output)
+    return found
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
@@ -64,13 +71,15 @@ def test_computed_columns_see_stored_columns_only():
 
 
 def test_field_names_are_unique_and_shown_names_are_not():
-    root = plan("SELECT item, item, ITEM, n + 1, n + 2 FROM bids")
+    root = query("SELECT item, item, ITEM, n + 1, n + 2 FROM bids")
     assert root.names == ("item", "item", "ITEM", "n + 1", "n + 2")
     assert [f.name for f in root.schema] == ["item", "item_1", "ITEM_2", "expr", "expr_1"]
 
 
 def test_names_ignore_case():
-    assert plan("SELECT B.ITEM, Window_Start FROM TUMBLE(TABLE BIDS, DESCRIPTOR(TS), INTERVAL '1' SECOND) b").names == (
+    assert query(
+        "SELECT B.ITEM, Window_Start FROM TUMBLE(TABLE BIDS, DESCRIPTOR(TS), INTERVAL '1' SECOND) b"
+    ).names == (
         "ITEM",
         "Window_Start",
     )
@@ -170,10 +179,11 @@ def test_mistakes_inside_a_view_say_which_view_and_point_into_its_text():
 def test_view_in_a_view_shows_the_innermost():
     catalog = ScratchCatalog(NoTables())
     script = "CREATE VIEW a AS SELECT x FROM gone; CREATE VIEW b AS SELECT * FROM a; SELECT * FROM b"
-    views = parse_script(script)
-    catalog.relations = {"a": View("a", views[0].query, (), script), "b": View("b", views[1].query, (), script)}
+    a, b, query = parse_script(script)
+    assert isinstance(a, CreateView) and isinstance(b, CreateView)
+    catalog.relations = {"a": View("a", a.query, (), script), "b": View("b", b.query, (), script)}
     with pytest.raises(BindError) as caught:
-        bind_statement(views[2], catalog)
+        bind_statement(query, catalog)
     assert caught.value.diagnostic.detail == 'In view "a". In view "b".'
     assert caught.value.diagnostic.source == script
 
@@ -181,25 +191,27 @@ def test_view_in_a_view_shows_the_innermost():
 def test_view_that_refers_to_itself_is_refused():
     catalog = ScratchCatalog(NoTables())
     create, query = parse_script("CREATE VIEW v AS SELECT * FROM v; SELECT * FROM v")
+    assert isinstance(create, CreateView)
     catalog.relations = {"v": View("v", create.query)}
     with pytest.raises(BindError, match="SS222"):
         bind_statement(query, catalog)
 
 
 def test_view_renames_its_columns():
-    assert plan("CREATE VIEW v (a, b) AS SELECT item, n FROM bids; SELECT B, v.a FROM v").names == ("B", "a")
+    assert query("CREATE VIEW v (a, b) AS SELECT item, n FROM bids; SELECT B, v.a FROM v").names == ("B", "a")
 
 
 def test_statement_set_reports_the_mistakes_of_all_inserts():
     catalog = ScratchCatalog(NoTables())
     catalog.relations["t"] = table("a INT")
-    (wrong,) = parse_script(
-        "EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT x FROM t; INSERT INTO u SELECT a FROM t; END"
+    (wrong,) = parsed(
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT x FROM t; INSERT INTO u SELECT a FROM t; END",
+        StatementSet,
     )
     with pytest.raises(BindError) as caught:
         bind_statement_set(wrong, catalog)
     assert [d.code for d in caught.value.diagnostics] == ["SS201", "SS202"]
-    (right,) = parse_script("EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT a FROM t; END")
+    (right,) = parsed("EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT a FROM t; END", StatementSet)
     assert [type(p) for p in bind_statement_set(right, catalog)] == [Insert]
 
 

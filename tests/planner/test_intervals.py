@@ -12,7 +12,15 @@ from sqlstream.planner.intervals import NotAnInterval, fold, for_spark, interval
 
 
 def expression(text: str) -> exp.Expression:
-    return parse_query(f"SELECT {text}").expressions[0]
+    found = parse_query(f"SELECT {text}").expressions[0]
+    assert isinstance(found, exp.Expression)
+    return found
+
+
+def interval(text: str) -> exp.Interval:
+    found = expression(text)
+    assert isinstance(found, exp.Interval)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -95,16 +103,16 @@ def test_wrong_text_is_no_interval(text):
     ],
 )
 def test_interval_is_spelled_as_spark_reads_it(text, spelled):
-    assert for_spark(expression(text)).sql("spark") == spelled
+    assert for_spark(interval(text)).sql("spark") == spelled
 
 
 def test_less_than_a_microsecond_is_refused():
     with pytest.raises(NotAnInterval, match="less than a microsecond"):
-        for_spark(expression("INTERVAL '0.0001' MILLISECOND"))
+        for_spark(interval("INTERVAL '0.0001' MILLISECOND"))
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "text", "interval"),
+    ("milliseconds", "text", "spelled"),
     [
         (0, "0 ms", "INTERVAL '0' DAY"),
         (90_000, "1 min 30 s", "INTERVAL '90' SECOND"),
@@ -113,7 +121,7 @@ def test_less_than_a_microsecond_is_refused():
         (-5, "-5 ms", "INTERVAL '-0.005' SECOND"),
     ],
 )
-def test_durations_are_readable_and_become_intervals_again(milliseconds, text, interval):
+def test_durations_are_readable_and_become_intervals_again(milliseconds, text, spelled):
     assert readable(milliseconds) == text
-    assert as_interval(milliseconds) == interval
-    assert fold(expression(interval)) == milliseconds
+    assert as_interval(milliseconds) == spelled
+    assert fold(expression(spelled)) == milliseconds

@@ -1,12 +1,14 @@
 """Derived properties of plans."""
 
 import pytest
+from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table, TimeDomain
 from sqlstream.planner.explain.text import properties_text
-from sqlstream.planner.nodes import Filter, Scan, Session, Tumble, WindowAggregate
+from sqlstream.planner.nodes import Filter, Node, Scan, Session, Tumble, WindowAggregate
 from sqlstream.planner.properties import (
     ArrivalOrder,
+    WindowInfo,
     arrival_order,
     bounded,
     changelog_mode,
@@ -24,8 +26,14 @@ TUMBLE = "FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
 UPDATING = Table("u", (Column("id", INT), Column("v", INT)), "test", primary_key=("id",), changelog=frozenset(RowKind))
 
 
-def inner(text):
+def inner(text: str) -> Node:
     return plan(text).inputs[0]
+
+
+def window(text: str) -> WindowInfo:
+    found = window_of(inner(text))
+    assert found is not None
+    return found
 
 
 def test_changelog_passes_through_stateless_nodes_and_ends_at_windows():
@@ -42,8 +50,8 @@ def test_primary_key_is_unique_while_its_columns_are_there():
 
 
 def test_keys_and_window_are_unique_above_an_aggregate_and_follow_renaming():
-    node = inner(f"SELECT item AS i, window_start AS s, window_end AS e, COUNT(*) {TUMBLE} GROUP BY item, window_start, "
-                 "window_end")  # fmt: skip
+    keys = "GROUP BY item, window_start, window_end"
+    node = inner(f"SELECT item AS i, window_start AS s, window_end AS e, COUNT(*) {TUMBLE} {keys}")
     assert unique_keys(node) == {frozenset({"i", "s", "e"})}
     assert unique_keys(inner(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end")) == frozenset()
 
@@ -63,7 +71,7 @@ def test_time_attributes_are_fields_of_the_schema():
 
 def test_sources_are_unbounded_unless_their_table_says_so():
     assert not bounded(inner("SELECT item FROM bids"))
-    assert bounded(Filter(Scan(Table("t", (), "files", bounded=True), ()), None))
+    assert bounded(Filter(Scan(Table("t", (), "files", bounded=True), ()), exp.true()))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +89,7 @@ def test_rows_arrive_in_an_order(text, order):
 
 
 def test_window_follows_its_columns_through_projections():
-    found = window_of(inner(f"SELECT window_start AS s, item, window_time AS t {TUMBLE} WHERE n > 1"))
+    found = window(f"SELECT window_start AS s, item, window_time AS t {TUMBLE} WHERE n > 1")
     assert (found.window, found.columns) == (Tumble(10_000), ("s", None, "t"))
     assert window_of(inner(f"SELECT item {TUMBLE}")) is None
     assert window_of(inner("SELECT item FROM bids")) is None
@@ -92,15 +100,15 @@ def test_window_of_a_union_is_that_of_all_branches():
         f"SELECT window_start, n {TUMBLE} UNION ALL "
         "SELECT window_start, n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '{}' SECOND)"
     )
-    assert window_of(inner(same.format(10))).window == Tumble(10_000)
+    assert window(same.format(10)).window == Tumble(10_000)
     assert window_of(inner(same.format(20))) is None
 
 
 def test_sessions_know_their_keys():
     session = "SELECT {} FROM SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(ts), INTERVAL '1' SECOND)"
-    found = window_of(inner(session.format("item AS i, window_start, window_end")))
+    found = window(session.format("item AS i, window_start, window_end"))
     assert (found.window, found.keys) == (Session(1000), ("i",))
-    assert window_of(inner(session.format("window_start, window_end"))).keys is None
+    assert window(session.format("window_start, window_end")).keys is None
 
 
 def test_properties_are_one_line():

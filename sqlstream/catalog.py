@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from sqlstream.errors import BindError
 from sqlstream.grammar.nodes import Name
-from sqlstream.options import suggestion
 from sqlstream.planner.catalog import Function, Table, View
+from sqlstream.planner.suggestions import did_you_mean
 
 ALREADY_EXISTS = "SS224"
 DOES_NOT_EXIST = "SS202"
@@ -122,7 +122,7 @@ class Catalog:
         return found
 
     def _missing(self, kind: str, name: Name, known: list[str]) -> BindError:
-        hint = suggestion(local_name(name), known)
+        hint = did_you_mean(local_name(name), known)
         return BindError(DOES_NOT_EXIST, f'{kind} "{local_name(name)}" does not exist', name.span, hint=hint)
 
 

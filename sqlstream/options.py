@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from sqlstream.errors import Diagnostic, Span
+from sqlstream.planner.suggestions import did_you_mean
 
 UNKNOWN_OPTION = "SS502"
 MISSING_OPTION = "SS503"
@@ -142,17 +142,10 @@ def find(options: Iterable[Option], key: str) -> Option | None:
     return min(fitting, key=lambda o: o.is_pattern, default=None)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """``Did you mean "…"?`` where something known is spelled alike."""
-    by_name = {k.lower(): k for k in known}
-    close = get_close_matches(word.lower(), by_name, n=1, cutoff=0.6)
-    return f'Did you mean "{by_name[close[0]]}"?' if close else None
-
-
 def hint_of(word: str, known: Iterable[str], what: str) -> str:
     """The suggestion, if any, and the list of all that is valid."""
     listed = sorted(known)
-    return " ".join(filter(None, (suggestion(word, listed), f"{what}: {', '.join(listed) or 'none'}.")))
+    return " ".join(filter(None, (did_you_mean(word, listed), f"{what}: {', '.join(listed) or 'none'}.")))
 
 
 def check_value(option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.settings import STATIC_SETTING, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MISSING_PACKAGE = "SS482"
 
 
 class SparkHandle:
@@ -32,11 +34,19 @@ class SparkHandle:
         return self._spark
 
     def _start(self, settings: Settings) -> SparkSession:
+        from pyspark.errors import PySparkImportError
+
         from sqlstream.spark import prepared, spark_session
 
         if self._given is not None:
             return prepared(self._given)
-        return spark_session(spark_settings(settings), self._master)
+        try:
+            return spark_session(spark_settings(settings), self._master)
+        except PySparkImportError as error:
+            hint = "Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect."
+            raise ExecutionError(
+                MISSING_PACKAGE, "Spark misses a Python package", detail=str(error), hint=hint
+            ) from error
 
     def apply(self, settings: Settings) -> None:
         """Bring a running Spark to the settings; what is no longer set gets back what was there before."""

@@ -218,6 +218,16 @@ def test_registered_functions_run(session: Session) -> None:
     assert found == [("1!",), ("2!!",)]
 
 
+def test_functions_of_modules_run(session: Session, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "pricing_of_this_test.py").write_text("def fee(n: int) -> float:\n    return n / 4\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    session.sql(NUMBERS + "; CREATE FUNCTION fee AS 'pricing_of_this_test:fee' LANGUAGE PYTHON")
+    assert query(session, "SELECT fee(n) AS f FROM numbers WHERE n < 3").fetchall() == [(0.25,), (0.5,)]
+    session.sql("DROP FUNCTION fee")
+    with pytest.raises(SqlStreamError):
+        session.sql("SELECT fee(n) AS f FROM numbers")
+
+
 # --- settings and the end -------------------------------------------------------------------------------------
 
 

@@ -174,6 +174,15 @@ def _number(node: exp.Expr) -> Fraction:
     raise NotAnInterval(f"must be an interval, not {node.sql('spark')}")
 
 
+def is_calendar(interval: exp.Interval) -> bool:
+    """True for intervals of months and years, whose length varies."""
+    unit = interval.args.get("unit")
+    name = (
+        unit.this.name if isinstance(unit, exp.IntervalSpan) else unit.name if unit is not None else interval.this.name
+    )
+    return any(word in name.upper() for word in _CALENDAR)
+
+
 _SPARK_SPELLS = frozenset({"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
 
 

@@ -14,6 +14,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.functions.coercion import as_decimal, common_type, precision_and_scale, wider
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.functions.result_types import result_type
+from sqlstream.planner.intervals import is_calendar
 from sqlstream.planner.nodes import Field, Schema
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, UNKNOWN, DataType, from_sqlglot
 
@@ -102,7 +103,8 @@ def _null(node: exp.Null, types: Types) -> DataType:
 
 @_type.register(exp.Interval)
 def _interval(node: exp.Interval, types: Types) -> DataType:
-    return INTERVAL if node.find(exp.Literal) else UNKNOWN
+    """Those of months are another type in Spark."""
+    return UNKNOWN if is_calendar(node) or not node.find(exp.Literal) else INTERVAL
 
 
 @_type.register(exp.Paren)

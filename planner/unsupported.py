@@ -143,6 +143,7 @@ FEATURES: dict[str, Unsupported] = {
         "LIMIT and OFFSET clauses",
         "Stop the query with Ctrl-C, or bound its source with an option of its connector.",
     ),
+    "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

@@ -18,6 +18,7 @@ WINDOW_PROPERTIES = frozenset(
     for window in ("tumble", "hop", "session", "cumulate")
     for part in ("start", "end", "rowtime", "proctime")
 )
+SPARK_WINDOWS = frozenset({"window", "session_window"})
 GROUP_WINDOWS = frozenset({"tumble", "hop", "cumulate", "session"})
 _PANES = frozenset({"window_pane", "window_pane_index"})
 _GROUPING = frozenset({"grouping", "grouping_id"})
@@ -89,6 +90,9 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
         window = name.partition("_")[0].upper()
         hint = f"Add {window}(…) to GROUP BY, or use window_start and window_end."
         context.wrong("SS221", f"{name.upper()} needs a GROUP BY with {window}(…)", node, hint)
+    elif name in SPARK_WINDOWS or name == "window_time":
+        hint = f"Add {name}(ts, …) to GROUP BY, or use TUMBLE, HOP or SESSION."
+        context.wrong("SS221", f"{name} needs a GROUP BY with a window", node, hint)
     elif name in _PANES:
         context.refuse("pane", node)
     elif name == "current_watermark":

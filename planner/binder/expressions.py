@@ -168,4 +168,6 @@ def _refused_feature(node: exp.Expr) -> str | None:
             return "subquery"
         case exp.Kwarg():
             return "named arguments"
+        case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
+            return "parameter"
     return None

@@ -76,7 +76,9 @@ def generate(
         raise bind_error("SS216", message, call)
     shown = wanted or [name for name, _ in columns]
     unique = Names(f.name for f in scope.node.schema)
-    fields = tuple(Field(unique.unique(n), kind) for n, (_, kind) in zip(shown, columns, strict=True))
+    fields = tuple(
+        Field(unique.unique(n.lstrip("_") or "col"), kind) for n, (_, kind) in zip(shown, columns, strict=True)
+    )
     return Correlate(scope.node, node_of(bound), fields, outer), shown
 
 

@@ -16,6 +16,7 @@ from sqlstream.grammar.carrier import clauses_of
 from sqlstream.grammar.nodes import GroupWindow, Rows, WindowClause
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import SPARK_WINDOWS
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
@@ -25,8 +26,6 @@ from sqlstream.planner.binder.windows import SIGNATURES, Measured, spark_window,
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.nodes import Field, Window
 from sqlstream.planner.rewriting import node_of
-
-SPARK_WINDOWS = frozenset({"window", "session_window"})
 
 Set = tuple[exp.Expr, ...]
 

@@ -68,6 +68,9 @@ def _check_duplicates(columns: Iterable[ColumnDef], context: Context) -> None:
     for column in columns:
         if column.name.casefold() in seen:
             context.wrong("SS205", f'column "{column.name}" is declared twice', column.span)
+        if column.name.startswith("__"):
+            hint = "Names that begin with two underscores belong to the engine."
+            context.wrong("SS205", f'column "{column.name}" has a reserved name', column.span, hint)
         seen.add(column.name.casefold())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.planner.lowering.collecting import with_arrival
 from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.reduction import Reduction, reduction_of
@@ -22,7 +23,9 @@ _CLOSES = "__closes"
 @lower_node.register
 def _(node: WindowAggregate, context: Context) -> DataFrame:
     rows = _keyed(node, context.lower_input(node))
-    reductions = [reduction_of(item, i, rows, context) for i, item in enumerate(node.aggregates)]
+    sessions = node.session is not None
+    rows = with_arrival(rows) if sessions else rows
+    reductions = [reduction_of(item, i, rows, context, sessions=sessions) for i, item in enumerate(node.aggregates)]
     grouped = _with_event_time(node, rows).groupBy(*_keys(node), *_window_keys(node))
     return grouped.agg(*_partial_results(reductions)).select(*_results(node, reductions))
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.lowering.collecting import Collecting
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Item
@@ -27,20 +28,21 @@ class Reduction:
     result: str
 
 
-def reduction_of(item: Item, index: int, rows: DataFrame, context: Context) -> Reduction:
+def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, sessions: bool) -> Reduction:
     """How to compute an aggregate item over ``rows``; SS3xx where DISTINCT has no rewrite."""
-    name = f"__aggregate_{index}"
     call, condition = _split_filter(item.expression)
-    kept = f" FILTER (WHERE {context.sql(condition)})" if condition is not None else ""
+    kept = context.sql(condition) if condition is not None else None
+    partial = _Partial(f"__aggregate_{index}", kept, rows, Collecting(by_arrival=sessions))
     function = called_function(call, context.runtime)
     if function is not None and function.kind is FunctionKind.AGGREGATE:
         arguments = _struct([context.sql(a) for a in cast_arguments(call, function)])
-        collected = f"collect_list({arguments}){kept}"
-        return Reduction(((name, collected),), f"{register(function, context.runtime, 1)}({name})")
+        return Reduction(partial.listed(arguments), f"{register(function, context.runtime, 1)}({partial.values})")
     values = _distinct_values(call)
     if values is not None:
-        return _distinct(call, [context.sql(v) for v in values], _Partial(name, kept, rows), context)
-    return Reduction(((name, context.sql(call) + kept),), name)
+        return _distinct(call, [context.sql(v) for v in values], partial, context)
+    return (_in_arrival_order(call, partial, context) if sessions else None) or Reduction(
+        ((partial.name, context.sql(call) + partial.filter),), partial.name
+    )
 
 
 def _split_filter(call: exp.Expression) -> tuple[exp.Expression, exp.Expression | None]:
@@ -60,14 +62,27 @@ def _struct(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Partial:
-    """What all rewrites share: the hidden name, the FILTER clause and the rows that types are asked of."""
+    """What all rewrites share: the hidden name, the FILTER, the rows that types are asked of, how lists are made."""
 
     name: str
-    filter: str
+    kept: str | None
     rows: DataFrame
+    collecting: Collecting
+
+    @property
+    def filter(self) -> str:
+        return f" FILTER (WHERE {self.kept})" if self.kept is not None else ""
 
     def collected(self, collect: str, value: str) -> tuple[tuple[str, str], ...]:
         return ((self.name, f"{collect}({value}){self.filter}"),)
+
+    def listed(self, value: str) -> tuple[tuple[str, str], ...]:
+        """Collects the values that are not NULL into a list, which ``values`` reads."""
+        return ((self.name, self.collecting.partial(value, self.kept)),)
+
+    @property
+    def values(self) -> str:
+        return self.collecting.values(self.name)
 
     def type_of(self, aggregate: str) -> str:
         """Spark's type of an aggregate over the rows, as DDL."""
@@ -111,7 +126,7 @@ def _distinct(call: exp.Expression, values: list[str], partial: _Partial, contex
             average = f"CAST({total} / nullif(size({name}), 0) AS {partial.type_of(f'avg({value})')})"
             return Reduction(partial.collected("collect_set", value), average)
         case "collect_list" | "collect_set":
-            return Reduction(partial.collected("collect_list", value), f"array_distinct({name})")
+            return Reduction(partial.listed(value), f"array_distinct({partial.values})")
         case "listagg":
             return _listagg(call, function, value, partial, context)
     raise _no_rewrite(f'DISTINCT in the aggregate function "{_name_of(function)}"')
@@ -125,14 +140,28 @@ def _no_rewrite(what: str) -> UnsupportedError:
 def _listagg(
     call: exp.Expression, function: exp.Expression, value: str, partial: _Partial, context: Context
 ) -> Reduction:
-    values = f"array_distinct({partial.name})"
+    values = f"array_distinct({partial.values})"
     if isinstance(call, exp.WithinGroup):
         (ordered,) = call.expression.expressions
         if context.sql(ordered.this) != value:
             raise _no_rewrite("LISTAGG(DISTINCT …) in the order of another expression")
         values = f"sort_array({values}, {'FALSE' if ordered.args.get('desc') else 'TRUE'})"
+    return Reduction(partial.listed(value), _joined(values, function, partial, context))
+
+
+def _joined(values: str, function: exp.Expression, partial: _Partial, context: Context) -> str:
     texts = f"array_join(transform({values}, v -> CAST(v AS STRING)), {_separator(function, context)})"
-    return Reduction(partial.collected("collect_list", value), f"CASE WHEN size({partial.name}) > 0 THEN {texts} END")
+    return f"CASE WHEN size({partial.name}) > 0 THEN {texts} END"
+
+
+def _in_arrival_order(call: exp.Expression, partial: _Partial, context: Context) -> Reduction | None:
+    """The aggregates whose result shows the order of rows; None for the others."""
+    name = _name_of(call)
+    if name not in ("collect_list", "listagg"):
+        return None
+    value = context.sql(call.expressions[0] if isinstance(call, exp.Anonymous) else call.this)
+    result = partial.values if name == "collect_list" else _joined(partial.values, call, partial, context)
+    return Reduction(partial.listed(value), result)
 
 
 def _separator(function: exp.Expression, context: Context) -> str:

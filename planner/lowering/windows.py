@@ -11,6 +11,7 @@ from functools import singledispatch
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.planner.lowering.collecting import Collecting, with_arrival
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, Window, WindowColumns
@@ -111,10 +112,12 @@ def session_columns(names: WindowColumns) -> tuple[Column, Column, Column]:
 def _sessions(node: AssignWindows, session: Session, rows: DataFrame) -> DataFrame:
     """The rows of each session, all at once when it closes."""
     names = [f.name for f in node.input.schema]
-    packed = F.expr(f"collect_list(struct({', '.join(quoted(name) for name in names)}))")
+    collecting = Collecting(by_arrival=True)
+    packed = F.expr(collecting.partial(f"struct({', '.join(quoted(name) for name in names)})"))
     groups = [column(key).alias(f"__key_{i}") for i, key in enumerate(node.partition_by)]
     keys = [*groups, *session_keys(session, keyed=bool(groups))]
-    closed = with_session_time(rows, node.time).groupBy(*keys).agg(packed.alias(_ROWS))
-    return closed.select(F.inline(column(_ROWS)), column(_WINDOW)).select(
+    timed = with_session_time(with_arrival(rows), node.time)
+    closed = timed.groupBy(*keys).agg(packed.alias(_ROWS))
+    return closed.select(F.inline(F.expr(collecting.values(_ROWS))), column(_WINDOW)).select(
         *(column(name) for name in names), *session_columns(node.columns)
     )

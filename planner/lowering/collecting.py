@@ -1,0 +1,45 @@
+"""Lists of values in the order in which their rows arrived.
+
+Spark's aggregation sees rows in that order, except in sessions: to merge them it sorts rows by time. There each
+value travels with its place in the order of arrival, and the list is sorted by it when the session closes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+_ARRIVAL = "__arrival"
+# The micro-batch, the partition of its source, the row: the clock of a JVM never goes back while a task runs. Spark
+# has no number of the row for streams. A batch that runs again gives other numbers in the same order.
+_PLACE = (
+    "named_struct('batch', unix_micros(current_timestamp()), 'partition', spark_partition_id(), "
+    "'row', CAST(java_method('java.lang.System', 'nanoTime') AS BIGINT))"
+)
+_EARLIER_FIRST = "(l, r) -> CASE WHEN l.arrival < r.arrival THEN -1 WHEN l.arrival > r.arrival THEN 1 ELSE 0 END"
+
+
+def with_arrival(rows: DataFrame) -> DataFrame:
+    """The rows with the hidden column that ``Collecting`` by arrival reads; below the aggregation's exchange."""
+    return rows.select("*", F.expr(_PLACE).alias(_ARRIVAL))
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """SQL texts that collect values, and read them out again. ``by_arrival`` is for rows ``with_arrival``."""
+
+    by_arrival: bool
+
+    def partial(self, value: str, kept: str | None = None) -> str:
+        """The aggregate of the values that are not NULL, of rows where the condition ``kept`` holds."""
+        if not self.by_arrival:
+            return f"collect_list({value})" + (f" FILTER (WHERE {kept})" if kept is not None else "")
+        placed = f"named_struct('arrival', {_ARRIVAL}, 'value', {value})"
+        conditions = [f"({text})" for text in (kept,) if text is not None] + [f"({value}) IS NOT NULL"]
+        return f"collect_list({placed}) FILTER (WHERE {' AND '.join(conditions)})"
+
+    def values(self, name: str) -> str:
+        """The list, from the column that holds the aggregate."""
+        return f"transform(array_sort({name}, {_EARLIER_FIRST}), v -> v.value)" if self.by_arrival else name

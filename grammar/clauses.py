@@ -96,7 +96,7 @@ class ClauseParser(ExpressionParser):
     def _at_argument(self, index: int) -> bool:
         return (
             self.text_at(index) in _ARGUMENT_WORDS
-            or self.type_at(index) in (TokenType.NUMBER, TokenType.STRING)
+            or self.type_at(index) in (TokenType.NUMBER, TokenType.STRING, TokenType.L_PAREN)
             or self.type_at(index + 1) == TokenType.FARROW
         )
 

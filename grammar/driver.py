@@ -39,7 +39,7 @@ class Source(Protocol):
     def sql_terminal(self, terminal: str) -> object: ...
 
 
-QUERY_STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN, TokenType.FROM})
+QUERY_STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN})
 _LITERALS = {TokenType.STRING: "STRING", TokenType.NUMBER: "NUMBER"}
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.FARROW, TokenType.EQ})
 _NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER})

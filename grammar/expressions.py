@@ -14,6 +14,7 @@ from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, un
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
 from sqlstream.grammar.spans import mark, shift
 
+_MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
 _UNITS: Collection[str] = frozenset(
     unit + plural
@@ -43,6 +44,9 @@ class ExpressionParser(SparkParser):
         "CEIL": lambda self: self.rounding("CEIL"),
         "FLOOR": lambda self: self.rounding("FLOOR"),
         "LISTAGG": lambda self: self.listagg(),
+    }
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+        token: SparkParser.COLUMN_OPERATORS[token] for token in (TokenType.DOT, TokenType.DCOLON)
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
         **SparkParser.NO_PAREN_FUNCTIONS,
@@ -118,6 +122,8 @@ class ExpressionParser(SparkParser):
         """An item must follow each separator; sqlglot forgives a trailing one."""
         item = parse_method()
         items = [item] if item is not None else []
+        if item is None and self._curr.token_type == sep:
+            raise unexpected(self._curr, self._prev or None, ["CONDITION"])
         while self._match(sep):
             if items:
                 self._add_comments(items[-1])
@@ -126,6 +132,17 @@ class ExpressionParser(SparkParser):
                 raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
             items.append(item)
         return items
+
+    def _advance_any(self, ignore_reserved: bool = False) -> Any:
+        """Keywords of two words, such as GROUP BY, are no names."""
+        token = self._curr
+        two_words = " " in token.text and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
+        return None if two_words else super()._advance_any(ignore_reserved)
+
+    def _parse_type_size(self) -> Any:
+        """A number and nothing behind it."""
+        size = self._parse_number()
+        return exp.DataTypeParam(this=size) if size is not None else None
 
     def _parse_function_args(self, alias: bool = False) -> list[Any]:
         name = self._tokens[self._index - 2].text.upper() if self._index > 1 else ""
@@ -212,13 +229,17 @@ class ExpressionParser(SparkParser):
     def _interval_value(self) -> Any:
         value = self._parse_primary() if self._match(TokenType.STRING, advance=False) else self._parse_unary()
         named = isinstance(value, exp.Column) and not value.table and not value.this.quoted
-        return None if named and self._curr.text.upper() not in _UNITS else value
+        if named and self._curr.text.upper() not in _UNITS:
+            return None
+        if value is not None and not isinstance(value, _MEASURED):
+            raise failure("an interval needs a number or a string", token_span(self._prev), LITERAL, _INTERVAL_UNIT)
+        return value
 
     def _parse_interval_span(self, this: Any, parse_function_unit: bool = True) -> Any:
         """``TO`` continues an interval only before a unit: ``ALLOW INTERVAL '1' SECOND TO late`` names a table."""
         unit = self._parse_unit()
         parts = exp.INTERVAL_STRING_RE.findall(this.name) if this.is_string and unit is None else []
-        if unit is None and not parts:
+        if unit is None and not all(part.upper() in _UNITS for _, part in parts or [("", "")]):
             raise failure("an interval needs a unit", self._after_interval(), LITERAL, _INTERVAL_UNIT)
         if len(parts) == 1:
             this, unit = exp.Literal.string(parts[0][0]), exp.Var(this=parts[0][1].upper())

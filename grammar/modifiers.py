@@ -8,6 +8,7 @@ _RANKS = {
     "where": 1, "group": 2, "window": 3, "trigger": 4, "evict": 5, "late_data": 6,
     "order": 7, "sort": 7, "distribute": 7, "cluster": 7, "limit": 8, "offset": 9, "emit": 10,
 }  # fmt: skip
+BEHIND_A_SET_OPERATION = frozenset({"order", "sort", "distribute", "cluster", "limit", "offset"})
 _BEHIND_GROUP = frozenset({"having", "qualify", "windows"})
 
 

@@ -15,8 +15,8 @@ from sqlstream.grammar import nodes as n
 from sqlstream.grammar.carrier import ARG, Carrier, add_clause, clauses_of
 from sqlstream.grammar.failures import ORDER, failure, token_span, unexpected
 from sqlstream.grammar.language import openings
-from sqlstream.grammar.modifiers import clause_field, modifiers_after, rank_of
-from sqlstream.grammar.spans import mark
+from sqlstream.grammar.modifiers import BEHIND_A_SET_OPERATION, clause_field, modifiers_after, rank_of
+from sqlstream.grammar.spans import mark, span_of
 from sqlstream.grammar.tables import TableParser
 
 _Last = tuple[int, str]
@@ -38,7 +38,15 @@ class SqlStreamParser(TableParser):
         projections, exclude = super()._parse_projections()
         if not projections:
             raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
+        for alias in projections:
+            if isinstance(alias, exp.Alias) and isinstance(alias.this, exp.Star):
+                raise failure("a star has no alias", span_of(alias) or token_span(self._prev))
         return projections, exclude
+
+    def _parse_into(self) -> Any:
+        if self._curr.token_type == TokenType.INTO:
+            hint = "Write INSERT INTO t SELECT … or CREATE TABLE t WITH (…) AS SELECT …."
+            raise failure("SELECT INTO is not part of the dialect", token_span(self._curr), hint=hint)
 
     def _parse_statement(self) -> Any:
         """Statements other than queries come as a ``Carrier`` of their node."""
@@ -47,6 +55,8 @@ class SqlStreamParser(TableParser):
         return Carrier(this=self.syntax("statement"))
 
     def _parse_select_query(self, *args: Any, **kwargs: Any) -> Any:
+        if self._curr.token_type == TokenType.FROM:  # FROM t without SELECT is another system's
+            return None
         read = super()._parse_select_query
         return self._marked(lambda: read(*args, **kwargs))
 
@@ -55,10 +65,10 @@ class SqlStreamParser(TableParser):
     def _parse_query_modifiers(self, this: Any) -> Any:
         if not isinstance(this, self.MODIFIABLES):
             return this
-        for join in self._parse_joins():
-            this.append("joins", join)
-        for lateral in iter(self._parse_lateral, None):
-            this.append("laterals", lateral)
+        if not isinstance(this, exp.Select) or this.args.get("from_"):
+            self._sources(this)
+        if not isinstance(this, exp.Query | exp.Values):
+            return this
         last = _reached(this)
         while True:
             if self.opens("stream_clause"):
@@ -70,6 +80,17 @@ class SqlStreamParser(TableParser):
             else:
                 self.offer(modifiers_after(last[0], isinstance(this, exp.Select)))
                 return this
+
+    def _sources(self, this: exp.Expr) -> None:
+        """What FROM goes on with: joins and LATERAL VIEW."""
+        for join in self._parse_joins():
+            this.append("joins", join)
+        while self._curr.token_type == TokenType.LATERAL:
+            token = self._curr
+            lateral = self._parse_lateral()
+            if lateral is None or not lateral.args.get("view"):
+                raise failure('a comma or JOIN must stand before "LATERAL"', token_span(token))
+            this.append("laterals", lateral)
 
     def _stream_clause(self, this: exp.Expr, last: _Last) -> _Last:
         token, following = self._curr, self._next
@@ -94,6 +115,8 @@ class SqlStreamParser(TableParser):
             expression = _limit(expression, token)
         if not expression:
             raise unexpected(token, self._prev or None, [])
+        if not isinstance(this, exp.Select) and key not in BEHIND_A_SET_OPERATION:
+            raise failure(f'"{token.text.upper()}" must stand in a SELECT', token_span(token), ORDER)
         if this.args.get(key):
             raise failure(f'"{token.text.upper()}" is given twice', token_span(token), ORDER)
         reached = _in_order(key, token.text.upper(), token_span(token), last)
@@ -121,6 +144,12 @@ class SqlStreamParser(TableParser):
         if self.opens("stream_clause"):
             return self.expression(exp.Group(expressions=[]), comments=comments)
         return super()._parse_group(skip_group_by_token=True)
+
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> Any:
+        found = super()._parse_cube_or_rollup(with_prefix)
+        if found is not None and not with_prefix and not found.expressions:
+            raise unexpected(self._prev, None, ["CONDITION"])
+        return found
 
     def _parse_grouping_sets(self) -> Any:
         self.offer(openings("group_window"))

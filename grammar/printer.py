@@ -59,9 +59,9 @@ def _(node: n.TableArgument, sql: Sql) -> str:
 
 
 def _keys(keys: tuple[exp.Expression, ...], sql: Sql) -> str:
-    """Keys other than columns in parentheses, so that no comma between them ends the argument."""
+    """In parentheses unless it is one column: a comma between keys looks like the end of the argument."""
     listed = _list(keys, sql)
-    return listed if all(isinstance(_unordered(k), exp.Column) for k in keys) else f"({listed})"
+    return listed if len(keys) == 1 and isinstance(_unordered(keys[0]), exp.Column) else f"({listed})"
 
 
 def _unordered(key: exp.Expression) -> exp.Expr:

@@ -86,7 +86,10 @@ class TableParser(ClauseParser):
         if reserved or self.opens("table_clause") or self.opens("stream_clause"):
             return None
         read = super()._parse_table_alias
-        return self._marked(lambda: read(alias_tokens))
+        alias = self._marked(lambda: read(alias_tokens))
+        if alias is not None and not alias.this:
+            raise failure("a list of columns needs a name before it", span_of(alias) or token_span(self._prev))
+        return alias
 
     # --- table functions ---
 

@@ -25,6 +25,19 @@ _CLASSES = {
 }
 
 
+# Messages that are not spelled where they are raised.
+_SPELLED_HERE = {
+    "SS101": 'unexpected "…"',
+    "SS396": "a case below SQL, for the tests of a kernel (`sqlstream test`)",
+    "SS397": "a case whose Python functions are not there (`sqlstream test`)",
+    "SS400": "the root cause of a failed job in Spark's own words",
+    "SS401": "the event time of a row is NULL",
+    "SS402": "a row that cannot be read, with its file",
+    "SS411": "a Python function has raised an exception",
+    "SS412": "a Python function has returned a value of the wrong type",
+}
+
+
 @dataclass
 class Entry:
     """Messages and hints under one code, in the order of the source, without repetition."""
@@ -34,9 +47,12 @@ class Entry:
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
+    """All modules by their dotted names."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts if folder == "sqlstream" else ("sqlstream", *parts))
+            yield name.removesuffix(".__init__"), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def codes_in_source() -> set[str]:
@@ -52,20 +68,36 @@ def codes_in_source() -> set[str]:
 def collect() -> dict[str, Entry]:
     """Entries by code, sorted."""
     trees = list(sources())
-    constants = {name: code for _, tree in trees for name, code in _constants(tree)}
+    by_module = {name: dict(_constants(tree)) for name, tree in trees}
     found = {code: Entry() for code in sorted(codes_in_source())}
-    for _, tree in trees:
+    for name, tree in trees:
+        constants = by_module[name] | dict(_imported(tree, by_module))
         texts = _assigned_texts(tree)
         for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
             _add(found, call, constants, texts)
+    for code, message in _SPELLED_HERE.items():
+        found[code].messages.setdefault(message)
     return found
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names of the module that stand for codes: ``A = "SS101"`` and ``A, B = "SS101", "SS102"``."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(code))) if CODE.fullmatch(code):
                 yield name, code
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                for name_, value in zip(names, values, strict=True):
+                    if isinstance(name_, ast.Name) and (spelled := _code(value, {})):
+                        yield name_.id, spelled
+
+
+def _imported(tree: ast.Module, by_module: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in by_module:
+            for alias in node.names:
+                if alias.name in by_module[node.module]:
+                    yield alias.asname or alias.name, by_module[node.module][alias.name]
 
 
 def _assigned_texts(tree: ast.Module) -> dict[str, list[ast.expr]]:
@@ -79,20 +111,21 @@ def _assigned_texts(tree: ast.Module) -> dict[str, list[ast.expr]]:
 
 
 def _add(found: dict[str, Entry], call: ast.Call, constants: dict[str, str], texts: dict[str, list[ast.expr]]) -> None:
-    for place, argument in enumerate(call.args[:-1]):
-        code = _code(argument, constants)
-        if code is None:
-            continue
-        near = {name: _nearest(values, call) for name, values in texts.items()}
-        entry = found[code]
-        for message in _spelled(call.args[place + 1], near):
-            is_table_entry = isinstance(call.func, ast.Name) and call.func.id == "Unsupported"
-            entry.messages[f"{message} are not executed yet" if is_table_entry else message] = None
-        hints = [k.value for k in call.keywords if k.arg == "hint"]
-        hints += [call.args[place + 2]] if len(call.args) > place + 2 and not hints else []
-        for hint in (text for value in hints for text in _spelled(value, near)):
-            entry.hints[hint] = None
+    """What a call says under its code, if it has one: the message stands behind the code, or before it."""
+    codes = [(place, code) for place, node in enumerate(call.args) if (code := _code(node, constants))]
+    if not codes:
         return
+    place, code = codes[0]
+    near = {name: _nearest(values, call) for name, values in texts.items()}
+    texts_before = _spelled(call.args[0], near) if place else []
+    rest = call.args[place + 1 :]
+    messages = texts_before or (_spelled(rest[0], near) if rest else [])
+    hints = [k.value for k in call.keywords if k.arg == "hint"] or (rest if texts_before else rest[1:])
+    if isinstance(call.func, ast.Name) and call.func.id == "Unsupported":
+        messages = [f"{what} are not executed yet" for what in messages]
+        hints = rest[1:2]
+    found[code].messages.update(dict.fromkeys(text for text in messages if text.strip("…")))
+    found[code].hints.update(dict.fromkeys(text for value in hints for text in _spelled(value, near)))
 
 
 def _code(node: ast.expr, constants: dict[str, str]) -> str | None:

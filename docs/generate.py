@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs import command_line, error_codes, option_tables
+from sqlstream.grammar import document
 
 PAGES = {
     "errors.md": error_codes.page,
     "cli.md": command_line.page,
+    "grammar.md": document.document,
     "connectors.md": option_tables.connectors_page,
     "settings.md": option_tables.settings_page,
 }

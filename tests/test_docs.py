@@ -1,0 +1,128 @@
+"""The documentation is true: generated pages are current, links lead somewhere, SQL parses, commands run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.error_codes import codes_in_source, collect
+from docs.generate import PAGES
+from sqlstream.grammar import parse_script
+
+ROOT = Path(__file__).parents[1]
+WRITTEN = sorted(str(p.relative_to(ROOT)) for folder in ("", "docs", "examples") for p in (ROOT / folder).glob(
+    "**/*.md" if folder else "*.md"))  # fmt: skip
+
+
+def _text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", _text(page), re.DOTALL | re.MULTILINE)
+
+
+# --- generated pages ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_generated_page_is_current(page):
+    assert _text(f"docs/{page}") == PAGES[page](), "run make docs"
+
+
+def test_every_code_has_a_message():
+    assert [code for code, entry in collect().items() if not entry.messages] == []
+
+
+def test_every_code_of_the_source_is_on_the_page():
+    assert codes_in_source() == set(re.findall(r"^\| (SS\d{3}) \|", _text("docs/errors.md"), re.MULTILINE))
+
+
+# --- pages written by hand ------------------------------------------------------------------------------------
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _anchors(page: Path) -> set[str]:
+    return {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", _text(page)):
+        path, _, anchor = target.partition("#")
+        found = ((ROOT / page).parent / path).resolve() if path else ROOT / page
+        assert found.exists(), target
+        assert not anchor or anchor in _anchors(found), target
+
+
+@pytest.mark.parametrize("page", [p for p in WRITTEN if _blocks(p, "sql")])
+def test_sql_parses(page):
+    whole = [block for block in _blocks(page, "sql") if "…" not in block and " | " not in block]
+    for block in whole:
+        assert parse_script(block)
+
+
+def test_index_names_every_page():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages <= set(re.findall(r"\]\((\w+\.md)\)", _text("docs/index.md")))
+
+
+# --- commands -------------------------------------------------------------------------------------------------
+
+
+def test_ci_runs_the_commands_of_the_readme():
+    commands = [line.split("#")[0].split() for block in _blocks("README.md", "sh") for line in block.splitlines()]
+    goals = [words[1] for words in commands if words[:1] == ["make"]]
+    assert goals == ["demo", "test"]
+    ci = _text(".ci/run").splitlines()
+    assert [
+        goal for goal in goals if any(line.startswith("make ") and line.split()[-1] == goal for line in ci)
+    ] == goals
+
+
+def test_every_make_target_explains_itself():
+    targets = {
+        name for line in re.findall(r"^\.PHONY: (.+)$", _text("Makefile"), re.MULTILINE) for name in line.split()
+    }
+    explained = set(re.findall(r"^([a-z-]+):.*## ", _text("Makefile"), re.MULTILINE))
+    assert targets - explained == {"java", "python"}
+
+
+def _shell(script: str, folder: Path) -> str:
+    """What a script prints, with ``sqlstream`` from this checkout."""
+    command = f'set -eu\nsqlstream() {{ {sys.executable} -m sqlstream "$@"; }}\n{script}'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_MASTER": "local[1]"}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.spark
+def test_quickstart_prints_what_it_says(tmp_path):
+    steps = re.findall(r"^```(sh|text)\n(.*?)^```", _text("docs/quickstart.md"), re.DOTALL | re.MULTILINE)
+    printed = ""
+    for language, block in steps:
+        if language == "sh":
+            printed = _shell(block, tmp_path)
+        else:
+            assert printed == block
+    assert list((tmp_path / "highest").glob("*.parquet"))
+    assert (tmp_path / "checkpoints" / "insert-into-highest").is_dir()
+
+
+@pytest.mark.spark
+def test_first_minute_of_the_readme_counts_every_row(tmp_path):
+    (command,) = (block for block in _blocks("README.md", "sh") if "sqlstream run" in block)
+    out = _shell(command.replace("pip install .\n", ""), tmp_path)
+    counts = [int(line.split("|")[1]) for line in out.splitlines() if re.match(r" \d{4}-", line)]
+    assert sum(counts) == 50

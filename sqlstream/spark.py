@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlstream.class_archive import jvm_options
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.java import require_java
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 UNSUITABLE_SESSION = "SS493"
 NOT_STARTED = "SS494"
+
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -100,9 +103,29 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     cores = str(_cores(master))
     builder = SparkSession.builder.master(master).appName("sqlstream")
     parallelism = {"spark.sql.shuffle.partitions": cores}
-    for key, value in {**_LOCAL, **STREAMING, **parallelism, **settings}.items():
+    for key, value in {**_LOCAL, **STREAMING, **parallelism, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
     return _started(builder, _log_file())
+
+
+def _jvm_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """The JVM options that the settings ask for, and those of the class archive."""
+    stated = settings.get(_JVM_OPTIONS, "")
+    archive = "" if "Archive" in stated else jvm_options()
+    options = f"{stated} {archive}".strip()
+    return {_JVM_OPTIONS: options} if options else {}
+
+
+def stop_jvm(spark: SparkSession) -> None:
+    """Stop a local session and wait until its JVM has ended, after which this process can start none again."""
+    from pyspark import SparkContext
+
+    spark.stop()
+    gateway = SparkContext._gateway
+    assert gateway is not None, "Spark Connect has no JVM here"
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:

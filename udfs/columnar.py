@@ -37,7 +37,9 @@ def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) ->
     return partial(_aggregate_groups, name, kind, returns)
 
 
-def by_row_to_rows(name: str, function: Callable[..., Iterable[object] | None], row: pa.DataType, arity: int) -> Columnar:
+def by_row_to_rows(
+    name: str, function: Callable[..., Iterable[object] | None], row: pa.DataType, arity: int
+) -> Columnar:
     """A table function: an array of rows for each row."""
     single = row.num_fields == 1
 

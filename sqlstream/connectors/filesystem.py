@@ -101,7 +101,8 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     if not is_bounded(table):
         _make_directory(path)
     reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
-    files = reader.options(**_reader_options(values)).format(values["format"]).load(_directory_or_pattern(path))
+    reader = reader.options(**_reader_options(values, partition_columns(table)))
+    files = reader.format(values["format"]).load(_directory_or_pattern(path))
     return files.select(
         *(
             F.col(f"_metadata.{_METADATA[c.metadata_key][0]}").cast(c.type.ddl()).alias(c.name)
@@ -129,8 +130,13 @@ def _make_directory(path: str) -> None:
         Path(local).mkdir(parents=True)
 
 
-def _reader_options(values: Mapping[str, Any]) -> dict[str, str]:
-    options = reading(values)
+def _reader_options(values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
+    options = reading(values) | {
+        # Spark would skip files that come late and are a week older than the newest one.
+        "maxFileAge": "36500d",
+        # Directories are either values of columns or just places where files lie.
+        "recursiveFileLookup": str(not partitions).lower(),
+    }
     if values["format"] in ("csv", "json"):
         options["mode"] = "DROPMALFORMED" if drops_bad_rows(values) else "FAILFAST"
     if values["format"] == "csv":
@@ -184,7 +190,7 @@ CONNECTOR = Connector(
             "Watch the directory for new files this often, for ever; without it the files there at the start are all.",
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
-        Option("partition-by", NAME, "Columns, separated by commas, that become directories.", source=False, sink=True),
+        Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
         Option("csv.header", BOOLEAN, "The first line names the columns; they are checked.", "false", sink=True),
         *CSV_OPTIONS,
         *JSON_OPTIONS,

@@ -25,9 +25,12 @@ def _folder(directory: Path, table: Table) -> Path:
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     folder = _folder(environment.directory, table)
-    (folder / "empty").mkdir(parents=True, exist_ok=True)
+    empty = folder / "empty"
+    empty.mkdir(parents=True, exist_ok=True)
+    # A folder without Spark's log holds no complete batch yet.
+    written = sorted(log.parent for log in folder.glob("*/_spark_metadata"))
     reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
-    streams = [reader.parquet(str(path)) for path in sorted(folder.iterdir())]
+    streams = [reader.parquet(str(path)) for path in written or [empty]]
     names = [quoted(c.name) for c in columns_of(table, columns)]
     return reduce(lambda left, right: left.unionAll(right), streams).select(*names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -139,6 +140,35 @@ def test_a_watched_directory_is_made_and_brings_later_files(make_table, environm
         assert found == ["first", "second"]
     finally:
         query.stop()
+
+
+def test_a_file_that_comes_late_and_is_old_is_read(make_table, environment, tmp_path) -> None:
+    options = {"source__monitor_interval": "100 ms"}
+    table = make_table("filesystem", "line STRING", path=tmp_path / "in", format="text", **options)
+    read = connector("filesystem").read
+    assert read is not None
+    found: list[str] = []
+    writer = read(environment, table, ("line",)).writeStream.foreachBatch(
+        lambda rows, _: found.extend(row.line for row in rows.collect())
+    )
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        for name, age in (("new", 0), ("newer", 0), ("old", 3_000_000)):
+            (tmp_path / name).write_text(f"{name}\n")
+            os.utime(tmp_path / name, (time.time() - age, time.time() - age))
+            (tmp_path / name).rename(tmp_path / "in" / name)
+            query.processAllAvailable()
+        assert found == ["new", "newer", "old"]
+    finally:
+        query.stop()
+
+
+def test_files_of_directories_inside_are_read(make_table, read_all, tmp_path) -> None:
+    for path in ("a.txt", "2024/b.txt", "2024/01/c.txt", "day=1/d.txt"):
+        (tmp_path / "in" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / path).write_text(f"{path}\n")
+    table = make_table("filesystem", "line STRING", path=tmp_path / "in", format="text")
+    assert sorted(read_all(table)) == [("2024/01/c.txt",), ("2024/b.txt",), ("a.txt",), ("day=1/d.txt",)]
 
 
 # --- columns --------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def _foreign(tokens: list[Token]) -> Diagnostic | None:
 
 def _unknown(tokens: list[Token], found: Diagnostic) -> Diagnostic | None:
     """The statement's first word is none that opens a statement."""
-    if found.span is None or not tokens or found.span.start != tokens[0].start:
+    if found.code != UNEXPECTED or found.span is None or not tokens or found.span.start != tokens[0].start:
         return None
     known = sorted(set(openings("statement")) | {"SELECT", "WITH", "VALUES"})
     close = difflib.get_close_matches(tokens[0].text.upper(), known, 1)

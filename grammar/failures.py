@@ -14,7 +14,7 @@ from sqlstream.errors import Diagnostic, Span
 from sqlstream.grammar.language import END, keywords, openings, readable
 
 UNEXPECTED, UNCLOSED, UNKNOWN_STATEMENT, ORDER, LITERAL = "SS101", "SS102", "SS103", "SS104", "SS105"
-FOREIGN_STATEMENT = "SS106"
+FOREIGN_STATEMENT, NESTING = "SS106", "SS107"
 _SHOWN = 8
 
 
@@ -45,6 +45,12 @@ def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[
     end = previous.end + 1 if previous else 0
     span = Span(max(0, end - 1), end)
     return SyntaxFailure(Diagnostic(UNEXPECTED, "unexpected end of the statement", span, hint=hint), wanted)
+
+
+def too_deep(tokens: list[Token]) -> SyntaxFailure:
+    """More levels of parentheses than the stack holds."""
+    hint = "Put inner queries into views."
+    return failure("the statement is nested too deeply", token_span(tokens[0]), NESTING, hint)
 
 
 _REFUSED = {

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.grammar import nodes as n
+from sqlstream.grammar.depth import deep_stack
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.print_statements import create_head, insert_head, table_elements, view_head
 from sqlstream.grammar.printer import print_node
@@ -27,7 +28,8 @@ def format_script(text: str) -> str:
 
     :raises ParseError: where a statement does not parse.
     """
-    return "\n\n".join(_statement(text, tokens) for tokens in split(tokenize(text))) + "\n"
+    with deep_stack():
+        return "\n\n".join(_statement(text, tokens) for tokens in split(tokenize(text))) + "\n"
 
 
 def _statement(text: str, tokens: list[Token]) -> str:

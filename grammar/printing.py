@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.grammar import print_match, print_statements, print_tables  # noqa: F401  (they register their nodes)
+from sqlstream.grammar.depth import deep_stack
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import Node
 from sqlstream.grammar.printer import print_node
@@ -12,7 +13,8 @@ from sqlstream.grammar.printer import print_node
 
 def to_sql(node: Node | exp.Expression) -> str:
     """A statement, clause, query or expression in canonical form on one line; parsing it gives an equal tree."""
-    return print_node(node, expression_sql) if isinstance(node, Node) else expression_sql(node)
+    with deep_stack():
+        return print_node(node, expression_sql) if isinstance(node, Node) else expression_sql(node)
 
 
 def expression_sql(expression: exp.Expression) -> str:

@@ -12,9 +12,10 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.depth import deep_stack
 from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.failures import leftover
+from sqlstream.grammar.failures import leftover, too_deep
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.parser import SqlStreamParser
 
@@ -99,12 +100,15 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
     """
     parser = parser_at(text, tokens)
     try:
-        found = read(parser)
+        with deep_stack():
+            found = read(parser)
         if parser._index < len(tokens):
             stopped, terminals = parser.expected
             raise leftover(tokens, parser._index, terminals if stopped == parser._index else ())
     except SqlglotParseError as error:
         raise diagnose(tokens, error).with_source(text) from None
+    except RecursionError:
+        raise diagnose(tokens, too_deep(tokens)).with_source(text) from None
     alone = unbalanced(tokens)  # sqlglot forgives a missing parenthesis behind some functions
     if alone is not None:
         raise SqlStreamError.of([alone]).with_source(text)

@@ -59,7 +59,7 @@ def test_every_rule_is_exercised_by_an_example(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_grammar_has_no_conflicts_that_lark_resolves_silently() -> None:
     text = (_ROOT / "grammar" / "streaming.lark").read_text(encoding="utf-8")
-    Lark(text, parser="lalr", lexer=_NoLexer, start=list(STARTS), maybe_placeholders=True, strict=False)
+    Lark(text, parser="lalr", lexer=_NoLexer, start=list(STARTS), maybe_placeholders=True, strict=True)
 
 
 def test_two_words_open_each_clause() -> None:

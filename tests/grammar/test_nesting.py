@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from sqlglot import exp
 
+from sqlstream.errors import ParseError
 from sqlstream.grammar import clauses_of, parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import EveryRows, Trigger
 
@@ -65,8 +68,32 @@ def test_clauses_belong_to_their_own_select() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + "(" * 150 + "1" + ")" * 150,
+        "SELECT " + "f(" * 150 + "1" + ")" * 150,
+        "SELECT " + "CASE WHEN a THEN " * 150 + "1" + " END" * 150,
+        "SELECT * FROM (" * 150 + "SELECT 1" + ")" * 150,
+        "SELECT " + " AND ".join(["a = 1"] * 2000),
+    ],
+    ids=["parentheses", "calls", "cases", "subqueries", "conjunctions"],
+)
+def test_a_hundred_and_fifty_levels_are_read_and_printed(text: str) -> None:
+    limit = sys.getrecursionlimit()
+    query = parse_query(text)
+    assert parse_query(to_sql(query)) == query
+    assert sys.getrecursionlimit() == limit
+
+
+def test_too_many_levels_are_an_error() -> None:
+    with pytest.raises(ParseError, match="nested too deeply") as raised:
+        parse_query("SELECT " + "(" * 3000 + "1" + ")" * 3000)
+    assert raised.value.code == "SS107"
+
+
 @pytest.mark.parametrize("depth", [1, 5, 25])
-def test_depth_has_no_limit_of_its_own(depth: int) -> None:
+def test_clauses_at_each_depth_are_kept(depth: int) -> None:
     text = "SELECT k FROM t"
     for level in range(1, depth + 1):
         text = f"SELECT k FROM ({text}) AS s GROUP BY k COUNT WINDOW ({level} ROWS) TRIGGER EVERY {level} ROWS"

@@ -1,0 +1,72 @@
+"""The cases of other engines' test suites, where they are at hand. They judge what our queries mean.
+
+``SQLSTREAM_PEERS`` names their directory; by default it is ``../shared/peers`` beside this repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from sqlstream.testing.case_format import case_files, load_case
+from sqlstream.testing.cases import run_cases
+from sqlstream.testing.report import Result, Summary, Verdict
+from sqlstream.testing.spark import LocalSession
+
+PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[1] / ".." / "shared" / "peers").resolve()
+
+pytestmark = [pytest.mark.spark, pytest.mark.skipif(not PEERS.is_dir(), reason=f"no cases of peers at {PEERS}")]
+
+_WINDOWS = re.compile(r"\b(TUMBLE|HOP|CUMULATE|SESSION)\s*\(", re.IGNORECASE)
+_MORE_THAN_WINDOWS = re.compile(
+    r"\b(TRIGGER|LATE\s+DATA|EVICT|EMIT|JOIN|OVER|ROWS|GLOBAL\s+WINDOW|IN\s*\(\s*SELECT|EXISTS|CREATE\s+FUNCTION)\b"
+    r"|\bSESSION\s*\([^()]*(\([^()]*\)[^()]*)*\bCASE\b|'changelog-mode'",
+    re.IGNORECASE,
+)
+
+
+def needs_windows_only(case: dict) -> bool:
+    """Is it a query in windows of time over rows that are only added, without triggers and late data?"""
+    script = case.get("script", "")
+    only_adds = all(step.get("kind", "+I") == "+I" for step in case.get("steps", ()))
+    return bool(_WINDOWS.search(script)) and not _MORE_THAN_WINDOWS.search(script) and only_adds
+
+
+@pytest.fixture(scope="module")
+def summary(spark) -> Summary:
+    return run_cases(case_files(PEERS), LocalSession, PEERS, on_result=lambda result: None)
+
+
+def _told(results: list[Result]) -> str:
+    return "\n".join(result.line() for result in results)
+
+
+def test_no_case_fails(summary):
+    assert not summary.failed, _told(list(summary.failed))
+
+
+def test_windows_of_time_give_what_the_peers_give(summary):
+    cases = {found["id"]: found for found in map(_read, case_files(PEERS))}
+    due = [result for result in summary.results if needs_windows_only(cases[result.id])]
+    assert len(due) > 80
+    open_cases = [result for result in due if result.verdict is not Verdict.PASS]
+    assert not open_cases, _told(open_cases)
+
+
+def test_a_refusal_has_a_code_of_what_is_not_executed(summary):
+    refused = [result for result in summary.results if result.verdict is Verdict.REFUSED]
+    assert [r for r in refused if not re.fullmatch(r"SS3\d\d", r.code or "")] == []
+
+
+def _read(path: Path) -> dict:
+    found: dict = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_file_is_a_case():
+    paths = case_files(PEERS)
+    assert len({load_case(path, PEERS).id for path in paths}) == len(paths)

@@ -82,18 +82,14 @@ def test_ci_runs_the_commands_of_the_readme():
     commands = [line.split("#")[0].split() for block in _blocks("README.md", "sh") for line in block.splitlines()]
     goals = [words[1] for words in commands if words[:1] == ["make"]]
     assert goals == ["demo", "test"]
-    ci = _text(".ci/run").splitlines()
-    assert [
-        goal for goal in goals if any(line.startswith("make ") and line.split()[-1] == goal for line in ci)
-    ] == goals
+    ci = re.findall(r"^make .*$", _text(".ci/run"), re.MULTILINE)
+    assert set(goals) <= {line.split()[-1] for line in ci}
 
 
 def test_every_make_target_explains_itself():
-    targets = {
-        name for line in re.findall(r"^\.PHONY: (.+)$", _text("Makefile"), re.MULTILINE) for name in line.split()
-    }
+    (targets,) = re.findall(r"^\.PHONY: (.+)$", _text("Makefile"), re.MULTILINE)
     explained = set(re.findall(r"^([a-z-]+):.*## ", _text("Makefile"), re.MULTILINE))
-    assert targets - explained == {"java", "python"}
+    assert set(targets.split()) - explained == {"java", "python"}
 
 
 def _shell(script: str, folder: Path) -> str:

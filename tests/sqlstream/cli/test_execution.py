@@ -70,6 +70,12 @@ def test_failed_job_raises_its_cause_after_the_rows_before_it(spark, tmp_path):
     assert "Traceback" not in str(error.value)
 
 
+def test_failed_query_prints_no_stack_of_the_jvm(spark, capfd):
+    with pytest.raises(ExecutionError, match="ARITHMETIC_OVERFLOW"):
+        _run(spark, "csv", NUMBERS + "SELECT n * 9223372036854775807 FROM numbers")
+    assert "at org.apache.spark" not in capfd.readouterr().err
+
+
 def _endless(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
     script = tmp_path / "endless.sql"
     script.write_text(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, columns_of
+from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import Column, Table
@@ -132,27 +132,34 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def decode(messages: DataFrame, value: str, table: Table, columns: tuple[str, ...], values: Mapping[str, Any],
-           keep: tuple[SparkColumn, ...] = ()) -> DataFrame:  # fmt: skip
-    """The named columns out of the text column ``value``, followed by the columns ``keep`` of the messages.
+def decode(
+    messages: DataFrame,
+    value: str,
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    keep: Mapping[str, SparkColumn] | None = None,
+) -> DataFrame:
+    """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
 
     All physical columns are parsed, so that a bad message fails (or is dropped) whichever columns a query reads.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
-        return messages.select(*(F.col(value).alias(c) for c in columns), *keep)
+        return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
     schema = schema_ddl(table.physical_columns)
     drop = drops_bad_rows(values)
     if drop:
         schema += ", __corrupt STRING"
     mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "__corrupt"} if drop else {"mode": "FAILFAST"}
     parse = F.from_csv if values["format"] == "csv" else F.from_json
-    row = parse(F.col(value), schema, reading(values) | mode)
-    parsed = messages.select(row.alias("__row"), *keep)
+    parsed = messages.select(parse(F.col(value), schema, reading(values) | mode).alias("__row"), *kept)
     if drop:
         parsed = parsed.where(F.col("__row").isNotNull() & F.col("__row.__corrupt").isNull())
-    return parsed.select(*(F.col(f"__row.{quoted(c.name)}").alias(c.name) for c in columns_of(table, columns)), *keep)
+    fields = (F.col(f"__row.{quoted(name)}").alias(name) for name in columns)
+    return parsed.select(*fields, *(F.col(quoted(name)) for name in keep or {}))
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:

@@ -61,16 +61,22 @@ def _key_fields(text: str | None) -> list[str]:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    values = CONNECTOR.values(table)
     _require_jar(environment.spark)
     messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
+    return rows_of_messages(messages, table, columns)
+
+
+def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     chosen = columns_of(table, columns)
-    keep = tuple(F.col(_METADATA[c.metadata_key][0]).alias(c.name) for c in chosen if c.metadata_key is not None)
-    texts = messages.withColumn("value", F.col("value").cast("string"))
+    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
+    keep = {name: F.col(_METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
     payload = tuple(c.name for c in chosen if c.metadata_key is None)
-    return decode(texts, "value", table, payload, values, keep).select(*(F.col(quoted(name)) for name in columns))
+    texts = messages.withColumn("value", F.col("value").cast("string"))
+    rows = decode(texts, "value", table, payload, CONNECTOR.values(table), keep)
+    return rows.select(*(F.col(quoted(name)) for name in columns))
 
 
 def source_options(table: Table) -> dict[str, str]:
@@ -94,16 +100,22 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    values = CONNECTOR.values(table)
+    _require_jar(environment.spark)
+    writer = messages_of_rows(rows, table).writeStream.format("kafka").options(**_properties(values))
+    return writer.option("topic", values["topic"])
+
+
+def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
+    """Messages with a value, and a key where the table names key fields."""
     from pyspark.sql import functions as F  # noqa: N812
 
     values = CONNECTOR.values(table)
-    _require_jar(environment.spark)
     fields = [encode(rows, values).alias("value")]
     names = _key_fields(values["key.fields"])
     if names:
         fields.append(encode(rows.select(*(F.col(quoted(n)) for n in names)), values).alias("key"))
-    writer = rows.select(*fields).writeStream.format("kafka").options(**_properties(values))
-    return writer.option("topic", values["topic"])
+    return rows.select(*fields)
 
 
 def _require_jar(spark: SparkSession) -> None:

@@ -1,0 +1,82 @@
+"""Messages of Kafka to rows and back, on messages that Spark's connector would bring."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+NOON = datetime(2024, 1, 31, 12)
+
+
+@pytest.fixture
+def kafka(make_table):
+    def make(columns: str, metadata: dict[str, str] | None = None, **options: object):
+        given = {"topic": "t", "properties__bootstrap__servers": "localhost:9092"} | options
+        return make_table("kafka", columns, metadata, **given)
+
+    return make
+
+
+@pytest.fixture
+def messages(spark):
+    def make(*values: str):
+        rows = [(f"k{i}".encode(), v.encode(), "t", 0, i, NOON, 0) for i, v in enumerate(values)]
+        return spark.createDataFrame(rows, SCHEMA)
+
+    return make
+
+
+def tuples(frame) -> list[tuple]:
+    return [tuple(row) for row in frame.collect()]
+
+
+def test_json_messages_become_rows_with_their_metadata(kafka, messages) -> None:
+    metadata = {"o": "offset", "t": "timestamp", "k": "key", "from": "topic", "p": "partition"}
+    table = kafka("a INT; b ARRAY<STRING>", metadata, format="json")
+    found = rows_of_messages(
+        messages('{"a": 1, "b": ["x"]}', '{"a": 2}'), table, ("o", "b", "t", "a", "k", "from", "p")
+    )
+    assert tuples(found) == [
+        (0, ["x"], NOON, 1, bytearray(b"k0"), "t", 0),
+        (1, None, NOON, 2, bytearray(b"k1"), "t", 0),
+    ]
+
+
+def test_csv_and_raw_messages_become_rows(kafka, messages) -> None:
+    csv = kafka("a INT; b STRING", format="csv", csv__field_delimiter=";")
+    assert tuples(rows_of_messages(messages("1;x"), csv, ("b", "a"))) == [("x", 1)]
+    assert tuples(rows_of_messages(messages("as it is"), kafka("line STRING", format="raw"), ("line",))) == [
+        ("as it is",)
+    ]
+
+
+@pytest.mark.parametrize("columns", [("a",), ("b",)])
+def test_a_bad_message_fails_whichever_columns_are_read(kafka, messages, columns: tuple[str, ...]) -> None:
+    table = kafka("a INT; b INT", format="json")
+    with pytest.raises(Exception, match="MALFORMED_RECORD_IN_PARSING"):
+        rows_of_messages(messages('{"a": "bad", "b": 1}'), table, columns).collect()
+
+
+def test_bad_messages_are_dropped_where_the_option_says_so(kafka, messages) -> None:
+    table = kafka("a INT; b INT", format="json", json__ignore_parse_errors="true")
+    found = rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
+    assert tuples(found) == [(2,)]
+
+
+def test_rows_become_messages_with_a_key(spark, kafka) -> None:
+    rows = spark.createDataFrame([(1, None, NOON), (2, "x", None)], "id INT, name STRING, at TIMESTAMP")
+    columns = "id INT; name STRING; at TIMESTAMP"
+    keyed = messages_of_rows(rows, kafka(columns, format="json", key__fields="id;name"))
+    assert tuples(keyed.select("key", "value")) == [
+        ('{"id":1,"name":null}', '{"id":1,"name":null,"at":"2024-01-31 12:00:00.000000"}'),
+        ('{"id":2,"name":"x"}', '{"id":2,"name":"x","at":null}'),
+    ]
+    plain = messages_of_rows(rows, kafka(columns, format="csv"))
+    assert plain.columns == ["value"]
+    assert tuples(plain) == [("1,,2024-01-31 12:00:00.000000",), ("2,x,",)]

@@ -6,6 +6,7 @@ over a time that is one millisecond early, so that Spark closes them by the dial
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import singledispatch
 
 from pyspark.sql import Column, DataFrame
@@ -18,6 +19,7 @@ from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumbl
 
 _WINDOW = "__window"
 _ROWS = "__rows"
+_NUMBER = "__window_number"
 _SESSION_TIME = "__session_time"
 _EVERYTHING = "__everything"
 
@@ -27,10 +29,18 @@ def _(node: AssignWindows, context: Context) -> DataFrame:
     rows = context.lower_input(node).select(*(column(f.name) for f in node.input.schema))
     if isinstance(node.window, Session):
         return _sessions(node, node.window, rows)
-    windows = F.explode(F.expr(windows_of(node.window, micros(node.time))))
-    return rows.select("*", windows.alias(_WINDOW)).select(
-        *(column(name) for name in rows.columns), *window_columns(node.columns, f"{_WINDOW}.start", f"{_WINDOW}.end")
-    )
+    return with_windows(rows, node.window, node.time, node.columns)
+
+
+def with_windows(rows: DataFrame, window: Window, time: str, names: WindowColumns) -> DataFrame:
+    """Each row once per window that holds its ``time``, which is not NULL."""
+    bounds = bounds_of(window, micros(time))
+    kept = [column(name) for name in rows.columns]
+    number = F.lit(0)
+    if bounds.candidates > 1:
+        number = F.explode(F.sequence(F.lit(0), F.lit(bounds.candidates - 1)))
+    rows = rows.select("*", number.alias(_NUMBER)).where(f"{bounds.end} > {micros(time)}")
+    return rows.select(*kept, *window_columns(names, bounds.start, bounds.end))
 
 
 def window_columns(names: WindowColumns, start: str, end: str) -> tuple[Column, Column, Column]:
@@ -42,35 +52,43 @@ def window_columns(names: WindowColumns, start: str, end: str) -> tuple[Column, 
     )
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """The windows numbered 0 to ``candidates`` - 1 that start no later than a row; they hold it if they end after it.
+
+    ``start`` and ``end`` are SQL texts over the row's time and the number, in microseconds since 1970.
+    """
+
+    candidates: int
+    start: str
+    end: str
+
+
 @singledispatch
-def windows_of(window: Window, ts: str) -> str:
-    """SQL text: the array of STRUCT<start, end> of the windows that hold the instant ``ts``, all in microseconds."""
+def bounds_of(window: Window, ts: str) -> Bounds:
+    """``ts``: SQL text of the row's time in microseconds since 1970."""
     raise TypeError(f"{type(window).__name__} has no windows of fixed size")
 
 
-@windows_of.register
-def _(window: Tumble, ts: str) -> str:
+@bounds_of.register
+def _(window: Tumble, ts: str) -> Bounds:
     size = _micros(window.size_ms)
     start = _aligned(ts, size, window.offset_ms)
-    return f"array(named_struct('start', {start}, 'end', {start} + {size}L))"
+    return Bounds(1, start, f"({start} + {size}L)")
 
 
-@windows_of.register
-def _(window: Hop, ts: str) -> str:
+@bounds_of.register
+def _(window: Hop, ts: str) -> Bounds:
     size, slide = _micros(window.size_ms), _micros(window.slide_ms)
-    newest = _aligned(ts, slide, window.offset_ms)
-    older = f"({size - 1}L - {ts} + {newest}) DIV {slide}L"  # so many windows before the newest still hold ts
-    start = f"{newest} - i * {slide}L"
-    return f"transform(sequence(0L, {older}), i -> named_struct('start', {start}, 'end', {start} + {size}L))"
+    start = f"({_aligned(ts, slide, window.offset_ms)} - {_NUMBER} * {slide}L)"
+    return Bounds(-(-size // slide), start, f"({start} + {size}L)")
 
 
-@windows_of.register
-def _(window: Cumulate, ts: str) -> str:
+@bounds_of.register
+def _(window: Cumulate, ts: str) -> Bounds:
     size, step = _micros(window.size_ms), _micros(window.step_ms)
     start = _aligned(ts, size, window.offset_ms)
-    first = f"({ts} - {start}) DIV {step}L + 1L"
-    end = f"{start} + i * {step}L"
-    return f"transform(sequence({first}, {size // step}L), i -> named_struct('start', {start}, 'end', {end}))"
+    return Bounds(size // step, start, f"({start} + ({_NUMBER} + 1) * {step}L)")
 
 
 def _aligned(ts: str, period: int, offset_ms: int) -> str:

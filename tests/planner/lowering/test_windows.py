@@ -5,10 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.windows import windows_of
-from sqlstream.planner.nodes import Cumulate, Hop, Tumble
+from sqlstream.planner.lowering.windows import with_windows
+from sqlstream.planner.nodes import Cumulate, Hop, Tumble, WindowColumns
 
 pytestmark = pytest.mark.spark
 
@@ -45,9 +44,10 @@ def expected(window: Tumble | Hop | Cumulate, ts: int) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_each_instant_is_in_exactly_the_windows_that_hold_it(spark, window):
-    rows = spark.createDataFrame([(i,) for i in INSTANTS], "ts BIGINT")
-    found = rows.select("ts", F.expr(windows_of(window, "ts")).alias("windows")).collect()
-    assert {row.ts: {(w.start, w.end) for w in row.windows} for row in found} == {
-        ts: expected(window, ts) for ts in INSTANTS
-    }
-    assert all(len(row.windows) == len(set(row.windows)) for row in found)
+    rows = spark.createDataFrame([(i,) for i in INSTANTS], "ts BIGINT").selectExpr("timestamp_micros(ts) AS ts")
+    windows = with_windows(rows, window, "ts", WindowColumns("s", "e", "t"))
+    found = windows.selectExpr(*(f"unix_micros({name})" for name in windows.columns)).collect()
+    assert sorted((ts, start, end) for ts, start, end, _ in found) == sorted(
+        (ts, start, end) for ts in INSTANTS for start, end in expected(window, ts)
+    )
+    assert all(time == end - 1000 for _, _, end, time in found)

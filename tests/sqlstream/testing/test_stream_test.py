@@ -1,0 +1,179 @@
+"""``StreamTest``: steps in, changes out, the same ones after a restart."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+import pytest
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.testing import StreamTest
+from sqlstream.testing.spark import LocalSession
+
+EVENTS = "CREATE TABLE events (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');"
+DELAYED = EVENTS.replace("AS ts)", "AS ts - INTERVAL '5' SECOND)")
+COUNTS = "SELECT k, COUNT(*) AS n, window_end FROM events GROUP BY k, TUMBLE(ts, INTERVAL '10' SECOND)"
+HOPS = "SELECT COUNT(*) AS n FROM events GROUP BY HOP(ts, INTERVAL '1' SECOND, INTERVAL '3' SECOND)"
+
+
+def at(seconds: int) -> datetime:
+    return datetime(1970, 1, 1, 0, 0, seconds)
+
+
+@pytest.fixture
+def session():
+    with LocalSession() as session:
+        yield session
+
+
+# --- without Spark --------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_query_is_refused_with_its_place(session):
+    with pytest.raises(SqlStreamError, match="SS201") as error:
+        StreamTest(EVENTS + "SELECT vv FROM events", session)
+    assert "LINE 1" in str(error.value)
+
+
+def test_only_the_last_statement_runs(session):
+    with pytest.raises(ValueError, match="only the last statement of a test may run"):
+        StreamTest(EVENTS + "SELECT k FROM events; SELECT v FROM events", session)
+    with pytest.raises(ValueError, match="ends with a query or an INSERT"):
+        StreamTest("CREATE TABLE t (a INT) WITH ('connector' = 'test')", session)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.rows("event", []), 'reads no table "event" with the connector test; it reads "events"'),
+        (lambda t: t.rows("events", [("a", 1)]), "3 physical columns, and a row 2 values"),
+        (lambda t: t.rows("events", [("a", 1, 0)], "+Z"), '"\\+Z" is no row kind'),
+        (lambda t: t.watermark("others", 1), 'reads no table "others"'),
+        (lambda t: t.processing_time(-1), "cannot go back"),
+        (lambda t: t.output("others"), 'does not write to table "others"'),
+        (lambda t: (t.finish(), t.rows("events", [("a", 1, 0)])), "came after finish"),
+    ],
+)
+def test_misuse_is_explained(session, call, message):
+    with StreamTest(EVENTS + COUNTS, session) as test, pytest.raises(ValueError, match=message):
+        call(test)
+
+
+def test_a_value_of_another_type_is_refused(session):
+    with StreamTest(EVENTS + COUNTS, session) as test, pytest.raises(TypeError, match="is not a value of type INT"):
+        test.rows("events", [("a", 1.5, 0)])
+
+
+def test_rows_of_other_kinds_are_refused_as_not_executed(session):
+    with StreamTest(EVENTS + COUNTS, session) as test, pytest.raises(SqlStreamError, match="SS325"):
+        test.rows("events", [("a", 1, 0)], kind="-D")
+
+
+def test_nothing_goes_in_and_nothing_comes_out(session):
+    with StreamTest(EVENTS + COUNTS, session) as test:
+        assert test.output() == []
+        assert test.output_names == ("k", "n", "window_end")
+        assert not test.keeps_order
+
+
+# --- with Spark -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_windows_fire_when_the_watermark_passes_them_also_after_a_restart(session):
+    with StreamTest(EVENTS + COUNTS, session) as test:
+        test.rows("events", [("a", 1, 1000), ("a", 2, "00:00:02"), ("b", 3, at(11))])
+        assert test.output() == []
+        test.restart()
+        test.watermark("events", "00:00:09.999")
+        assert test.output() == [("+I", "a", 2, at(10))]
+        test.rows("events", [("a", 4, 5000)])
+        test.checkpoint()
+        test.finish()
+        assert test.output() == [("+I", "b", 1, at(20))]
+        assert (test.late_dropped(), test.late_dropped_is_exact) == (1, True)
+
+
+@pytest.mark.spark
+def test_rows_move_the_watermark_of_tables_with_a_delay(session):
+    with StreamTest(DELAYED + COUNTS, session) as test:
+        test.rows("events", [("a", 1, 14_998)])
+        assert test.output() == []
+        test.rows("events", [("b", 1, 0), ("a", 1, 14_999)])
+        assert test.output() == [("+I", "b", 1, at(10))]
+
+
+@pytest.mark.spark
+def test_the_mode_of_watermarks_can_be_chosen(session):
+    with StreamTest(EVENTS + COUNTS, session, watermarks="rows") as test:
+        test.rows("events", [("a", 1, 1000), ("a", 1, 10_000)])
+        assert test.output() == [("+I", "a", 1, at(10))]
+
+
+@pytest.mark.spark
+def test_buffered_steps_come_to_the_same_as_single_ones():
+    steps = [("a", 0), 500, ("a", 3400), 2999, ("a", 2999), ("b", 2500), 3300, ("b", 4000), ("a", 100), 9000]
+
+    def run(*, asking: bool) -> tuple:
+        with LocalSession() as session, StreamTest(EVENTS + HOPS, session) as test:
+            changes = []
+            for step in steps:
+                if isinstance(step, int):
+                    test.watermark("events", step)
+                else:
+                    test.rows("events", [(step[0], 1, step[1])])
+                changes += test.output() if asking else []
+            return sorted(changes + test.output()), test.late_dropped()
+
+    assert run(asking=True) == run(asking=False)
+
+
+@pytest.mark.spark
+def test_a_late_row_counts_once_for_all_its_windows(session):
+    with StreamTest(EVENTS + HOPS, session) as test:
+        test.rows("events", [("a", 1, 1000)])
+        test.watermark("events", 4000)
+        test.rows("events", [("a", 1, 1000), ("a", 1, 1999), ("a", 1, 2000), ("a", 1, 2001)])
+        assert (test.late_dropped(), test.late_dropped_is_exact) == (2, True)
+
+
+@pytest.mark.spark
+def test_late_rows_among_others_are_not_counted_exactly(session):
+    with StreamTest(DELAYED + COUNTS, session) as test:
+        test.rows("events", [("a", 1, 30_000)])
+        test.rows("events", [("a", 1, 40_000), ("b", 1, 1000), ("b", 1, 1001)])
+        assert (test.late_dropped(), test.late_dropped_is_exact) == (1, False)
+
+
+@pytest.mark.spark
+def test_values_of_all_types_come_back(session):
+    table = (
+        "CREATE TABLE t (b BOOLEAN, i TINYINT, f FLOAT, d DECIMAL(10, 2), day DATE, ts TIMESTAMP(3), raw BINARY,"
+        " xs ARRAY<STRUCT<a: INT>>, m MAP<STRING, TIMESTAMP>) WITH ('connector' = 'test');"
+    )
+    row = (True, -3, 0.5, "1.10", "2024-02-29", -1, b"\x00", [[1], {"a": None}], {"x": 1000})
+    with StreamTest(table + "SELECT * FROM t", session) as test:
+        test.rows("t", [row, (None,) * 9])
+        (first, second) = test.output()
+    moment = datetime(1969, 12, 31, 23, 59, 59, 999000)
+    expected = (True, -3, 0.5, Decimal("1.10"), datetime(2024, 2, 29).date(), moment, b"\x00")
+    assert first == ("+I", *expected, [{"a": 1}, {"a": None}], {"x": at(1)})
+    assert second == ("+I", *(None,) * 9)
+
+
+@pytest.mark.spark
+def test_a_row_without_event_time_fails_the_job(session):
+    with StreamTest(EVENTS + COUNTS, session) as test:
+        test.rows("events", [("a", 1, None)])
+        with pytest.raises(SqlStreamError, match='SS401: event time "ts" of table "events" is NULL'):
+            test.output()
+
+
+@pytest.mark.spark
+def test_insert_writes_to_its_table(session):
+    target = "CREATE TABLE target (name STRING, n BIGINT) WITH ('connector' = 'test');"
+    with StreamTest(EVENTS + target + "INSERT INTO target SELECT k, v FROM events", session) as test:
+        test.rows("events", [("a", 1, 0)])
+        assert test.output("TARGET") == [("+I", "a", 1)]
+        assert test.output_names == ("name", "n")

@@ -30,6 +30,10 @@ class TableParser(ClauseParser):
         if kwargs.get("schema"):
             return super()._parse_table(*args, **kwargs)
         self._refuse_stream_keyword()
+        bare = self._prev.token_type != TokenType.L_PAREN
+        if bare and self._curr.token_type in (TokenType.SELECT, TokenType.WITH):
+            hint = "A query in FROM stands in parentheses."
+            raise failure(f'unexpected "{self._curr.text}"', token_span(self._curr), hint=hint)
         read = super()._parse_table
         table = self._marked(lambda: self._table_function(kwargs.get("alias_tokens")) or read(*args, **kwargs))
         if isinstance(table, exp.Expression):

@@ -134,7 +134,7 @@ pattern = st.recursive(
     lambda inner: st.one_of(
         st.builds(n.PatternSequence, st.lists(inner, min_size=2, max_size=3).map(tuple)),
         st.builds(n.PatternAlternation, st.lists(inner, min_size=2, max_size=3).map(tuple)),
-        st.builds(lambda p, b, r: n.PatternRepetition(p, *b, r), inner, bounds, flag),
+        st.builds(lambda p, b, r: n.PatternRepetition(p, b[0], b[1], r), inner, bounds, flag),
     ),
     max_leaves=6,
 )

@@ -113,7 +113,7 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
     ("text", "head", "hint"),
     [
         ("SELECT a FORM t", 'SS101: unexpected "t"', "Did you mean FROM instead of FORM?"),
-        ("SELECT a FROM t GROP BY a", 'SS101: unexpected "BY"', "Did you mean GROUP instead of GROP?"),
+        ("SELECT a FROM t GROUPP BY a", 'SS101: unexpected "BY"', "Did you mean GROUP instead of GROUPP?"),
         ("SELECT a, FROM t", 'SS101: unexpected "FROM"', "Expected an expression."),
         ("SELECT FROM t", 'SS101: unexpected "FROM"', "Expected an expression."),
         ("SELECT a FROM t WHERE", "SS101: unexpected end of the statement", "Expected an expression."),
@@ -121,6 +121,7 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
         ("SELECT a FROM", "SS101: unexpected end of the statement", "Expected a table name."),
         ("SELECT a FROM t,", "SS101: unexpected end of the statement", "Expected a table name."),
         ("SELECT a FROM t JOIN WHERE a > 1", 'SS101: unexpected "WHERE"', "Expected a table name."),
+        ("SELECT * FROM SELECT a FROM t", 'SS101: unexpected "SELECT"', "A query in FROM stands in parentheses."),
         ("SELECT INTERVAL '5' FROM t", "SS105: an interval needs a unit", "Write for example INTERVAL '5' SECOND."),
         ("SELECT INTERVAL '5' SECS", "SS105: an interval needs a unit", "Write for example INTERVAL '5' SECOND."),
         (
@@ -139,8 +140,8 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
             'Expected "(".',
         ),
         (
-            "SELECT a FROM t GROUP BY a TRIGGER EVRY 5 ROWS",
-            'SS101: unexpected "EVRY"',
+            "SELECT a FROM t GROUP BY a TRIGGER EVERYY 5 ROWS",
+            'SS101: unexpected "EVERYY"',
             'Expected "ABSOLUTE", "AFTER", "DELTA", "EVERY", "NEVER", "ON", "PURGING", "USING" or one of 2 more.',
         ),
         (

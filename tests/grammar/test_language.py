@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlglot
 from lark import Lark
 
-from sqlstream.grammar import parse_script, to_sql
+from sqlstream.grammar import parse_script
 from sqlstream.grammar.build_statements import StatementBuilder
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.document import DOCUMENT, document
@@ -42,10 +43,10 @@ def test_every_rule_with_a_name_has_a_builder() -> None:
 
 def test_every_rule_is_exercised_by_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
-    original = StatementBuilder._call_userfunc
+    original: Any = StatementBuilder._call_userfunc
 
-    def spy(self: StatementBuilder, tree: object, new_children: object = None) -> object:
-        seen.add(tree.data)  # type: ignore[attr-defined]
+    def spy(self: Any, tree: Any, new_children: Any = None) -> Any:
+        seen.add(tree.data)
         return original(self, tree, new_children)
 
     monkeypatch.setattr(StatementBuilder, "_call_userfunc", spy)
@@ -103,7 +104,7 @@ def test_sqlglot_reads_the_dialect_by_name() -> None:
     tree = sqlglot.parse_one("SELECT a FROM t GROUP BY a TRIGGER EVERY 5 ROWS", read=SqlStream)
     assert tree.sql(dialect="sqlstream") == "SELECT a FROM t GROUP BY a TRIGGER EVERY 5 ROWS"
     statement = sqlglot.parse_one("SHOW TABLES", read="sqlstream")
-    assert to_sql(statement) == "SHOW TABLES"
+    assert statement.sql(dialect="sqlstream") == "SHOW TABLES"
 
 
 def test_each_word_of_the_dialect_keeps_its_meaning_in_upper_and_lower_case() -> None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 from sqlstream.grammar import clauses_of, name_span_of, parse_script, span_of, table_clauses_of, table_function_of
-from sqlstream.grammar.nodes import CreateTable, Node, Query, TableArgument
+from sqlstream.grammar.nodes import CreateTable, GroupWindow, Node, Query, TableArgument
 from tests.grammar.dialect_examples import CHAPTERS
 
 _BEFORE = "SET 'a' = 'b';\n-- a comment\nDROP TABLE x; SHOW TABLES;\n"
@@ -137,7 +137,7 @@ def test_a_streaming_clause_spans_its_text(field: str, clause: str) -> None:
 def test_a_group_window_and_its_measures_span_their_text() -> None:
     script, query = _query("SELECT a FROM t GROUP BY a, HOP(ts, INTERVAL '5' SECOND, 9 ROWS)")
     window = clauses_of(query).window
-    assert window is not None
+    assert isinstance(window, GroupWindow)
     assert _at(script, window.span) == "HOP(ts, INTERVAL '5' SECOND, 9 ROWS)"
     assert [_at(script, m.span) for m in window.measures] == ["INTERVAL '5' SECOND", "9 ROWS"]
 

@@ -122,3 +122,12 @@ def test_first_minute_of_the_readme_counts_every_row(tmp_path):
     out = _shell(command.replace("pip install .\n", ""), tmp_path)
     counts = [int(line.split("|")[1]) for line in out.splitlines() if re.match(r" \d{4}-", line)]
     assert sum(counts) == 50
+
+
+@pytest.mark.spark
+def test_python_of_the_readme_runs(spark, capsys):
+    (example,) = _blocks("README.md", "python")
+    exec(example, {})
+    assert capsys.readouterr().out.split() == [
+        "n", "square", "0", "998", "996004", "1", "999", "998001", "2", "1000", "1000000",
+    ]  # fmt: skip

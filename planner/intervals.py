@@ -13,6 +13,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from sqlstream.errors import BindError, Span
+from sqlstream.grammar.dialect import SqlStream
 
 _SECOND = Fraction(1000)
 _UNITS: dict[str, Fraction] = {
@@ -85,7 +86,7 @@ def fold(node: exp.Expr) -> Fraction:
             return fold(node.left) / _number(node.right)
     if node.find(exp.Column):
         raise NotAnInterval("must be a constant interval")
-    raise NotAnInterval(f"must be an interval, not {node.sql('spark')}")
+    raise NotAnInterval(f"must be an interval, not {node.sql(SqlStream)}")
 
 
 def _literal(interval: exp.Interval) -> Fraction:
@@ -171,7 +172,7 @@ def _number(node: exp.Expr) -> Fraction:
             return -_number(node.this)
         case exp.Literal() if not node.is_string:
             return Fraction(node.name)
-    raise NotAnInterval(f"must be an interval, not {node.sql('spark')}")
+    raise NotAnInterval(f"must be an interval, not {node.sql(SqlStream)}")
 
 
 def is_calendar(interval: exp.Interval) -> bool:

@@ -126,7 +126,7 @@ def _within_group(node: exp.WithinGroup, types: Types) -> DataType:
 
 @_type.register(exp.Distinct)
 def _distinct(node: exp.Distinct, types: Types) -> DataType:
-    return types.of(node.expressions[0])
+    return types.of(node.expressions[0]) if node.expressions else UNKNOWN
 
 
 @_type.register(exp.Cast)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import ARG
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import check_arity
@@ -115,7 +116,7 @@ def _check_kind(call: exp.Expr, function: Function, context: Context) -> None:
 
 
 def _no_generator(call: exp.Expr, context: Context) -> Exception:
-    name = spark_name(call) or call.sql("spark")
+    name = spark_name(call) or call.sql(SqlStream)
     if kind_of(name) is None:
         hint = did_you_mean(name, [*names(), *context.catalog.function_names()])
         return bind_error("SS203", f'function "{name}" does not exist', call, hint)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.functions.kinds import spark_name
 
 _PLAIN = re.compile(r"[A-Za-z]\w*")
@@ -42,7 +43,7 @@ def shown_name(expression: exp.Expr) -> str:
             return expression.name
         case exp.Paren():
             return shown_name(expression.this)
-    return expression.sql("spark", normalize_functions="lower", comments=False)
+    return expression.sql(SqlStream, normalize_functions="lower", comments=False)
 
 
 def field_of(name: str) -> exp.Column:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.type_inference import Types
-from sqlstream.types import BOOLEAN
+from sqlstream.types import BOOLEAN, from_sqlglot
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _NAMES = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
@@ -25,6 +26,10 @@ def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
             case exp.Case() if node.this is None:
                 for branch in node.args["ifs"]:
                     _check_condition("WHEN", branch.this, types, context)
+            case exp.Cast():
+                _check_type(node.to, context)
+            case exp.Distinct(expressions=[]):
+                context.wrong("SS207", "DISTINCT needs a value", node.parent, "Write COUNT(DISTINCT a).")
         if isinstance(node, _COMPARISONS):
             _check_comparison(node, types, context)
 
@@ -36,6 +41,12 @@ def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Cont
         return
     message = f"{clause} needs a condition of type BOOLEAN, not {found}"
     context.wrong("SS206", message, operand, "Compare the value, as in a > 0.")
+
+
+def _check_type(target: exp.DataType, context: Context) -> None:
+    defect = from_sqlglot(target).defect
+    if defect is not None:
+        context.wrong("SS206", f"type {target.sql(SqlStream)} {defect}", target)
 
 
 def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:

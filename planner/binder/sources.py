@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import Descriptor, TableArgument, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
@@ -241,7 +242,7 @@ def _renamed(scope: Scope, table: exp.Table) -> Scope:
 
 def _called_table(table: exp.Table, context: Context) -> Scope:
     """``FROM f(x)`` without a table argument."""
-    name = table.this.name or table.this.sql("spark")
+    name = table.this.name or table.this.sql(SqlStream)
     if name.upper() in SIGNATURES:
         hint = f"Write FROM {name.upper()}(TABLE t, DESCRIPTOR(ts), …)."
         raise bind_error("SS220", f"{name.upper()} in FROM needs TABLE and DESCRIPTOR arguments", table, hint)

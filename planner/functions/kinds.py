@@ -7,6 +7,7 @@ from enum import Enum
 
 from sqlglot import exp
 
+from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.functions import spark_names
 
 
@@ -53,5 +54,5 @@ def spark_name(call: exp.Expr) -> str | None:
         return call.name.lower()
     if not isinstance(call, exp.Func) or isinstance(call, (exp.Case, exp.And, exp.Or, exp.Xor, exp.Cast)):
         return None
-    match = _CALL.match(call.sql("spark"))
+    match = _CALL.match(call.sql(SqlStream))
     return match[1].lower() if match else None

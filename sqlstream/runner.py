@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
+from sqlstream.connectors.formats import quoted
 from sqlstream.definitions import Workspace
 from sqlstream.folders import Folders
-from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.catalog import Column, Function, Table
 from sqlstream.planner.nodes import Insert, Node, Output, Scan
 from sqlstream.plans import require_sources, scanned_tables
 from sqlstream.spark_settings import SparkHandle
 from sqlstream.udfs.functions import load
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -52,9 +54,26 @@ class SinkWriter:
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
         write = connector(self._table.connector).write
         assert write is not None, self._table.connector
-        writer = write(self._environment, self._table, rows)
+        writer = write(self._environment, self._table, without_nulls(rows, self._table))
         self._environment = replace(self._environment, resumed=True)
         return writer
+
+
+NULL_IN_COLUMN = "SS403"
+
+
+def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
+    """The rows, failing with SS403 at a NULL in a column that is NOT NULL."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def checked(column: Column) -> SparkColumn:
+        value = F.col(quoted(column.name))
+        if column.nullable:
+            return value
+        message = f'{NULL_IN_COLUMN}: column "{column.name}" of table "{table.name}" is NOT NULL and got NULL'
+        return F.when(value.isNull(), F.raise_error(F.lit(message))).otherwise(value).alias(column.name)
+
+    return rows.select(*(checked(c) for c in table.physical_columns))
 
 
 class Runner:

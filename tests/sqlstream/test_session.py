@@ -205,6 +205,15 @@ def test_an_insert_goes_on_from_its_checkpoint_in_a_later_session(spark, tmp_pat
     assert (tmp_path / "checkpoints" / "insert-into-copied").is_dir()
 
 
+def test_a_null_for_a_column_that_is_not_null_fails_the_job(trades: Session) -> None:
+    trades.sql("CREATE TABLE kept (id BIGINT NOT NULL, price DECIMAL(10, 2) NOT NULL) WITH ('connector' = 'memory')")
+    with pytest.raises(SqlStreamError) as error:
+        job(trades, "INSERT INTO kept SELECT id, price FROM trades").wait()
+    assert error.value.code == "SS403" and 'column "price" of table "kept" is NOT NULL' in str(error.value)
+    job(trades, "INSERT INTO kept SELECT id, price FROM trades WHERE price IS NOT NULL").wait()
+    assert [id_ for id_, _ in query(trades, "SELECT * FROM kept").fetchall()] == [1, 3]
+
+
 # --- functions ------------------------------------------------------------------------------------------------
 
 

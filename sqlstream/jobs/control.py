@@ -38,9 +38,13 @@ class ControlRows:
         """Lift the table's watermark to exactly ``watermark_ms``; ``name`` is unique within table and job."""
         self.storage.write(f"{_folder(table)}/{name}.json", json.dumps({"watermark_ms": watermark_ms}))
 
+    def has_ended(self, table: str) -> bool:
+        """True where the end has been said before."""
+        return self.storage.read(f"{_folder(table)}/{_END}.json") is not None
+
     def end(self, table: str) -> None:
         """Say once that no more rows of the table will come."""
-        if self.storage.read(f"{_folder(table)}/{_END}.json") is None:
+        if not self.has_ended(table):
             self.lift(table, END_OF_INPUT_MS, _END)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 
 import pyarrow as pa
 
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.clock import start_clock
 from sqlstream.jobs.control import ControlRows
@@ -29,6 +29,8 @@ from sqlstream.spark import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+ROWS_AFTER_END = "SS422"
 
 _REPORT_SECONDS = 1
 
@@ -142,6 +144,8 @@ class Job:
 
     def _run_to_end(self) -> None:
         self._watch()
+        if self._launch.ended and self._progress.rows_in:
+            raise _rows_after_the_end()
         if self._launch.bounded and self._launch.flushed and not self._stopping.is_set():
             self._launch.end_input()
             with self._lock:
@@ -195,6 +199,7 @@ def start_job(
     clocked, bounded = clocked_tables(plan), is_bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clocked) and not bounded)
     rows = lower(plan, JobRuntime(spark, sources, control))
+    flushed = flushed_tables(plan)
     results = None
     if sink is None:
         results = _results_of(plan, spark, checkpoint)
@@ -206,11 +211,21 @@ def start_job(
         checkpoint=checkpoint,
         control=control,
         bounded=bounded,
-        flushed=flushed_tables(plan),
+        flushed=flushed,
         clocked=clocked,
         interval_ms=interval_ms,
+        ended=bounded and any(control.has_ended(table) for table in flushed),
     )
     return Job(name or launch.query_name, plan, launch, results)
+
+
+def _rows_after_the_end() -> ExecutionError:
+    return ExecutionError(
+        ROWS_AFTER_END,
+        "rows came after the end of the input",
+        detail="An earlier run of the job has read its input to the end and closed all windows; these rows are late.",
+        hint="Start in a new directory ('execution.checkpointing.dir'), or let the source go on without an end.",
+    )
 
 
 def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint) -> Results:

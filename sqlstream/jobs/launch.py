@@ -25,7 +25,10 @@ Sink = Callable[["DataFrame"], "DataStreamWriter"]
 
 @dataclass(frozen=True)
 class Launch:
-    """``flushed`` are the tables whose end must be told when a bounded input has been read."""
+    """``flushed`` are the tables whose end must be told when a bounded input has been read.
+
+    ``ended``: an earlier run has told it, so that all windows are closed.
+    """
 
     query_name: str
     rows: DataFrame
@@ -36,6 +39,7 @@ class Launch:
     flushed: tuple[str, ...]
     clocked: tuple[str, ...]
     interval_ms: int
+    ended: bool = False
 
     def start(self) -> StreamingQuery:
         """Start Spark's query; from the checkpoint, where there is one."""

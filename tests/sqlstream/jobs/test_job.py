@@ -105,6 +105,16 @@ def test_a_job_that_died_before_its_flush_finishes_it_and_emits_once(
         assert job.progress().rows_in == rows_in
 
 
+def test_rows_behind_the_end_of_the_input_are_an_error_and_no_silent_loss(spark, streams, files, tmp_path):
+    start = {"sink": files, "checkpoint_dir": str(tmp_path / "checkpoint")}
+    streams.write(EVENTS, ROWS[:2])
+    start_job(spark, Insert(totals(), TOTALS), streams, **start).wait()
+    streams.write(EVENTS, ROWS[2:])
+    with pytest.raises(ExecutionError, match="SS422: rows came after the end of the input"):
+        start_job(spark, Insert(totals(), TOTALS), streams, **start).wait()
+    assert files.rows() == EXPECTED[:1]
+
+
 def test_an_unbounded_job_runs_until_stopped_and_goes_on_from_its_checkpoint(spark, streams, files, tmp_path):
     checkpoint = str(tmp_path / "checkpoint")
     start = {"sink": files, "checkpoint_dir": checkpoint, "name": "totals"}

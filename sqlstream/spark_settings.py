@@ -67,7 +67,7 @@ class SparkHandle:
         try:
             self._spark.conf.set(key, value)
         except AnalysisException as error:
-            hint = "Give it to connect(), or on the command line with --conf, before Spark starts."
+            hint = "Give it to connect(), or on the command line with --set, before Spark starts."
             message = f'setting "{key}" cannot be changed while Spark runs'
             raise ConnectorError(STATIC_SETTING, message, hint=hint) from error
         self._before.setdefault(key, before)

@@ -11,8 +11,9 @@ Prints one line a case, PASS, REFUSED with code and message, or FAIL with the fi
 then totals per directory. Exit code 1 where a case fails.
 
 \b
-Example:
-  sqlstream test --cases cases/windows --json report.json
+Examples:
+  sqlstream test --cases cases --json report.json
+  sqlstream test --cases cases --select windows/
 """
 
 
@@ -22,8 +23,9 @@ Example:
     type=click.Path(exists=True, path_type=Path), help="Run the case files (*.json) below DIR.",
 )  # fmt: skip
 @click.option("--json", "report", metavar="FILE", type=click.Path(path_type=Path), help="Write the results to FILE.")
-def command(directory: Path, report: Path | None) -> int:
+@click.option("--select", metavar="TEXT", help="Only the files whose path contains TEXT.")
+def command(directory: Path, report: Path | None, select: str | None) -> int:
     """Run case files: inputs, clock steps and expected outputs of queries."""
     from sqlstream.testing.cases import main
 
-    return main(directory, report)
+    return main(directory, report, select)

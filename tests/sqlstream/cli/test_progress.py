@@ -1,0 +1,35 @@
+"""What is said about a running job."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.cli.progress import summary, watermark_text
+from sqlstream.jobs import Progress
+
+
+@pytest.mark.parametrize(
+    ("watermark_ms", "text"),
+    [
+        (None, "none yet"),
+        (0, "1970-01-01 00:00:00"),
+        (-1000, "1969-12-31 23:59:59"),
+        (1_700_000_000_000, "2023-11-14 22:13:20"),
+        (10**15, "beyond year 9999"),
+    ],
+)
+def test_watermarks_are_times(watermark_ms, text):
+    assert watermark_text(watermark_ms) == text
+
+
+def test_summary_names_rows_rates_and_watermark():
+    progress = Progress(rows_in=2000, rows_out=10, batches=1, busy_ms=500, watermark_ms=0)
+    assert summary("job", progress, 3.2) == (
+        "job: 2,000 rows in, 10 out, 1 batch, 4,000 rows/s, watermark 1970-01-01 00:00:00, 3 s"
+    )
+
+
+def test_summary_counts_late_rows():
+    progress = Progress(rows_in=1, batches=2, busy_ms=1, late_rows=1234)
+    assert "2 batches" in summary("job", progress, 0)
+    assert ", 1,234 late, " in summary("job", progress, 0)

@@ -113,11 +113,22 @@ def test_the_mode_of_watermarks_can_be_chosen(session):
 
 @pytest.mark.spark
 def test_buffered_steps_come_to_the_same_as_single_ones():
-    steps = [("a", 0), 500, ("a", 3400), 2999, ("a", 2999), ("b", 2500), 3300, ("b", 4000), ("a", 100), 9000]
+    steps: list[tuple[str, int] | int] = [
+        ("a", 0),
+        500,
+        ("a", 3400),
+        2999,
+        ("a", 2999),
+        ("b", 2500),
+        3300,
+        ("b", 4000),
+        ("a", 100),
+        9000,
+    ]
 
     def run(*, asking: bool) -> tuple:
         with LocalSession() as session, StreamTest(EVENTS + HOPS, session) as test:
-            changes = []
+            changes: list = []
             for step in steps:
                 if isinstance(step, int):
                     test.watermark("events", step)

@@ -1,0 +1,57 @@
+"""What the harness finds in plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from sqlstream.planner.nodes import Unary
+from sqlstream.testing.plan_traits import PlanTraits
+from sqlstream.testing.spark import LocalSession
+from sqlstream.testing.stream_test import plan_of_script
+
+TABLE = (
+    "CREATE TABLE t (k STRING, ts TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)"
+    " WITH ('connector' = 'test');"
+)
+
+
+def traits(query: str) -> PlanTraits:
+    with LocalSession() as session:
+        return PlanTraits(plan_of_script(TABLE + query, session))
+
+
+@dataclass(frozen=True)
+class Eager(Unary):
+    """An operator that the harness does not know."""
+
+
+def test_only_plans_that_emit_when_windows_close_share_micro_batches():
+    windows = traits("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)")
+    assert windows.joint
+    assert not PlanTraits(Eager(windows.root)).joint
+
+
+@pytest.mark.parametrize(
+    ("query", "keeps_order"),
+    [
+        ("SELECT k FROM t", True),
+        ("SELECT window_start FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)", True),
+        ("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)", False),
+        ("SELECT k FROM t UNION ALL SELECT k FROM t", False),
+    ],
+)
+def test_order_is_kept_by_plans_without_windows(query, keeps_order):
+    assert traits(query).keeps_order is keeps_order
+
+
+def test_the_time_of_a_row_is_that_which_windows_judge_it_by():
+    values = ("a", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    event = traits("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)")
+    clock = traits("SELECT COUNT(*) FROM t GROUP BY TUMBLE(pt, INTERVAL '1' SECOND)")
+    neither = traits("SELECT k FROM t")
+    assert [p.time_of(p.tables["t"], values, 7) for p in (event, clock, neither)] == [1000, 7, None]
+    assert [p.delay_ms("t") for p in (event, clock, neither)] == [1000, None, None]
+    assert event.time_of(event.tables["t"], ("a", None), 7) is None

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from sqlstream.cli import COMMANDS, commands
+
+_WIDTH: dict[str, Any] = {"terminal_width": 100, "max_content_width": 100}
 
 
 def page() -> str:
     """The page in Markdown."""
     lines = ["# Command line", "", "Generated from the help texts by `make docs`. `python -m sqlstream` is the same."]
-    lines += _section("sqlstream", commands)
-    context = click.Context(commands, info_name="sqlstream")
+    whole = click.Context(commands, info_name="sqlstream", **commands.context_settings, **_WIDTH)
+    lines += _section(whole)
     for name in COMMANDS:
-        command = commands.get_command(context, name)
+        command = commands.get_command(whole, name)
         assert command is not None
-        lines += _section(f"sqlstream {name}", command)
+        lines += _section(click.Context(command, info_name=name, parent=whole, **_WIDTH))
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, command: click.Command) -> list[str]:
-    context = click.Context(command, info_name=title, terminal_width=100, max_content_width=100)
-    return ["", f"## {title}", "", "```", command.get_help(context).rstrip(), "```"]
+def _section(context: click.Context) -> list[str]:
+    return ["", f"## {context.command_path}", "", "```", context.get_help().rstrip(), "```"]

@@ -33,6 +33,7 @@ _SPELLED_HERE = {
     "SS400": "the root cause of a failed job in Spark's own words",
     "SS401": "the event time of a row is NULL",
     "SS402": "a row that cannot be read, with its file",
+    "SS403": "a NULL in a column that is NOT NULL",
     "SS411": "a Python function has raised an exception",
     "SS412": "a Python function has returned a value of the wrong type",
 }

@@ -42,7 +42,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Show Python tracebacks and Spark's log.")
+@click.option("--debug", is_flag=True, help="Show Python tracebacks.")
 @click.pass_context
 def commands(ctx: click.Context, debug: bool) -> None:
     """Streaming SQL on Spark."""

@@ -13,7 +13,6 @@ from sqlstream.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
 from sqlstream.errors import SqlStreamError
 
 COMMANDS = ("run", "check", "explain", "format", "shell", "test", "version")
-DEBUG = "sqlstream.debug"
 
 _EPILOG = """\b
 Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,
@@ -42,11 +41,9 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Show Python tracebacks.")
-@click.pass_context
-def commands(ctx: click.Context, debug: bool) -> None:
+@click.option("--debug", is_flag=True, expose_value=False, help="Show Python tracebacks.")
+def commands() -> None:
     """Streaming SQL on Spark."""
-    ctx.meta[DEBUG] = debug
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -70,10 +70,17 @@ def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
         value = F.col(quoted(column.name))
         if column.nullable:
             return value
-        message = f'{NULL_IN_COLUMN}: column "{column.name}" of table "{table.name}" is NOT NULL and got NULL'
-        return F.when(value.isNull(), F.raise_error(F.lit(message))).otherwise(value).alias(column.name)
+        failure = _failure(NULL_IN_COLUMN, f'column "{column.name}" of table "{table.name}" is NOT NULL and got NULL')
+        return F.when(value.isNull(), failure).otherwise(value).alias(column.name)
 
     return rows.select(*(checked(c) for c in table.physical_columns))
+
+
+def _failure(code: str, message: str) -> SparkColumn:
+    """An expression that fails; the job finds code and message in what Spark says."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.raise_error(F.lit(f"{code}: {message}"))
 
 
 class Runner:

@@ -49,7 +49,7 @@ OPTIONS = (
     Option("parallelism.default", integer(1, 4096), "Partitions of shuffles. Not given, one per core."),
     Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
     Option(
-        "sqlstream.gear", one_of("auto", "native"), "Which operators run: auto chooses, native are Spark's.", "auto"
+        "sqlstream.gear", one_of("native", planned=("auto", "columnar")), "Which operators run: Spark's own.", "native"
     ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option("table.local-time-zone", TIME_ZONE, "Zone in which timestamps are read and shown.", "UTC"),

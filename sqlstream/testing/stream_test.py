@@ -65,14 +65,14 @@ class StreamTest:
         _require_kind(target, kind)
         if self._finished:
             raise ValueError(f'rows of table "{table}" came after finish()')
-        latest: int | None = None
+        came: list[int] = []
         for row in rows:
             values = _converted(target, row)
             time_ms = self._traits.time_of(target, values, self._clock_ms)
-            self._arrive(target.name, values, time_ms, behind_others=latest is not None)
-            latest = time_ms if latest is None else max(latest, time_ms or latest)
-        if latest is not None and target.name in self._moved_by_rows:
-            self._buffer.reach(target.name, latest - self._moved_by_rows[target.name])
+            self._arrive(target.name, values, time_ms, behind_others=bool(came))
+            came += [] if time_ms is None else [time_ms]
+        if came and target.name in self._moved_by_rows:
+            self._buffer.reach(target.name, max(came) - self._moved_by_rows[target.name])
         self._end_step()
 
     def watermark(self, table: str, time: Time) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING
 
 from sqlstream.checking import check_script
@@ -125,6 +126,12 @@ class Session:
         self.workspace.catalog.register(describe(name, function, target), function)
 
     # --- what the session holds ---
+
+    def fork(self) -> Session:
+        """A session on the same Spark whose definitions and settings start as this one's and change on their own."""
+        forked = copy(self)
+        forked.workspace = self.workspace.copy()
+        return forked
 
     @property
     def spark(self) -> SparkSession:

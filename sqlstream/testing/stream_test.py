@@ -46,6 +46,7 @@ class StreamTest:
     """
 
     def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto") -> None:
+        session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
         self._traits = PlanTraits(plan)
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)

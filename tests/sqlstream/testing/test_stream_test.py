@@ -43,6 +43,13 @@ def test_only_the_last_statement_runs(session):
         StreamTest("CREATE TABLE t (a INT) WITH ('connector' = 'test')", session)
 
 
+def test_tests_that_share_a_session_define_the_same_names(session):
+    for _ in range(2):
+        with StreamTest(EVENTS + COUNTS, session) as test:
+            assert test.output() == []
+    assert session.sql("SHOW TABLES").fetchall() == []
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

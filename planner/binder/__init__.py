@@ -1,6 +1,5 @@
 """Names, types and legality: statements and queries of the grammar to plan nodes and catalog entries."""
 
-from sqlstream.planner.binder.scripts import check_script
 from sqlstream.planner.binder.statements import (
     bind_insert,
     bind_query,
@@ -12,6 +11,6 @@ from sqlstream.planner.binder.statements import (
 from sqlstream.planner.binder.tables import bind_table
 
 __all__ = [
-    "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table", "bind_view", "check_script",
+    "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table", "bind_view",
     "refuse_statement",
 ]  # fmt: skip

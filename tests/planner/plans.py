@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
+from sqlstream.catalog import Catalog
+from sqlstream.checking import check_script
+from sqlstream.definitions import Workspace
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query
-from sqlstream.planner.binder import bind_insert, bind_query, bind_table, bind_view, check_script
-from sqlstream.planner.binder.scripts import ScratchCatalog
-from sqlstream.planner.catalog import Function, FunctionKind, Table, View
+from sqlstream.planner.binder import bind_insert, bind_query, bind_table, bind_view
+from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.nodes import Insert as InsertPlan
 from sqlstream.planner.nodes import Output
@@ -37,20 +39,12 @@ FUNCTIONS = (
 )
 
 
-class NoTables:
+def no_tables() -> Catalog:
     """A catalog of functions only."""
-
-    def relation(self, name: str) -> Table | View | None:
-        return None
-
-    def function(self, name: str) -> Function | None:
-        return next((f for f in FUNCTIONS if f.name == name.lower()), None)
-
-    def relation_names(self) -> list[str]:
-        return []
-
-    def function_names(self) -> list[str]:
-        return [f.name for f in FUNCTIONS]
+    catalog = Catalog()
+    for function in FUNCTIONS:
+        catalog.register(function, None)
+    return catalog
 
 
 T = TypeVar("T")
@@ -66,14 +60,14 @@ def parsed(text: str, *kinds: type[T]) -> tuple[T, ...]:
 def plan(text: str, tables: str = TABLES) -> Output | InsertPlan:
     """The bound plan of the last statement of ``text``, over the tables that it and ``tables`` create."""
     script = tables + text
-    catalog = ScratchCatalog(NoTables())
+    catalog = no_tables()
     found: Output | InsertPlan | None = None
     for statement in parse_script(script):
         match statement:
             case CreateTable():
-                catalog.relations[str(statement.name).casefold()] = bind_table(statement, catalog)
+                catalog.create(statement.name, bind_table(statement, catalog))
             case CreateView():
-                catalog.relations[str(statement.name).casefold()] = bind_view(statement, catalog, script)
+                catalog.create(statement.name, bind_view(statement, catalog, script), replace=True)
             case Insert():
                 found = bind_insert(statement, catalog)
             case Query():
@@ -93,7 +87,7 @@ def optimized(text: str, tables: str = TABLES) -> str:
 def errors(text: str, tables: str = TABLES) -> list[str]:
     """Code, message, marked text and hint of each mistake of ``text``, as lines ``SS201: message [marked] HINT: …``."""
     found = []
-    for diagnostic in check_script(tables + text, NoTables()):
+    for diagnostic in check_script(tables + text, Workspace(no_tables())):
         span, source = diagnostic.span, diagnostic.source
         marked = f" [{source[span.start : span.end]}]" if span is not None and source is not None else ""
         hint = f" HINT: {diagnostic.hint}" if diagnostic.hint else ""

@@ -4,12 +4,11 @@ import pytest
 
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import parse_script
-from sqlstream.grammar.nodes import CreateTable, CreateView, StatementSet
+from sqlstream.grammar.nodes import CreateTable, CreateView, Name, StatementSet
 from sqlstream.planner.binder import bind_statement, bind_statement_set, bind_table
-from sqlstream.planner.binder.scripts import ScratchCatalog
 from sqlstream.planner.catalog import RowKind, TimeDomain, View
 from sqlstream.planner.nodes import AssignTime, Correlate, Insert, Output, Project
-from tests.planner.plans import NoTables, bound, error, errors, parsed, plan
+from tests.planner.plans import bound, error, errors, no_tables, parsed, plan
 
 TUMBLE = "FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
 CLOSED = "GROUP BY window_start, window_end"
@@ -17,7 +16,7 @@ CLOSED = "GROUP BY window_start, window_end"
 
 def table(columns, options="'connector' = 'test'"):
     (statement,) = parsed(f"CREATE TABLE t ({columns}) WITH ({options})", CreateTable)
-    return bind_table(statement, NoTables())
+    return bind_table(statement, no_tables())
 
 
 def query(text: str) -> Output:
@@ -170,18 +169,18 @@ def test_functions_in_the_wrong_place_are_refused(query, expected):
 
 
 def test_mistakes_inside_a_view_say_which_view_and_point_into_its_text():
-    text = (
-        "CREATE VIEW v AS SELECT item FROM bids; DROP TABLE bids; CREATE TABLE bids (a INT) WITH ('connector' = 'x');"
-    )
+    other = "CREATE TABLE bids (a INT) WITH ('connector' = 'test');"
+    text = f"CREATE VIEW v AS SELECT item FROM bids; DROP TABLE bids; {other}"
     assert error(f"{text} SELECT * FROM v") == 'SS201: column "item" does not exist [item] HINT: The columns are "a".'
 
 
 def test_view_in_a_view_shows_the_innermost():
-    catalog = ScratchCatalog(NoTables())
+    catalog = no_tables()
     script = "CREATE VIEW a AS SELECT x FROM gone; CREATE VIEW b AS SELECT * FROM a; SELECT * FROM b"
     a, b, query = parse_script(script)
     assert isinstance(a, CreateView) and isinstance(b, CreateView)
-    catalog.relations = {"a": View("a", a.query, (), script), "b": View("b", b.query, (), script)}
+    catalog.create(a.name, View("a", a.query, (), script))
+    catalog.create(b.name, View("b", b.query, (), script))
     with pytest.raises(BindError) as caught:
         bind_statement(query, catalog)
     assert caught.value.diagnostic.detail == 'In view "a". In view "b".'
@@ -189,10 +188,10 @@ def test_view_in_a_view_shows_the_innermost():
 
 
 def test_view_that_refers_to_itself_is_refused():
-    catalog = ScratchCatalog(NoTables())
+    catalog = no_tables()
     create, query = parse_script("CREATE VIEW v AS SELECT * FROM v; SELECT * FROM v")
     assert isinstance(create, CreateView)
-    catalog.relations = {"v": View("v", create.query)}
+    catalog.create(create.name, View("v", create.query))
     with pytest.raises(BindError, match="SS222"):
         bind_statement(query, catalog)
 
@@ -202,8 +201,8 @@ def test_view_renames_its_columns():
 
 
 def test_statement_set_reports_the_mistakes_of_all_inserts():
-    catalog = ScratchCatalog(NoTables())
-    catalog.relations["t"] = table("a INT")
+    catalog = no_tables()
+    catalog.create(Name(("t",)), table("a INT"))
     (wrong,) = parsed(
         "EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT x FROM t; INSERT INTO u SELECT a FROM t; END",
         StatementSet,
@@ -223,7 +222,7 @@ def test_statement_set_reports_the_mistakes_of_all_inserts():
 def test_statements_about_jobs_and_modules_are_refused(text, code):
     (statement,) = parse_script(text)
     with pytest.raises(UnsupportedError) as caught:
-        bind_statement(statement, NoTables())
+        bind_statement(statement, no_tables())
     assert caught.value.code == code
 
 

@@ -10,9 +10,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query, parse_script
 from sqlstream.grammar.nodes import CreateTable
 from sqlstream.planner.binder import bind_query, bind_table
-from sqlstream.planner.binder.scripts import ScratchCatalog
 from sqlstream.planner.unsupported import FEATURES
-from tests.planner.plans import TABLES, NoTables
+from tests.planner.plans import TABLES, no_tables
 
 PLANNER = Path(__file__).parents[2] / "planner"
 GOLDEN = Path(__file__).parents[1] / "golden" / "planner" / "refusals.golden"
@@ -40,10 +39,10 @@ UNREAD = [(kind, arg) for kind, (_, read) in PARTS.items() for arg in kind.arg_t
 
 @pytest.fixture(scope="module")
 def catalog():
-    found = ScratchCatalog(NoTables())
+    found = no_tables()
     for statement in parse_script(TABLES):
         assert isinstance(statement, CreateTable)
-        found.relations[str(statement.name)] = bind_table(statement, found)
+        found.create(statement.name, bind_table(statement, found))
     return found
 
 

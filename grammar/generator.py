@@ -90,7 +90,10 @@ class SqlStreamGenerator(SparkGenerator):
         return f"{expression.name} {kind} {value}"
 
     def unnest_sql(self, expression: exp.Unnest) -> str:
-        return Generator.unnest_sql(self, expression)
+        return Generator.unnest_sql(self, expression) + self.table_clauses(expression)
+
+    def values_sql(self, expression: exp.Values, values_as_table: bool = True) -> str:
+        return super().values_sql(expression, values_as_table) + self.table_clauses(expression)
 
     def groupconcat_sql(self, expression: exp.GroupConcat) -> str:
         return self.func("LISTAGG", expression.this, expression.args.get("separator"))

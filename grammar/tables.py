@@ -91,8 +91,9 @@ class TableParser(ClauseParser):
             return None
         read = super()._parse_table_alias
         alias = self._marked(lambda: read(alias_tokens))
-        if alias is not None and not alias.this:
-            raise failure("a list of columns needs a name before it", span_of(alias) or token_span(self._prev))
+        if alias is not None and not isinstance(alias.this, exp.Identifier):
+            what = "the alias of a table must be a name" if alias.this else "a list of columns needs a name before it"
+            raise failure(what, span_of(alias) or token_span(self._prev), hint="Write FROM t AS x.")
         return alias
 
     # --- table functions ---

@@ -32,7 +32,7 @@ def table_call(source: exp.Expr, context: Context) -> exp.Expr:
         if len(source.expressions) != 1:
             raise bind_error("SS207", f"UNNEST takes 1 argument, not {len(source.expressions)}", source)
         return source
-    refuse_rest(source, ("this", "view", "outer", "alias", "ordinality", ARG), context)
+    refuse_rest(source, ("this", "view", "outer", "alias", ARG), context)
     call = source.this
     if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
         return node_of(call.expressions[0])

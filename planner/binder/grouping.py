@@ -67,6 +67,8 @@ def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Groupin
             terms = [term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
     mistakes = len(context.problems)
     refuse_rest(group, ("expressions", "grouping_sets", "cube", "rollup"), context)
+    if group.args.get("all") is False:
+        context.refuse("syntax", group, "It is DISTINCT of GROUP.")
     if len(context.problems) > mistakes:
         context.stop_if_wrong()
     window, plain = _window(clauses_of(select).window, terms, scope, context)

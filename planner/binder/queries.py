@@ -86,12 +86,9 @@ def _operator(query: exp.SetOperation) -> str:
 def _branches(query: exp.SetOperation) -> list[exp.Expr]:
     """The operands of nested UNION ALLs from left to right."""
     left, right = query.left, query.right
-    plain = isinstance(left, exp.Union) and not left.args.get("distinct") and set(left.args) <= _PLAIN_UNION
+    plain = isinstance(left, exp.Union) and {key for key, value in left.args.items() if value} == {"this", "expression"}
     first = _branches(left) if plain and isinstance(left, exp.Union) else [left]
     return [*first, right]
-
-
-_PLAIN_UNION = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
 
 
 def _parentheses(query: exp.Subquery, context: Context) -> Relation:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.nodes import Descriptor, TableArgument, TableFunction, WatermarkDelay
+from sqlstream.grammar.nodes import Descriptor, TableArgument, TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.completeness import refuse_rest
@@ -57,7 +57,7 @@ def _steps(*owners: exp.Expr) -> list[exp.Expr]:
 
 
 def _lateral_view(view: exp.Expr, scope: Scope, context: Context) -> Scope:
-    refuse_rest(view, ("this", "view", "outer", "alias", "ordinality", ARG), context)
+    refuse_rest(view, ("this", "view", "outer", "alias"), context)
     return correlate(view, view.this, scope, bool(view.args.get("outer")), context)
 
 
@@ -164,13 +164,14 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
 def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
     clauses = table_clauses_of(source)
-    if clauses.hint is not None:
-        context.refuse("hint", clauses.hint.span)
-    if clauses.barriers is not None:
-        context.refuse("barriers", clauses.barriers.span)
-    if clauses.lookup is not None:
-        context.refuse("lookup", clauses.lookup.span)
+    _refuse_clauses(clauses, context)
     return _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
+
+
+def _refuse_clauses(clauses: TableClauses, context: Context) -> None:
+    for feature, clause in (("hint", clauses.hint), ("barriers", clauses.barriers), ("lookup", clauses.lookup)):
+        if clause is not None:
+            context.refuse(feature, clause.span)
 
 
 def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
@@ -185,11 +186,15 @@ def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
     if not (field.type.is_timestamp or field.type.is_unknown):
         context.wrong("SS214", f'column "{name}" of WATERMARK is of type {field.type}, not TIMESTAMP', clause.span)
     if len(scans) != 1:
-        message = "WATERMARK in FROM needs a table, or a subquery of one table"
-        context.wrong("SS214", message, clause.span, "Declare the WATERMARK in CREATE TABLE.")
+        _misplaced_watermark(clause, context)
         return scope
     delay = delay_ms(clause.delay)
     return scope.over(AssignTime(scope.node, field.name, delay, TimeDomain.EVENT, scans[0].table.name))
+
+
+def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
+    message = "WATERMARK in FROM needs a table, or a subquery of one table"
+    context.wrong("SS214", message, clause.span, "Declare the WATERMARK in CREATE TABLE.")
 
 
 # --- table functions ------------------------------------------------------------------------------------------
@@ -264,8 +269,9 @@ def _join(join: exp.Join, scope: Scope, context: Context) -> Scope:
         raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
     clauses = table_clauses_of(right)
-    if clauses.lookup is not None:
-        raise unsupported.refusal("lookup", clauses.lookup.span)
+    _refuse_clauses(clauses, context)
+    if clauses.watermark is not None:
+        _misplaced_watermark(clauses.watermark, context)
     return correlate(right, table_call(right, context), scope, side == "LEFT", context)
 
 

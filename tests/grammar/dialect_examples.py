@@ -335,6 +335,8 @@ BARRIERS = [
 ] + [
     "SELECT k FROM t AS x ALIGN BARRIERS (CHANNEL x.c + 1 OF 3, ID x.bid, MARKER x.kind IN ('m', 'n'))"
     " WHERE v > 1 GROUP BY k GLOBAL WINDOW TRIGGER ON BARRIER",
+    "SELECT x FROM UNNEST(xs) AS v(x) ALIGN BARRIERS (CHANNEL x OF 2, MARKER x = 0, ID x)",
+    "SELECT x FROM (VALUES (1), (2)) AS v(x) ALIGN BARRIERS (CHANNEL x OF 2, MARKER x = 0, ID x)",
     "SET 'execution.checkpointing.min-pause' = '1 s'",
     "SET 'execution.checkpointing.externalized-checkpoint-retention' = 'RETAIN_ON_CANCELLATION'",
 ]

@@ -121,6 +121,7 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
         ("SELECT a FROM", "SS101: unexpected end of the statement", "Expected a table name."),
         ("SELECT a FROM t,", "SS101: unexpected end of the statement", "Expected a table name."),
         ("SELECT a FROM t JOIN WHERE a > 1", 'SS101: unexpected "WHERE"', "Expected a table name."),
+        ("SELECT a FROM t@v1", "SS101: the alias of a table must be a name", "Write FROM t AS x."),
         ("SELECT * FROM SELECT a FROM t", 'SS101: unexpected "SELECT"', "A query in FROM stands in parentheses."),
         ("SELECT INTERVAL '5' FROM t", "SS105: an interval needs a unit", "Write for example INTERVAL '5' SECOND."),
         ("SELECT INTERVAL '5' SECS", "SS105: an interval needs a unit", "Write for example INTERVAL '5' SECOND."),

@@ -11,13 +11,15 @@ from functools import singledispatch
 
 from sqlstream import connectors
 from sqlstream.catalog import Catalog, local_name
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_table, bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.settings import Settings
 from sqlstream.udfs.functions import describe_function
+
+OTHER_LANGUAGE = "SS352"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ def _(statement: nodes.CreateView, workspace: Workspace, text: str) -> View | No
 @define.register
 def _(statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Function | None:
     name = local_name(statement.name)
+    if statement.language != "PYTHON":
+        message = f"functions in the language {statement.language} are not executed"
+        raise UnsupportedError(OTHER_LANGUAGE, message, statement.span, hint="Write the function in Python.")
     try:
         function = describe_function(name, statement.target)
     except SqlStreamError as error:

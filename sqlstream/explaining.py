@@ -6,7 +6,7 @@ from sqlstream.definitions import Workspace
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.inspection import statement_set
-from sqlstream.planner.explain import PLANNER_STAGES, explain
+from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import bound_plan, require_sources
@@ -15,16 +15,14 @@ from sqlstream.runner import Runner
 NO_PLAN = "SS283"
 NO_SUCH_FORMAT = "SS344"
 
+_SPARK_STAGES = ("PHYSICAL", "SPARK")
+
 
 def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
     """The plan of the statement as text. Only the stage SPARK starts Spark."""
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
         return explain(plan, statement.format, statement.stage)
-    if statement.format != "TEXT":
-        hint = f"Leave FORMAT {statement.format} out, or explain the stage OPTIMIZED."
-        message = f"EXPLAIN {statement.stage} in the format {statement.format} is not executed"
-        raise UnsupportedError(NO_SUCH_FORMAT, message, statement.span, hint=hint)
     from sqlstream.planner.lowering import explain_physical, explain_spark
 
     optimized = optimize(plan)
@@ -35,7 +33,8 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Output | Insert:
-    """The bound plan of the statement inside EXPLAIN."""
+    """The bound plan of the statement inside EXPLAIN, whose stage has the format that is asked for."""
+    _require_format(statement)
     match statement.statement:
         case nodes.Query() | nodes.Insert() as inner:
             return bound_plan(inner, workspace.catalog)
@@ -44,3 +43,15 @@ def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Output | I
         case nodes.StatementSet() as inner:
             raise statement_set(inner)
     raise BindError(NO_PLAN, "CREATE TABLE without a query has no plan", statement.statement.span)
+
+
+def _require_format(statement: nodes.Explain) -> None:
+    stage, chosen = statement.stage, statement.format
+    if stage not in (*PLANNER_STAGES, *_SPARK_STAGES):
+        hint = f"The stages are {', '.join((*PLANNER_STAGES, *_SPARK_STAGES))}."
+        raise UnsupportedError(NO_SUCH_FORMAT, f'EXPLAIN has no stage "{stage}"', statement.span, hint=hint)
+    formats = formats_of(stage) if stage in PLANNER_STAGES else ("TEXT",)
+    if chosen not in formats:
+        message = f"EXPLAIN {stage} in the format {chosen} is not executed"
+        hint = f"The formats of this stage are {', '.join(formats)}; the stage OPTIMIZED has all."
+        raise UnsupportedError(NO_SUCH_FORMAT, message, statement.span, hint=hint)

@@ -128,7 +128,7 @@ def _window_of(node: WindowAggregate) -> str:
         return f"{window_text(node.session)} on {node.time}"
     info = window_of(node)
     assert info is not None
-    return f"{window_text(info.window)}"
+    return window_text(info.window)
 
 
 def _columns(columns: WindowColumns) -> str:

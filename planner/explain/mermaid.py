@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.explain.text import Label
 from sqlstream.planner.nodes import Node
 
 _ESCAPES = {"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
 
 
-def mermaid(plan: Node) -> str:
+def mermaid(plan: Node, label: Label = describe) -> str:
     """``flowchart TD`` with a box per node and an arrow from each input to its reader."""
     nodes = list(plan.walk())
     ids = {id(node): f"n{i}" for i, node in enumerate(nodes)}
-    lines = [f'    {ids[id(node)]}["{_escaped(describe(node))}"]' for node in nodes]
+    lines = [f'    {ids[id(node)]}["{_escaped(label(node))}"]' for node in nodes]
     arrows = [f"    {ids[id(child)]} --> {ids[id(node)]}" for node in nodes for child in node.inputs]
     return "\n".join(["flowchart TD", *lines, *arrows])
 

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from sqlstream.planner.explain.advice import advice, latency
+from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.mermaid import mermaid
 from sqlstream.planner.explain.text import tree, with_properties
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
@@ -18,16 +19,21 @@ from sqlstream.planner.properties import arrival_order, bounded, changelog_mode,
 from sqlstream.planner.rules import optimize, trace
 
 PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
-FORMATS = ("TEXT", "JSON", "MERMAID")
+
+
+def formats_of(stage: str) -> tuple[str, ...]:
+    """The formats of a stage of ``PLANNER_STAGES``: what is not one plan has no diagram."""
+    return ("TEXT", "JSON") if stage in ("TRACE", "ADVICE") else ("TEXT", "JSON", "MERMAID")
 
 
 def explain(plan: Node, format: str = "TEXT", stage: str = "OPTIMIZED") -> str:  # noqa: A002
-    """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``FORMATS``; TRACE and ADVICE have no diagram."""
-    assert stage in PLANNER_STAGES and format in FORMATS, f"EXPLAIN {format} {stage} is not the planner's"
+    """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``."""
+    assert stage in PLANNER_STAGES and format in formats_of(stage), f"EXPLAIN {format} {stage} is not the planner's"
     if format == "JSON":
         return json.dumps(_document(plan, stage), indent=2, ensure_ascii=False)
-    if format == "MERMAID" and stage not in ("TRACE", "ADVICE"):
-        return mermaid(plan if stage == "LOGICAL" else optimize(plan))
+    if format == "MERMAID":
+        label = with_properties if stage == "CHANGELOG_MODE" else describe
+        return mermaid(plan if stage == "LOGICAL" else optimize(plan), label)
     return _text(plan, stage)
 
 

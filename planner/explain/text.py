@@ -38,7 +38,7 @@ def with_properties(node: Node) -> str:
 
 
 def properties_text(node: Node) -> str:
-    """``[I] time ts (watermark 5 s behind), unique (k), unbounded, order source``."""
+    """``[I] time ts (event time), watermark delay 5 s, unique (k), unbounded, order source``."""
     parts = [f"[{changelog_text(changelog_mode(node))}]"]
     delay = watermark_delay_ms(node)
     times = [f"{f.name} ({f.time.value})" for f in time_attributes(node) if f.time is not None]

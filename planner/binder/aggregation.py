@@ -14,11 +14,11 @@ from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.clauses import check_clauses
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
-from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, aliased, bind_grouping
-from sqlstream.planner.binder.naming import Names, field_name, field_of
+from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, aliased, bind_grouping
+from sqlstream.planner.binder.naming import Names, extended, field_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
-from sqlstream.planner.binder.window_columns import attached_columns, complete_columns
+from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
@@ -32,6 +32,7 @@ from sqlstream.planner.nodes import (
     WindowAggregate,
     WindowColumns,
 )
+from sqlstream.planner.properties import window_of
 from sqlstream.planner.type_inference import Types
 
 
@@ -39,7 +40,7 @@ from sqlstream.planner.type_inference import Types
 class Windowed:
     """The input of an aggregation. ``keys`` maps bound grouping expressions to fields, in order.
 
-    ``assigned`` is the AssignWindows on top if the window stood in GROUP BY.
+    ``grouped`` is the window if it stood in GROUP BY; its AssignWindows then is on top.
     """
 
     scope: Scope
@@ -76,7 +77,7 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
     """The window clause as the table function that means the same."""
     grouped = grouping.window
     assert grouped is not None and grouped.time.time is not None
-    scope, keys = _with_keys(grouping, scope)
+    scope, keys = _with_keys(grouping.keys, scope)
     partition_by = tuple(keys.values()) if isinstance(grouped.window, Session) else ()
     assigned = assign_windows(scope, grouped.window, grouped.time, partition_by)
     hidden = {c.name for c in scope.columns} & set(WINDOW_COLUMNS)
@@ -88,40 +89,37 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
 
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
     """The window whose columns the input carries and GROUP BY names."""
-    attached = attached_columns(scope.node)
+    attached = window_of(scope.node)
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
     if attached is None or not names & {c for c in attached.columns if c}:
         feature = "unbounded aggregate" if attached is None else "unbounded window aggregate"
         raise unsupported.refusal(feature, span_of(select.args.get("group") or select.expressions[0]))
-    rest = _without_window_columns(grouping, {c for c in attached.columns if c}, context)
+    rest = _other_keys(grouping, {c for c in attached.columns if c}, context)
     scope, columns = complete_columns(scope, attached, names, select.args["group"])
     scope, keys = _with_keys(rest, scope)
     return Windowed(scope, keys, columns, attached.domain, None)
 
 
-def _without_window_columns(grouping: Grouping, window: set[str], context: Context) -> Grouping:
+def _other_keys(grouping: Grouping, window: set[str], context: Context) -> tuple[Key, ...]:
     """The keys but for the window's columns, which must be part of every grouping set."""
-    positions = [i for i, k in enumerate(grouping.keys) if not _names(k.bound, window)]
     for i, key in enumerate(grouping.keys):
-        if i not in positions and grouping.sets is not None and any(i not in s for s in grouping.sets):
+        if _names(key.bound, window) and any(i not in s for s in grouping.sets or ()):
             hint = "Write it beside the sets: GROUP BY GROUPING SETS (…), window_start, window_end."
             context.wrong("SS213", f'"{key.written.name}" must be part of every grouping set', key.written, hint)
-    renumbered = {old: new for new, old in enumerate(positions)}
-    sets = grouping.sets and tuple(tuple(renumbered[i] for i in s if i in renumbered) for s in grouping.sets)
-    return replace(grouping, keys=tuple(grouping.keys[i] for i in positions), sets=sets)
+    return tuple(k for k in grouping.keys if not _names(k.bound, window))
 
 
 def _names(bound: exp.Expr, fields: set[str]) -> bool:
     return isinstance(bound, exp.Column) and bound.name in fields
 
 
-def _with_keys(grouping: Grouping, scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
+def _with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
     """Grouping expressions that are no fields yet become fields of a projection."""
     keys: dict[exp.Expression, str] = {}
     unique = Names(f.name for f in scope.node.schema)
     computed: list[Item] = []
     types = Types(scope.node.schema)
-    for key in grouping.keys:
+    for key in grouping_keys:
         if isinstance(key.bound, exp.Column):
             keys[key.bound] = key.bound.name
         else:
@@ -129,12 +127,6 @@ def _with_keys(grouping: Grouping, scope: Scope) -> tuple[Scope, dict[exp.Expres
             computed.append(Item(name, key.bound, types.of(key.bound), types.nullable(key.bound)))
             keys[key.bound] = name
     return (scope.over(extended(scope.node, computed)) if computed else scope), keys
-
-
-def extended(node: Node, items: list[Item]) -> Project:
-    """All fields of a node and some more."""
-    kept = (Item(f.name, field_of(f.name), f.type, f.nullable, f.time) for f in node.schema)
-    return Project(node, (*kept, *items))
 
 
 # --- the aggregation ------------------------------------------------------------------------------------------
@@ -192,11 +184,7 @@ def _node(
     context: Context,
     select: exp.Select,
 ) -> Node:
-    keys = tuple(windowed.keys.values())
-    sets = None
-    if grouping.sets is not None:
-        # Positions in ``grouping.sets`` count keys; with a window in the input its columns are gone from both.
-        sets = tuple(tuple(keys[i] for i in s) for s in _key_sets(windowed, grouping))
+    keys, sets = tuple(windowed.keys.values()), _sets(windowed, grouping)
     node = WindowAggregate(
         windowed.scope.node, keys, aggregates, windowed.columns, None, None, sets, grouping_id, windowed.domain
     )
@@ -205,11 +193,12 @@ def _node(
     return node
 
 
-def _key_sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[int, ...], ...]:
-    assert grouping.sets is not None
-    order = {bound: i for i, bound in enumerate(windowed.keys)}
-    wanted = [order.get(k.bound) for k in grouping.keys]
-    return tuple(tuple(w for i in s if (w := wanted[i]) is not None) for s in grouping.sets)
+def _sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[str, ...], ...] | None:
+    """The fields of each grouping set, without those of a window in the input, which are no keys."""
+    if grouping.sets is None:
+        return None
+    fields = [windowed.keys.get(k.bound) for k in grouping.keys]
+    return tuple(tuple(f for i in s if (f := fields[i]) is not None) for s in grouping.sets)
 
 
 def _session_per_set(node: WindowAggregate, grouped: GroupedWindow, select: exp.Select) -> WindowAggregate:

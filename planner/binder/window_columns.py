@@ -5,17 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.binder.context import bind_error
-from sqlstream.planner.binder.naming import Names, field_of
+from sqlstream.planner.binder.naming import Names, extended, field_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import Cumulate, Hop, Item, Node, Project, Session, Tumble, WindowColumns
-from sqlstream.planner.properties import WindowInfo, window_of
+from sqlstream.planner.nodes import Cumulate, Hop, Item, Session, Tumble, WindowColumns
+from sqlstream.planner.properties import WindowInfo
 from sqlstream.types import TIMESTAMP
-
-
-def attached_columns(node: Node) -> WindowInfo | None:
-    return window_of(node)
 
 
 def complete_columns(
@@ -35,8 +31,7 @@ def complete_columns(
     if not missing:
         return scope, columns
     items = [_computed(shown, names[shown], attached) for shown in missing]
-    kept = (Item(f.name, field_of(f.name), f.type, f.nullable, f.time) for f in scope.node.schema)
-    node = Project(scope.node, (*kept, *items))
+    node = extended(scope.node, items)
     taken = {c.name for c in scope.columns}
     tables = scope.tables
     table = tables[0] if len(tables) == 1 else None

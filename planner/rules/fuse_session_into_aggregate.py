@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.planner.binder.naming import Names, field_of
+from sqlstream.planner.binder.naming import Names, passed
 from sqlstream.planner.nodes import AssignWindows, Item, Node, Project, Session, WindowAggregate, WindowColumns
 from sqlstream.planner.rewriting import bottom_up, columns_of
 
@@ -63,5 +63,4 @@ def _below_window(kept: tuple[Item, ...], assign: AssignWindows) -> tuple[Projec
     """The projection below the window, which therefore passes on the time column, and the name of that."""
     time = next(f for f in assign.input.schema if f.name == assign.time)
     name = Names(i.name for i in kept).unique(time.name)
-    passed = Item(name, field_of(time.name), time.type, time.nullable, time.time)
-    return Project(assign.input, (*kept, passed)), name
+    return Project(assign.input, (*kept, replace(passed(time), name=name))), name

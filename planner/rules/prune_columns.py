@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import singledispatch
 
-from sqlstream.planner.binder.naming import field_of
+from sqlstream.planner.binder.naming import passed
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.nodes import (
     AssignTime,
     AssignWindows,
     Correlate,
     Filter,
-    Item,
     Node,
     Project,
     Scan,
@@ -73,7 +72,7 @@ def _exactly(branch: Node, names: list[str]) -> Node:
         return branch
     fields = {f.name: f for f in branch.schema}
     chosen = (fields[n] for n in names)
-    return Project(branch, tuple(Item(f.name, field_of(f.name), f.type, f.nullable, f.time) for f in chosen))
+    return Project(branch, tuple(map(passed, chosen)))
 
 
 @_pruned.register

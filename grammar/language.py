@@ -70,11 +70,6 @@ def readable(terminal: str) -> str:
     return READABLE.get(terminal) or f'"{_spellings()[terminal]}"'
 
 
-def spelling(terminal: str) -> str | None:
-    """The text of a keyword or punctuation terminal; None for the others."""
-    return _spellings().get(terminal)
-
-
 @dataclass(frozen=True)
 class Tables:
     """LALR automaton of one start rule: what it accepts, without values and callbacks."""

@@ -1,7 +1,7 @@
 """Syntax nodes: statements and streaming clauses as frozen data.
 
 Expressions and queries inside them are sqlglot trees, treated as immutable. A node compares by content; spans do
-not take part. Clauses hang on sqlglot's trees as follows (see ``grammar.dialect``):
+not take part. Clauses hang on sqlglot's trees as follows (see ``grammar.carrier``):
 
 * ``StreamClauses`` of a SELECT: ``clauses_of(select)``
 * ``TableFunction`` (TUMBLE, …, process functions) as a table factor: ``table_function_of(table)``
@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 
-# Lower-case dotted SQL names keep the spelling of the user; lookups ignore case.
+# Names keep the spelling of the user; lookups ignore case.
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Argument(Node):
 
 @dataclass(frozen=True)
 class TableFunction(Node):
-    """``name(args)`` in FROM with at least one TABLE or DESCRIPTOR argument; ``wrapped``: inside ``TABLE( )``."""
+    """``name(args)`` in FROM with at least one TABLE argument; ``wrapped``: inside ``TABLE( )``."""
 
     name: str
     arguments: tuple[Argument, ...]

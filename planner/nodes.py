@@ -129,7 +129,7 @@ class Filter(Unary):
 
 @dataclass(frozen=True)
 class Union(Node):
-    """UNION ALL; fields by position, names and types of ``schema_`` (the branches are projected to them)."""
+    """UNION ALL; fields by position. The branches are projected to the same names and types."""
 
     branches: tuple[Node, ...]
 

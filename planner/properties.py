@@ -1,6 +1,7 @@
 """Derived properties of plan nodes: what a node's output looks like beyond its schema.
 
-Each property is one function over node types. They choose physical operators and are shown by EXPLAIN.
+Each property is one function over node types. The binder asks for windows, tests for the order of rows, EXPLAIN
+shows the rest.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _arithmetic(node: exp.Binary, types: Types) -> DataType:
 
 
 def _operand(node: exp.Expr, types: Types) -> DataType:
-    """An integer literal beside a decimal counts as the smallest decimal that holds it; told apart by the caller."""
+    """An integer literal beside a decimal counts as the smallest decimal that holds it."""
     found = types.of(node)
     if isinstance(node, exp.Literal) and found.name in _INTEGRAL:
         sibling = node.parent

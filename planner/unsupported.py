@@ -25,7 +25,7 @@ _WINDOW_HINT = "Aggregate in TUMBLE, HOP, CUMULATE or SESSION windows of time, w
 _SEPARATE = "Write the inputs to a table each and join them outside of sqlstream."
 
 FEATURES: dict[str, Unsupported] = {
-    "join": Unsupported("SS301", "joins", "Write the inputs to a table each and join them outside of sqlstream."),
+    "join": Unsupported("SS301", "joins", _SEPARATE),
     "temporal join": Unsupported("SS302", "temporal and lookup joins (FOR SYSTEM_TIME AS OF)", _SEPARATE),
     "lookup": Unsupported(
         "SS303",

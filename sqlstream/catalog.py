@@ -131,7 +131,7 @@ def _kind(item: Table | View | Function) -> str:
 
 
 def local_name(name: Name) -> str:
-    """The last part of a name. BindError SS514 for catalogs and databases other than Flink's default ones."""
+    """The last part of a name. BindError SS225 for catalogs and databases other than Flink's default ones."""
     prefix = tuple(part.casefold() for part in name.parts[:-1])
     if prefix not in ((), _DEFAULT[1:], _DEFAULT):
         message = f'name "{name}" has a catalog or database'

@@ -1,1 +1,1 @@
-"""Stateful functions: kernels, their harness and the Spark adapter; Python functions of users."""
+"""Python functions of users: what they take and return, calls over Arrow columns, shipping to workers."""

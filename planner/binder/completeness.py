@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from sqlstream.errors import Span
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context
 
@@ -41,6 +42,6 @@ def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> No
         context.refuse(feature, _at(value) or span_of(node), detail)
 
 
-def _at(value: object):  # type: ignore[no-untyped-def]
+def _at(value: object) -> Span | None:
     first = value[0] if isinstance(value, list) and value else value
     return span_of(first) if isinstance(first, exp.Expr) else None

@@ -41,7 +41,8 @@ def _targets(table: Table, names: tuple[str, ...], statement: InsertStatement) -
             hint = did_you_mean(name, [c.name for c in table.physical_columns], "columns")
             raise bind_error("SS216", f'table "{table.name}" has no column "{name}"', statement.target.span, hint)
         if not column.physical:
-            raise bind_error("SS216", f'column "{column.name}" is computed and takes no values', statement.target.span)
+            what = "computed" if column.metadata_key is None else "metadata of the connector"
+            raise bind_error("SS216", f'column "{column.name}" is {what} and takes no values', statement.target.span)
         if column in found:
             raise bind_error("SS205", f'column "{column.name}" is named twice', statement.target.span)
         found.append(column)

@@ -1,4 +1,4 @@
-"""Exit codes of the command line."""
+"""Exit codes of the command line; click itself exits with 2 where a command is wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from sqlstream.errors import ExecutionError, SqlStreamError
 
 OK = 0
 WRONG_SQL = 1
-WRONG_USAGE = 2
 JOB_FAILED = 3
 INTERNAL = 70  # as in sysexits.h
 INTERRUPTED = 130

@@ -25,12 +25,11 @@ class Sources(Protocol):
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """``from_rows`` is False where steps of a test alone drive all watermarks."""
+    """The ``planner.lowering.Runtime`` of a job, whose rows move all watermarks."""
 
     spark: SparkSession
     sources: Sources
     control_rows: ControlRows
-    from_rows: bool = True
 
     def read(self, scan: Scan) -> DataFrame:
         return self.sources.read(scan)
@@ -39,7 +38,7 @@ class JobRuntime:
         return self.control_rows.stream(self.spark, table)
 
     def event_time_from_rows(self, table: str) -> bool:
-        return self.from_rows
+        return True
 
     def function(self, name: str) -> Function | None:
         return self.sources.function(name)

@@ -88,12 +88,7 @@ _Outcome = tuple[Verdict, str | None, str, str | None]
 
 def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:
     if case.level == "kernel":
-        return (
-            Verdict.REFUSED,
-            KERNEL_CASE,
-            "a case below SQL is for the tests of its kernel, which is not there yet",
-            None,
-        )
+        return Verdict.REFUSED, KERNEL_CASE, _BELOW_SQL, None
     if f"'{_FUNCTIONS}:" in case.script and importlib.util.find_spec(_FUNCTIONS) is None:
         return Verdict.REFUSED, MISSING_FUNCTIONS, f'the module "{_FUNCTIONS}" is not beside the cases', None
     try:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 # Tests push a handful of rows through each micro-batch, so the fixed costs of a batch are all that counts (measured:
 # 380 ms with Spark's defaults, 230 ms with these). One shuffle partition means one task and one state store per
-# operator; the C1 compiler and interpreted expressions spare compiling code that runs once; the checkpoint manager
-# without FileContext forks no process to read links.
+# operator; the C1 compiler and interpreted expressions spare compiling code that runs once.
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
@@ -29,9 +28,6 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.pollingDelay": "1",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
 }
 
 

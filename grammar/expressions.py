@@ -22,6 +22,7 @@ _UNITS: Collection[str] = frozenset(
     for plural in ("", "S")
 )
 _TRIMS = {"": "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
+_NO_CEIL = "Write FLOOR(ts TO unit) + INTERVAL '1' unit, or DATE_TRUNC."
 _INTERVAL_UNIT = "Write for example INTERVAL '5' SECOND."
 
 
@@ -198,7 +199,8 @@ class ExpressionParser(SparkParser):
         time = self._parse_disjunction()
         unit = self._next
         if name != "FLOOR" or not self._match_text_seq("TO") or not self._advance_any():
-            raise failure(f"{name}(… TO unit) is not a function of the dialect", token_span(self._curr))
+            message = f"{name}(… TO unit) is not a function of the dialect"
+            raise failure(message, token_span(self._curr), hint=_NO_CEIL if name == "CEIL" else None)
         return exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(unit.text.upper()), time])
 
     def listagg(self) -> exp.Expression:

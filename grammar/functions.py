@@ -42,12 +42,31 @@ def _collect_list(args: list[Any]) -> exp.Expr:
     return exp.ArrayAgg(this=args[0], nulls_excluded=True)
 
 
+_UNITS = frozenset({
+    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DAYOFYEAR", "WEEK", "MONTH", "QUARTER", "YEAR",
+})  # fmt: skip
+
+
+def _unit_first(name: str) -> Builder:
+    """``TIMESTAMPDIFF(DAY, a, b)``: of three arguments the first is a unit, not a column."""
+
+    def call(args: list[Any]) -> exp.Expr:
+        match args:
+            case [exp.Column(table="", this=exp.Identifier(quoted=False) as unit), _, _] if unit.name.upper() in _UNITS:
+                args = [exp.Var(this=unit.name.upper()), *args[1:]]
+        return exp.Anonymous(this=name, expressions=args)
+
+    return call
+
+
 def _array(args: list[Any]) -> exp.Expr:
     return exp.Array(expressions=args)
 
 
 BUILDERS: dict[str, Builder] = {
     **{name: _exactly_one(name, kind) for name, kind in _ONE_ARGUMENT.items()},
+    **{name: _unit_first(name) for name in ("DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF")},
+    **{name: _unit_first(name) for name in ("TIMESTAMPADD", "TIMESTAMPDIFF")},
     "ARRAY": _array,
     "COALESCE": exp.Coalesce.from_arg_list,
     "COLLECT_LIST": _collect_list,

@@ -7,10 +7,12 @@ from sqlglot import exp
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions.coercion import incompatible
-from sqlstream.planner.type_inference import Types
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import BOOLEAN, from_sqlglot
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+_TEXT_AS_TIME = frozenset({"to_timestamp_ltz", "to_timestamp_ntz"})
 _NAMES = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
 
 
@@ -32,6 +34,8 @@ def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
                 context.wrong("SS207", "DISTINCT needs a value", node.parent, "Write COUNT(DISTINCT a).")
         if isinstance(node, _COMPARISONS):
             _check_comparison(node, types, context)
+        elif isinstance(node, exp.Func) and spark_name(node) in _TEXT_AS_TIME:
+            _check_text_as_time(node, types, context)
 
 
 def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Context) -> None:
@@ -57,3 +61,12 @@ def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:
     context.wrong(
         "SS206", f"values of type {left} and {right} cannot be compared", node, "Convert one of them with CAST."
     )
+
+
+def _check_text_as_time(call: exp.Func, types: Types, context: Context) -> None:
+    """Flink's TO_TIMESTAMP_LTZ takes numbers, Spark's function of that name takes text."""
+    arguments = call_arguments(call)
+    found = types.of(arguments[0]) if arguments else None
+    if found is not None and found.is_numeric:
+        hint = "Write TIMESTAMP_MILLIS(n) or TIMESTAMP_SECONDS(n) for a number since 1970."
+        context.wrong("SS206", f"{(spark_name(call) or '').upper()} needs a text, not {found}", call, hint)

@@ -89,6 +89,11 @@ def _round(types: Sequence[DataType]) -> DataType:
     return types[0] if types and types[0].is_numeric and types[0].name != "DECIMAL" else UNKNOWN
 
 
+def _with_unit(with_unit: DataType, without: DataType) -> Rule:
+    """DATEDIFF(a, b) and DATEDIFF(HOUR, a, b)."""
+    return lambda types: with_unit if len(types) == 3 else without
+
+
 def _of(rule: Rule, names: str) -> Iterator[tuple[str, Rule]]:
     return ((name, rule) for name in names.split())
 
@@ -130,11 +135,13 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_common, "coalesce nvl ifnull greatest least")),
     # time
     **dict(_of(_always(INT), "year month day dayofmonth dayofweek dayofyear hour minute weekofyear quarter weekday")),
-    **dict(_of(_always(INT), "datediff")),
+    **dict(_of(_with_unit(BIGINT, INT), "datediff date_diff timestampdiff")),
     **dict(_of(_always(BIGINT), "unix_timestamp to_unix_timestamp unix_millis unix_micros unix_seconds")),
     **dict(_of(_always(TIMESTAMP), "current_timestamp now to_timestamp timestamp_millis timestamp_micros")),
+    **dict(_of(_always(TIMESTAMP), "to_timestamp_ltz try_to_timestamp")),
     **dict(_of(_always(TIMESTAMP), "timestamp_seconds date_trunc from_utc_timestamp to_utc_timestamp")),
-    **dict(_of(_always(_DATE), "current_date curdate to_date date_add date_sub add_months last_day trunc next_day")),
+    **dict(_of(_always(_DATE), "current_date curdate to_date date_sub add_months last_day trunc next_day")),
+    **dict(_of(_with_unit(UNKNOWN, _DATE), "date_add dateadd timestampadd")),
     # collections
     **dict(_of(_argument(0), "array_distinct array_sort sort_array array_compact slice array_remove shuffle")),
     **dict(_of(_element, "array_max array_min get")),

@@ -25,7 +25,12 @@ CSV_OPTIONS = (
     Option("csv.field-delimiter", CHARACTER, "What stands between two fields.", ",", sink=True),
     Option("csv.quote-character", CHARACTER, "What encloses a field that holds a delimiter.", '"', sink=True),
     Option("csv.disable-quote-character", BOOLEAN, "Quotes are ordinary characters.", "false", sink=True),
-    Option("csv.escape-character", CHARACTER, "What takes the next character literally.", "\\\\", sink=True),
+    Option(
+        "csv.escape-character",
+        CHARACTER,
+        "What takes the next character literally; else quotes are doubled.",
+        sink=True,
+    ),
     Option("csv.null-literal", STRING, "The text that stands for NULL; else an empty field does.", sink=True),
     Option("csv.allow-comments", BOOLEAN, "Lines that begin with # are skipped.", "false"),
     Option("csv.ignore-parse-errors", BOOLEAN, "Unreadable rows are dropped; else they fail the job.", "false"),
@@ -55,7 +60,9 @@ _TIMESTAMPS = {"SQL": "yyyy-MM-dd HH:mm:ss", "ISO-8601": "yyyy-MM-dd'T'HH:mm:ss"
 def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's CSV options that hold for reading and for writing."""
     quote = "" if values["csv.disable-quote-character"] else values["csv.quote-character"]
-    found = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": values["csv.escape-character"]}
+    # A quote that escapes itself is a doubled one (RFC 4180).
+    escape = values["csv.escape-character"] or quote
+    found = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": escape}
     if values["csv.null-literal"] is not None:
         found["nullValue"] = values["csv.null-literal"]
     return found

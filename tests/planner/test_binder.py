@@ -122,6 +122,12 @@ def test_all_statements_of_a_script_are_checked():
     assert [f[:5] for f in found] == ["SS201", "SS101", "SS201"]
 
 
+def test_a_number_is_no_text_of_a_time():
+    with pytest.raises(BindError, match="SS206: TO_TIMESTAMP_LTZ needs a text, not BIGINT") as caught:
+        table("n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts")
+    assert "TIMESTAMP_MILLIS(n)" in str(caught.value)
+
+
 # --- functions of users ---------------------------------------------------------------------------------------
 
 

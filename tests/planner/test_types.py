@@ -81,7 +81,8 @@ CALLS = [
     "curdate()", "date_add(dt,1)", "date_sub(dt,1)", "add_months(dt,1)", "last_day(dt)", "trunc(dt,'month')",
     "next_day(dt,'Mon')", "array_distinct(a)", "array_sort(a)", "array_compact(a)", "slice(a,1,1)",
     "array_remove(a,1)", "shuffle(a)", "array_max(a)", "array_min(a)", "get(a,0)", "map_values(mp)", "unhex(s)",
-    "unbase64(s)", "encode(s,'utf-8')",
+    "unbase64(s)", "encode(s,'utf-8')", "datediff(day,ts,ts)", "timestampdiff(hour,ts,ts)", "to_timestamp_ltz(s)",
+    "try_to_timestamp(s)",
 ]  # fmt: skip
 
 

@@ -201,6 +201,7 @@ def test_metadata_tells_the_file(make_table, read_all, tmp_path) -> None:
         ('1,"x"\n', {}, [(1, "x")]),
         ('1,"x"\n', {"csv__disable_quote_character": "true"}, [(1, '"x"')]),
         ('1,"x^"y"\n', {"csv__escape_character": "^"}, [(1, 'x"y')]),
+        ('1,"x, ""y"""\n2,"C:\\"\n', {}, [(1, 'x, "y"'), (2, "C:\\")]),
         ("1,n/a\n", {"csv__null_literal": "n/a"}, [(1, None)]),
         ("# c\n1,x\n", {"csv__allow_comments": "true"}, [(1, "x")]),
         ("a,b\n1,x\n", {"csv__header": "true"}, [(1, "x")]),

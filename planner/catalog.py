@@ -48,6 +48,7 @@ class Column:
     expression: exp.Expression | None = None
     metadata_key: str | None = None
     time: TimeDomain | None = None
+    comment: str | None = None
 
     @property
     def physical(self) -> bool:
@@ -74,6 +75,7 @@ class Table:
     primary_key: tuple[str, ...] = ()
     changelog: frozenset[RowKind] = APPEND_ONLY
     bounded: bool = False
+    comment: str | None = None
 
     @property
     def physical_columns(self) -> tuple[Column, ...]:

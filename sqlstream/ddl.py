@@ -22,15 +22,16 @@ def create_table(table: Table) -> nodes.CreateTable:
         watermark=None if watermark is None else nodes.WatermarkDef(watermark.column, _watermark(watermark)),
         primary_key=table.primary_key,
         options=tuple(nodes.Option(k, v) for k, v in (("connector", table.connector), *table.options)),
+        comment=table.comment,
     )
 
 
 def _column(column: Column) -> nodes.Column:
     if column.expression is not None:
-        return nodes.ComputedColumn(column.name, column.expression)
+        return nodes.ComputedColumn(column.name, column.expression, column.comment)
     if column.metadata_key is not None:
         return nodes.MetadataColumn(column.name, column.type.to_sqlglot(), column.metadata_key)
-    return nodes.PhysicalColumn(column.name, column.type.to_sqlglot(), column.nullable)
+    return nodes.PhysicalColumn(column.name, column.type.to_sqlglot(), column.nullable, column.comment)
 
 
 def _watermark(watermark: Watermark) -> exp.Expression:

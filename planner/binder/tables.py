@@ -42,7 +42,7 @@ def bind_table(create: CreateTable, catalog: Catalog) -> Table:
         context.wrong("SS218", f'table "{create.name}" has no connector', create.name.span, hint)
     context.stop_if_wrong()
     name, key = str(create.name), _spelled(create.primary_key, columns)
-    return Table(name, columns, connector, tuple(options.items()), watermark, key, changelog)
+    return Table(name, columns, connector, tuple(options.items()), watermark, key, changelog, comment=create.comment)
 
 
 def _pairs(options: Iterable[Option], context: Context) -> Iterable[tuple[str, str]]:
@@ -82,7 +82,7 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
         raise bind_error("SS206", message, column.span, hint)
     if isinstance(column, MetadataColumn):
         return Column(column.name, kind, metadata_key=column.key or column.name)
-    return Column(column.name, kind, column.nullable)
+    return Column(column.name, kind, column.nullable, comment=column.comment)
 
 
 def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:
@@ -95,11 +95,11 @@ def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:
 def _computed(column: ComputedColumn, relation: Relation, context: Context) -> Column:
     domain = _marker(column.expression)
     if domain is not None:
-        return Column(column.name, TIMESTAMP, False, column.expression, None, domain)
+        return Column(column.name, TIMESTAMP, False, column.expression, None, domain, column.comment)
     scope = scope_of(relation, None)
     bound = bind(column.expression, scope, context, Place("a computed column"))
     types = types_of(scope, context)
-    return Column(column.name, types.of(bound), types.nullable(bound), bound)
+    return Column(column.name, types.of(bound), types.nullable(bound), bound, comment=column.comment)
 
 
 def _marker(expression: exp.Expr) -> TimeDomain | None:

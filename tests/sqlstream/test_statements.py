@@ -66,6 +66,15 @@ def test_show_create_table_parses_again_to_the_same_table(session: Session) -> N
     assert session.workspace.catalog.relation("bids") == before
 
 
+def test_show_create_table_keeps_comments(session: Session) -> None:
+    session.sql(
+        "CREATE TABLE noted (a INT COMMENT 'stored', b AS a + 1 COMMENT 'computed') COMMENT 'whole' "
+        "WITH ('connector' = 'blackhole')"
+    )
+    ((text,),) = rows(session, "SHOW CREATE TABLE noted")
+    assert [word for word in ("'stored'", "'computed'", "'whole'") if f"COMMENT {word}" not in text] == []
+
+
 def test_describe_tells_types_keys_and_watermarks(session: Session) -> None:
     described = {row[0]: row[1:] for row in rows(session, "DESCRIBE bids")}
     assert described["auction"] == ("BIGINT", "FALSE", "PRI(auction)", None, None)

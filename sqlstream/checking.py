@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream.definitions import DEFINITIONS, Workspace, declared_table, define, table_of_query
+from sqlstream.definitions import DEFINITIONS, Workspace, define, table_of_query
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.explaining import explained_plan
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.inspection import inspect_statement
-from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
 
 
@@ -37,9 +36,7 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
         case nodes.Query() | nodes.Insert():
             plan_of(statement, scratch.catalog)
         case nodes.CreateTable() if statement.query is not None:
-            plan = plan_of(nodes.Query(statement.query, span=statement.span), scratch.catalog)
-            assert isinstance(plan, Output)
-            table = declared_table(table_of_query(statement, plan.names, plan), scratch.catalog)
+            table = table_of_query(statement, scratch.catalog)
             scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
         case nodes.Explain():
             explained_plan(statement, scratch)

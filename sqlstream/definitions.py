@@ -5,7 +5,6 @@ A copy of the workspace takes the same statements when a script is only checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
@@ -16,6 +15,7 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_table, bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
+from sqlstream.plans import plan_of
 from sqlstream.settings import Settings
 from sqlstream.udfs.functions import describe_function
 
@@ -107,10 +107,16 @@ DEFINITIONS = (nodes.CreateTable, nodes.CreateView, nodes.CreateFunction, nodes.
 # --- CREATE TABLE … AS ----------------------------------------------------------------------------------------
 
 
-def table_of_query(statement: nodes.CreateTable, names: Sequence[str], plan: Output) -> nodes.CreateTable:
-    """The same statement with the columns of its query declared."""
+def table_of_query(statement: nodes.CreateTable, catalog: Catalog) -> Table:
+    """The table that CREATE TABLE … AS declares: its columns are those of the query."""
+    assert statement.query is not None
+    if statement.columns:
+        hint = "Leave the columns out: they are those of the query."
+        raise UnsupportedError("SS341", "CREATE TABLE … AS with columns is not executed", statement.span, hint=hint)
+    plan = plan_of(nodes.Query(statement.query, span=statement.span), catalog)
+    assert isinstance(plan, Output)
     columns = tuple(
         nodes.PhysicalColumn(name, field.type.to_sqlglot(), field.nullable, span=statement.name.span)
-        for name, field in zip(names, plan.schema, strict=True)
+        for name, field in zip(plan.names, plan.schema, strict=True)
     )
-    return replace(statement, columns=columns, query=None)
+    return declared_table(replace(statement, columns=columns, query=None), catalog)

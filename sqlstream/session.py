@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlstream.checking import check_script
 from sqlstream.connectors import connector
-from sqlstream.definitions import DEFINITIONS, Workspace, declared_table, define, table_of_query
-from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, UnsupportedError
+from sqlstream.definitions import DEFINITIONS, Workspace, define, table_of_query
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.explaining import explained
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.inspection import inspect_statement
@@ -188,13 +188,8 @@ class Session:
 
     def _create_as(self, statement: nodes.CreateTable) -> Job | Rows:
         assert statement.query is not None
-        if statement.columns:
-            hint = "Leave the columns out: they are those of the query."
-            raise UnsupportedError("SS341", "CREATE TABLE … AS with columns is not executed", statement.span, hint=hint)
         catalog = self.workspace.catalog
-        query = plan_of(nodes.Query(statement.query, span=statement.span), catalog)
-        assert isinstance(query, Output)
-        table = declared_table(table_of_query(statement, query.names, query), catalog)
+        table = table_of_query(statement, catalog)
         if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
             return OK
         try:

@@ -12,6 +12,7 @@ from sqlstream.cli.sessions import open_session, session_options
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
+    from sqlstream.grammar.nodes import Statement
     from sqlstream.session import Session
 
 _EPILOG = """\b
@@ -60,7 +61,7 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
     from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, StatementSet
     from sqlstream.results import Rows
 
-    found = []
+    found: list[str] = []
     try:
         for statement in parse_script(script.text):
             inner = statement.statement if isinstance(statement, Explain) else statement
@@ -68,8 +69,20 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
                 rows = session.execute(Explain(inner, style.upper(), stage.upper()), script.text)
                 assert isinstance(rows, Rows)
                 found.append(plain_text(rows))
+                _declare(statement, session)
             else:
                 session.execute(statement, script.text)
     except SqlStreamError as error:
         raise error.with_source(script.text) from error.__cause__
     return found
+
+
+def _declare(statement: Statement, session: Session) -> None:
+    """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
+    from sqlstream.definitions import table_of_query
+    from sqlstream.grammar.nodes import CreateTable
+
+    if isinstance(statement, CreateTable):
+        catalog = session.workspace.catalog
+        table = table_of_query(statement, catalog)
+        catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)

@@ -267,3 +267,8 @@ def test_a_closed_session_says_so(session: Session) -> None:
         with pytest.raises(ExecutionError) as found:
             use()
         assert found.value.code == "SS481"
+
+
+def test_check_refuses_what_create_table_as_does_not_take(session: Session) -> None:
+    text = "CREATE TABLE c (a INT) WITH ('connector' = 'memory') AS SELECT auction FROM bids"
+    assert [d.code for d in session.check(text)] == ["SS341"]

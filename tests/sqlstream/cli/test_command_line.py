@@ -124,6 +124,12 @@ def test_explain_prints_the_plan_as_text(bids, capsys):
     assert capsys.readouterr().out.startswith("Output(twice)")
 
 
+def test_explain_knows_the_table_of_a_query_behind_it(bids, capsys):
+    kept = "CREATE TABLE kept WITH ('connector' = 'memory') AS SELECT price FROM bids; SELECT price FROM kept"
+    assert run(["explain", bids, "-e", kept]) == 0
+    assert "Scan(kept: price)" in capsys.readouterr().out
+
+
 def test_explain_prints_the_plan_as_json(bids, capsys):
     assert run(["explain", bids, "-e", "SELECT price FROM bids", "--format", "json"]) == 0
     assert "version" in json.loads(capsys.readouterr().out)

@@ -33,14 +33,15 @@ def format_script(text: str) -> str:
 
 
 def _statement(text: str, tokens: list[Token]) -> str:
+    written = Counter(_comments(tokens))  # before sqlglot moves comments between tokens
     statement: n.Statement = parse_tokens(text, tokens, lambda parser: parser.syntax("statement"))
     printed = pretty(statement, tokens)
-    return "\n".join([*_lost(tokens, printed), f"{printed};"])
+    return "\n".join([*_lost(written, printed), f"{printed};"])
 
 
-def _lost(tokens: list[Token], printed: str) -> Iterator[str]:
+def _lost(written: Counter[str], printed: str) -> Iterator[str]:
     """The comments that the printed statement lacks."""
-    for comment, count in Counter(_comments(tokens)).items():
+    for comment, count in written.items():
         kept = printed.count(f"/* {comment} */")
         yield from [f"/* {comment} */"] * (count - kept)
 

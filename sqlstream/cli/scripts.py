@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from sqlstream.errors import Diagnostic, ParseError, Span
+from sqlstream.python_path import importable
 
 UNKNOWN_PARAMETER = "SS190"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
@@ -33,7 +35,18 @@ def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("files", nargs=-1, metavar="[FILE]..."),
     ):
         command = decorate(command)
-    return command
+    return _with_modules(command)
+
+
+def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Python modules beside the scripts and in the current directory can be imported while the command runs."""
+
+    @functools.wraps(command)
+    def wrapped(files: tuple[str, ...], **arguments: Any) -> Any:
+        with importable(*(Path(name).parent for name in files if name != "-"), Path.cwd()):
+            return command(files=files, **arguments)
+
+    return wrapped
 
 
 def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
@@ -48,7 +61,7 @@ def _read(name: str) -> Script:
     if name == "-":
         return Script("<stdin>", sys.stdin.read())
     try:
-        return Script(name, Path(name).read_text(encoding="utf-8"))
+        return Script(name, Path(name).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise click.UsageError(f'cannot read "{name}": {reason}') from error

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from sqlstream.cli.sessions import open_session, session_options
+from sqlstream.python_path import importable
 
 _EPILOG = """\b
 Spark starts while you type. Ctrl-C cancels the running query, Ctrl-D leaves. With piped input, statements
@@ -23,4 +26,5 @@ def command(settings: tuple[str, ...], master: str | None) -> int:
     """Type SQL and see results as they come."""
     from sqlstream.shell import run_shell
 
-    return run_shell(open_session(master, settings))
+    with importable(Path.cwd()):
+        return run_shell(open_session(master, settings))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.python_path import importable
 from sqlstream.testing.case_format import Case, CaseFormatError, case_files, cases_root, load_case
 from sqlstream.testing.case_run import CaseRun, Different
-from sqlstream.testing.python_path import importable
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
 

@@ -80,8 +80,8 @@ class GoldenItem(pytest.Item):
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
+        from sqlstream.python_path import importable
         from sqlstream.testing.golden import run_block
-        from sqlstream.testing.python_path import importable
 
         with importable(self.path.parent):
             outcome = run_block(self.file.blocks, self.index, restart=self.restart)

@@ -63,6 +63,7 @@ def test_formatting_changes_neither_the_meaning_nor_a_tidy_script() -> None:
     "text",
     [
         "SELECT /* 1 */ a /* 2 */ , /* 3 */ b /* 4 */ FROM /* 5 */ t /* 6 */ AS /* 7 */ x /* 8 */ WHERE /* 9 */ a",
+        "SELECT a AS b /* 1 */, c d /* 2 */ FROM t /* 3 */",
         "CREATE /* 1 */ VIEW /* 2 */ v /* 3 */ AS /* 4 */ SELECT /* 5 */ 1 /* 6 */",
         "SELECT a FROM t GROUP BY a /* 1 */ TRIGGER /* 2 */ AFTER /* 3 */ WATERMARK /* 4 */ EMIT /* 5 */ CHANGES /* 6 */",
         "EXECUTE STATEMENT SET BEGIN -- 1\n INSERT INTO a /* 2 */ SELECT 1; -- 3\n INSERT INTO b SELECT 2; END -- 4",

@@ -110,6 +110,15 @@ def test_check_accepts_what_is_right(bids, capsys):
     assert capsys.readouterr().out == "no mistakes\n"
 
 
+def test_modules_beside_a_script_hold_its_functions(tmp_path, capsys):
+    (tmp_path / "beside_the_script.py").write_text("def plus(x: int) -> int:\n    return x + 1\n")
+    script = tmp_path / "a.sql"
+    script.write_text("CREATE FUNCTION plus AS 'beside_the_script:plus' LANGUAGE PYTHON")
+    before = list(sys.path)
+    assert run(["check", str(script)]) == 0, capsys.readouterr().err
+    assert sys.path == before
+
+
 def test_check_reads_standard_input():
     found = subprocess.run(
         [sys.executable, "-m", "sqlstream", "check", "-"], cwd=ROOT, input=TABLE + "SELECT x FROM bids",

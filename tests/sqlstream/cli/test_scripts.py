@@ -56,6 +56,12 @@ def test_files_come_before_statements(tmp_path):
     assert read_scripts([str(file)], ["SELECT 2"]) == [Script(str(file), "SELECT 1"), Script("-e", "SELECT 2")]
 
 
+def test_byte_order_mark_is_not_part_of_the_script(tmp_path):
+    file = tmp_path / "a.sql"
+    file.write_text("SELECT 1", encoding="utf-8-sig")
+    assert read_scripts([str(file)], [])[0].text == "SELECT 1"
+
+
 def test_missing_file_is_a_usage_error(tmp_path):
     with pytest.raises(click.UsageError, match="No such file"):
         read_scripts([str(tmp_path / "none.sql")], [])

@@ -114,6 +114,8 @@ def _distinct(call: exp.Expression, values: list[str], partial: _Partial, contex
     function = call.this if isinstance(call, exp.WithinGroup) else call
     if isinstance(call, exp.WithinGroup) != (call.find(exp.Order) is not None):
         raise _no_rewrite(f'DISTINCT with ORDER BY in the aggregate function "{_name_of(function)}"')
+    if len(values) > 1 and _name_of(function) not in ("count", "listagg"):
+        raise _no_rewrite(f'DISTINCT of several values in the aggregate function "{_name_of(function)}"')
     match _name_of(function):
         case "count":
             return Reduction(partial.collected("collect_set", _present(values)), f"CAST(size({name}) AS BIGINT)")
@@ -142,8 +144,8 @@ def _listagg(
 ) -> Reduction:
     values = f"array_distinct({partial.values})"
     if isinstance(call, exp.WithinGroup):
-        (ordered,) = call.expression.expressions
-        if context.sql(ordered.this) != value:
+        ordered, *others = call.expression.expressions
+        if others or context.sql(ordered.this) != value:
             raise _no_rewrite("LISTAGG(DISTINCT …) in the order of another expression")
         values = f"sort_array({values}, {'FALSE' if ordered.args.get('desc') else 'TRUE'})"
     return Reduction(partial.listed(value), _joined(values, function, partial, context))
@@ -165,8 +167,13 @@ def _in_arrival_order(call: exp.Expression, partial: _Partial, context: Context)
 
 
 def _separator(function: exp.Expression, context: Context) -> str:
-    found = function.expressions[1:] if isinstance(function, exp.Anonymous) else [function.args.get("separator")]
+    found = _arguments(function)[1:] if isinstance(function, exp.Anonymous) else [function.args.get("separator")]
     return context.sql(found[0]) if found and found[0] is not None else "''"
+
+
+def _arguments(call: exp.Anonymous) -> list[exp.Expression]:
+    """Those under DISTINCT too, where sqlglot puts all that follow it."""
+    return [e for a in call.expressions for e in (a.expressions if isinstance(a, exp.Distinct) else [a])]
 
 
 def _present(values: list[str]) -> str:

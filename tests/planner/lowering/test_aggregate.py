@@ -92,22 +92,25 @@ def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_value
         "COLLECT_LIST(v)",
         "LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY v DESC)",
         "LISTAGG(v, '-') WITHIN GROUP (ORDER BY v)",
+        "STRING_AGG(DISTINCT v, '+') WITHIN GROUP (ORDER BY v)",
     )
     aggregates = tuple(item(f"a{i}", text) for i, text in enumerate(texts))
     found = streams.run(WindowAggregate(windows(Tumble(10_000)), ("k",), aggregates))
     by_group = {(row[0], row[1]): row[4:] for row in found}
     assert set(by_group) == {("a", at(-10_000)), ("a", at(0)), (None, at(0)), ("b", at(0))}
-    assert by_group["a", at(-10_000)] == ([1], "1", "1", [1], "1", "1")
+    assert by_group["a", at(-10_000)] == ([1], "1", "1", [1], "1", "1", "1")
     assert sorted(by_group["a", at(0)][0]) == [1, 2, 3]
     assert sorted(by_group["a", at(0)][1].split("-")) == ["1", "2", "3"]
-    assert by_group["a", at(0)][4:] == ("3-2-1", "1-2-3")
-    assert by_group[None, at(0)] == ([5], "5", "5", [5], "5", "5")
+    assert by_group["a", at(0)][4:] == ("3-2-1", "1-2-3", "1+2+3")
+    assert by_group[None, at(0)] == ([5], "5", "5", [5], "5", "5", "5")
 
 
 def test_distinct_without_a_rewrite_is_refused(streams):
     for text, words in (
         ("STDDEV(DISTINCT v)", 'DISTINCT in the aggregate function "stddev"'),
         ("LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY -v)", "in the order of another expression"),
+        ("LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY v, k)", "in the order of another expression"),
+        ("SUM(DISTINCT v, x)", 'DISTINCT of several values in the aggregate function "sum"'),
     ):
         plan = WindowAggregate(windows(Tumble(1000)), ("k",), (item("a", text),))
         with pytest.raises(UnsupportedError, match=words):

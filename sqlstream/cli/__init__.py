@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -60,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """The exit code of a command line; errors are printed to stderr. BrokenPipeError passes through."""
     debug = "--debug" in arguments
+    if not debug:
+        _silence_logs()
     try:
         # Not commands.main, which would turn a broken pipe into exit code 1.
         with commands.make_context("sqlstream", arguments) as context:
@@ -81,6 +84,12 @@ def run(arguments: list[str]) -> int:
         click.echo(_message(error), err=True)
         return exit_code(error)
     return result if isinstance(result, int) else OK
+
+
+def _silence_logs() -> None:
+    """py4j logs a traceback for each call that Ctrl-C interrupts; without a handler Python would print it."""
+    if not logging.root.handlers:
+        logging.root.addHandler(logging.NullHandler())
 
 
 def _message(error: Exception) -> str:

@@ -177,6 +177,13 @@ def test_format_rewrites_and_checks_files(tmp_path, capsys):
     assert capsys.readouterr().err == f"would change {path}\nchanged {path}\n"
 
 
+@pytest.mark.parametrize(("arguments", "shown"), [(["version"], False), (["--debug", "version"], True)])
+def test_logs_of_libraries_are_for_debugging(arguments, shown):
+    code = f"import logging, sqlstream.cli; sqlstream.cli.run({arguments}); logging.error('KeyboardInterrupt')"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ("KeyboardInterrupt" in found.stderr) == shown
+
+
 def test_internal_mistakes_are_named_without_a_traceback(monkeypatch, capsys):
     def fail(*_: object) -> None:
         raise AssertionError("impossible")

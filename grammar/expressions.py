@@ -208,7 +208,7 @@ class ExpressionParser(SparkParser):
         distinct = self._match(TokenType.DISTINCT)
         values = self._parse_csv(self._parse_disjunction)
         if not values or len(values) > 2:
-            return exp.Anonymous(this="LISTAGG", expressions=values)
+            return exp.Anonymous(this="LISTAGG", expressions=[exp.Distinct(expressions=values)] if distinct else values)
         value = exp.Distinct(expressions=[values[0]]) if distinct else values[0]
         return exp.GroupConcat(this=value, separator=values[1] if len(values) > 1 else exp.Literal.string(""))
 

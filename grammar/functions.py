@@ -37,7 +37,7 @@ def _without_arguments(name: str, kind: type[exp.Func]) -> Builder:
 
 
 def _collect_list(args: list[Any]) -> exp.Expr:
-    if len(args) != 1:
+    if len(args) != 1 or isinstance(args[0], exp.Order):  # sqlglot would not print the order
         return exp.Anonymous(this="COLLECT_LIST", expressions=args)
     return exp.ArrayAgg(this=args[0], nulls_excluded=True)
 

@@ -84,6 +84,9 @@ class _Binder:
                 return self._column(node)
             case exp.Interval():
                 return self._interval(node)
+        if isinstance(node, exp.Order | exp.Limit) and not isinstance(node.parent, exp.WithinGroup):
+            self.context.refuse("syntax", node, "It is ORDER BY or LIMIT among the arguments of a function.")
+            return exp.Null()
         feature = _refused_feature(node)
         if feature is not None:
             self.context.refuse(feature, node)

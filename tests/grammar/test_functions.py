@@ -56,6 +56,11 @@ def test_a_call_prints_as_it_was_written(call: str) -> None:
     assert query.expressions[0].sql(dialect="spark") == call
 
 
+@pytest.mark.parametrize("call", ["COLLECT_LIST(a ORDER BY b)", "LISTAGG(DISTINCT a, ',', 'x')"])
+def test_what_stands_among_the_arguments_is_kept(call: str) -> None:
+    assert to_sql(parse_query(f"SELECT {call} FROM t").expressions[0]) == call
+
+
 def test_the_spelling_of_a_function_is_kept() -> None:
     assert to_sql(parse_query("SELECT my_Function(a), `odd name`(b), db.f(c) FROM t")) == (
         "SELECT my_Function(a), `odd name`(b), db.f(c) FROM t"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from itertools import count
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
@@ -23,10 +24,14 @@ from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Session, Wi
 
 @dataclass(frozen=True)
 class Context:
-    """``awaited`` are the time domains whose watermark an operator above waits for; the others need none."""
+    """``awaited`` are the time domains whose watermark an operator above waits for; the others need none.
+
+    ``observed``: the watermark of each source is a metric of the query.
+    """
 
     runtime: Runtime
     awaited: frozenset[TimeDomain] = frozenset()
+    observed: Iterator[int] | None = None
 
     def lower(self, node: Node) -> DataFrame:
         return lower_node(node, self)
@@ -56,7 +61,7 @@ def lower(plan: Node, runtime: Runtime) -> DataFrame:
     """
     _require_one_clock(plan)
     try:
-        return Context(runtime).lower(plan)
+        return Context(runtime, observed=count() if observes_watermarks(plan) else None).lower(plan)
     except (AnalysisException, ParseException) as error:
         message = str(error).strip().splitlines()[0].rstrip(".")
         raise BindError("SS290", f"Spark refuses the query: {message}") from error
@@ -79,6 +84,11 @@ def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) 
         yield plan
     for child in plan.inputs:
         yield from watermarked_nodes(child, awaited | awaited_by(plan))
+
+
+def observes_watermarks(plan: Node) -> bool:
+    """True where several watermarks make one: Spark's checkpoint then holds the least of them only."""
+    return len(list(watermarked_nodes(plan))) > 1
 
 
 def _require_one_clock(plan: Node) -> None:

@@ -16,6 +16,9 @@ from sqlstream.planner.nodes import AssignTime
 
 NULL_EVENT_TIME = "SS401"
 
+WATERMARK_METRIC = "watermark"
+"""What the names of metrics that hold the watermark of one source begin with; the table's name ends them."""
+
 _CLOCK = "__processing_time"
 _EVENT_TIME = "__event_time"
 _CONTROL = "__control"
@@ -43,9 +46,18 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
 def _with_watermark(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
     from_rows = context.runtime.event_time_from_rows(node.table)
     data = rows.select("*", _event_time(node, from_rows).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
-    united = data.union(_control_rows(node, rows, context)).withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
+    united = _observed(node, data.union(_control_rows(node, rows, context)), context)
+    united = united.withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
     live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
     return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))
+
+
+def _observed(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
+    """The rows, with the watermark that they reach as a metric of the query where it has several."""
+    if context.observed is None:
+        return rows
+    reached = F.expr(f"unix_millis(max({_EVENT_TIME})) - {EPOCH_SHIFT_MS + node.delay_ms}L")
+    return rows.observe(f"{WATERMARK_METRIC}/{next(context.observed)}/{node.table}", reached.alias("watermark_ms"))
 
 
 def _event_time(node: AssignTime, from_rows: bool) -> Column:

@@ -22,6 +22,7 @@ from sqlstream.jobs.progress import Progress, advanced, observed
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
 from sqlstream.jobs.stored_results import StoredResults
+from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.spark import is_connect
@@ -166,7 +167,10 @@ class Job:
         control = urlparse(self._launch.checkpoint.storage.location("control")).path
         last = query.lastProgress
         if last is not None and last["batchId"] > self._progress.last_batch:
-            self._progress = advanced(self._progress, query.recentProgress, control)
+            reports = query.recentProgress
+            self._progress = advanced(self._progress, reports, control)
+            if self._launch.watermarks is not None:
+                self._launch.watermarks.keep(reports)
             if self._results is not None:
                 self._results.on_progress(self._progress.last_batch)
 
@@ -198,6 +202,7 @@ def start_job(
     checkpoint = open_checkpoint(path, plan, spark)
     clocked, bounded = clocked_tables(plan), is_bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clocked) and not bounded)
+    watermarks = restored_watermarks(plan, control)
     rows = lower(plan, JobRuntime(spark, sources, control))
     flushed = flushed_tables(plan)
     results = None
@@ -215,6 +220,7 @@ def start_job(
         clocked=clocked,
         interval_ms=interval_ms,
         ended=bounded and any(control.has_ended(table) for table in flushed),
+        watermarks=watermarks,
     )
     return Job(name or launch.query_name, plan, launch, results)
 

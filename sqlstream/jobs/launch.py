@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint
 from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.failure import job_error
+from sqlstream.jobs.watermarks import SourceWatermarks
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import Node, Scan
@@ -27,7 +29,7 @@ Sink = Callable[["DataFrame"], "DataStreamWriter"]
 class Launch:
     """``flushed`` are the tables whose end must be told when a bounded input has been read.
 
-    ``ended``: an earlier run has told it, so that all windows are closed.
+    ``ended``: an earlier run has told it, so that all windows are closed. ``watermarks``: of jobs with several sources.
     """
 
     query_name: str
@@ -40,6 +42,7 @@ class Launch:
     clocked: tuple[str, ...]
     interval_ms: int
     ended: bool = False
+    watermarks: SourceWatermarks | None = None
 
     def start(self) -> StreamingQuery:
         """Start Spark's query; from the checkpoint, where there is one."""
@@ -54,6 +57,8 @@ class Launch:
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
+        except PySparkException as error:
+            raise job_error(error, self.query_name, self.checkpoint.path) from error
 
     def end_input(self) -> None:
         for table in self.flushed:

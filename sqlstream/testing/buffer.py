@@ -72,10 +72,6 @@ class Buffer:
         now = self._reached.get(table, self.flushed.get(table))
         return now is None or watermark_ms > now
 
-    def repeat(self) -> None:
-        """The next micro-batch says again how far the watermarks are."""
-        self._lifted = self.flushed | self._lifted
-
     def take(self) -> Flush:
         """All that is kept; the buffer is empty afterwards."""
         taken = Flush(self._rows, self._lifted)

@@ -14,6 +14,7 @@ from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.runtime import JobRuntime
+from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Insert, Node, Output, Scan
@@ -51,6 +52,7 @@ class SteppedJob:
         self._moved_by_rows = moved_by_rows
         self._query: StreamingQuery | None = None
         self._control: ControlRows | None = None
+        self._watermarks: SourceWatermarks | None = None
         self._flushes = 0
         self._reported = -1
         self.output_types: tuple[DataType, ...] = ()
@@ -79,6 +81,7 @@ class SteppedJob:
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
         runtime = SteppedRuntime(spark, sources, self._control, moved_by_rows=self._moved_by_rows)
+        self._watermarks = restored_watermarks(self._plan, self._control)
         rows = lower(self._plan, runtime)
         self.output_types = tuple(parse_type(field.dataType.simpleString()) for field in rows.schema)
         launch = Launch(
@@ -96,6 +99,8 @@ class SteppedJob:
 
     def stop(self) -> None:
         if self._query is not None:
+            if self._watermarks is not None:
+                self._watermarks.keep(self._query.recentProgress)
             self._query.stop()
             self._query = None
 

@@ -103,10 +103,6 @@ class StreamTest:
         if self._job.running:
             self._job.stop()
             self._job.start()
-            # Spark's checkpoint holds the least of several watermarks only, and a source gets its own back with its
-            # next row. Sources of a test have no next row of their own accord.
-            if len(self._traits.times) > 1:
-                self._buffer.repeat()
 
     def finish(self) -> None:
         """The input ends: watermarks go to infinity, and everything pending fires."""

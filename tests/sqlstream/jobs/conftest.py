@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,5 +15,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def streams(spark: SparkSession, tmp_path: Path) -> Streams:
+def streams(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Streams:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # jobs that get no checkpoint directory make one
     return Streams(spark, tmp_path)

@@ -20,6 +20,7 @@ from sqlstream.planner.nodes import (
     Output,
     Project,
     Tumble,
+    Union,
     WindowAggregate,
 )
 from tests.streams import at, item, rows_of, scan, sql, table, timed
@@ -136,6 +137,27 @@ def test_an_unbounded_job_runs_until_stopped_and_goes_on_from_its_checkpoint(spa
     again.stop()
     assert files.rows() == EXPECTED
     assert again.progress().watermark_ms == 2000
+
+
+def test_a_source_that_is_silent_after_a_restart_does_not_hold_windows_back(spark, streams, files, tmp_path):
+    other = dataclasses.replace(LIVE, name="other")
+    windows = AssignWindows(Union((timed(LIVE), timed(other))), Tumble(1000), "ts", ())
+    aggregated = WindowAggregate(windows, ("k",), (item("s", "SUM(v)"),))
+    items = (item("k", "k"), item("start", "window_start"), item("s", "s"))
+    plan = Insert(Project(aggregated, items), TOTALS)
+    start = {"sink": files, "checkpoint_dir": str(tmp_path / "checkpoint"), "interval_ms": 100}
+    streams.write(LIVE, [("a", 1, 9000)])
+    streams.write(other, [("a", 2, 1600)])
+    job = start_job(spark, plan, streams, **start)
+    until(lambda: job.progress().watermark_ms == 1100)
+    job.stop()
+    assert files.rows() == []
+
+    streams.write(other, [("a", 4, 3600)])
+    again = start_job(spark, plan, streams, **start)
+    until(lambda: again.progress().watermark_ms == 3100)
+    again.stop()
+    assert files.rows() == [("a", at(1000), 2)]
 
 
 def test_a_checkpoint_of_another_query_is_refused_and_says_where_they_differ(spark, streams, files, tmp_path):

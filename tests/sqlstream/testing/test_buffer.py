@@ -68,13 +68,3 @@ def test_a_watermark_that_rows_lift_goes_out_with_them():
     assert not buffer.takes("a", 10)
     assert buffer.take().watermarks == {}
     assert buffer.flushed == {"a": 10}
-
-
-def test_watermarks_are_said_again_after_a_restart():
-    buffer = Buffer()
-    buffer.lift("a", 10)
-    buffer.lift("b", 20)
-    buffer.take()
-    buffer.repeat()
-    buffer.lift("b", 30)
-    assert buffer.take().watermarks == {"a": 10, "b": 30}

@@ -1,0 +1,68 @@
+"""The watermark of each source, kept beside Spark's checkpoint, which holds the least of several only.
+
+Without it a source that stays silent after a restart would hold all windows back until its next row. What is kept is
+read from the reports of complete micro-batches, so after a crash it may be behind and is never ahead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from time import time_ns
+from typing import Any
+
+from sqlstream.jobs.control import ControlRows
+from sqlstream.planner.lowering.lower import observes_watermarks
+from sqlstream.planner.lowering.time import WATERMARK_METRIC
+from sqlstream.planner.nodes import Node
+
+_FILE = "watermarks.json"
+
+
+@dataclass(frozen=True)
+class SourceWatermarks:
+    """The watermarks of a job with several sources, in the storage of its control rows."""
+
+    control: ControlRows
+
+    def keep(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Write down how far the sources are after these micro-batches; those known before change nothing."""
+        known = self._known()
+        reached = dict(known)
+        for report in reports:
+            for table, watermark_ms in _reached(report).items():
+                reached[table] = max(watermark_ms, reached.get(table, watermark_ms))
+        if reached != known:
+            self.control.storage.write(_FILE, json.dumps(reached))
+
+    def restore(self) -> None:
+        """Lift each source to where it was; before the query starts again."""
+        for table, watermark_ms in self._known().items():
+            self.control.lift(table, watermark_ms, f"restart-{time_ns()}")
+
+    def _known(self) -> dict[str, int]:
+        return dict(json.loads(self.control.storage.read(_FILE) or "{}"))
+
+
+def restored_watermarks(plan: Node, control: ControlRows) -> SourceWatermarks | None:
+    """Where a plan with several sources keeps their watermarks, which are as before now; None for other plans."""
+    if not observes_watermarks(plan):
+        return None
+    kept = SourceWatermarks(control)
+    kept.restore()
+    return kept
+
+
+def _reached(report: Mapping[str, Any]) -> dict[str, int]:
+    """The watermarks of the sources with rows in a micro-batch, by table; the least where one is read twice."""
+    found: dict[str, int] = {}
+    for name, metrics in report.get("observedMetrics", {}).items():
+        kind, _, number_and_table = name.partition("/")
+        if kind != WATERMARK_METRIC:
+            continue
+        watermark_ms = metrics["values"][0] if "values" in metrics else metrics["watermark_ms"]
+        if watermark_ms is not None:
+            table = number_and_table.partition("/")[2]
+            found[table] = min(int(watermark_ms), found.get(table, int(watermark_ms)))
+    return found

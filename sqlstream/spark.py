@@ -95,6 +95,14 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def shares_files(spark: SparkSession) -> bool:
+    """False where Spark runs on another machine, behind Spark Connect: paths are those of the server then."""
+    if not is_connect(spark):
+        return True
+    host: str = spark.client.host
+    return host in ("localhost", "127.0.0.1")
+
+
 def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 

@@ -12,11 +12,22 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.connector import Connector, Environment, columns_of
 from sqlstream.connectors.formats import quoted, schema_ddl
+from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import Table
+from sqlstream.spark import shares_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+NOT_HERE = "SS347"
+
+
+def _require_shared_files(environment: Environment, table: Table) -> None:
+    if not shares_files(environment.spark):
+        message = f'table "{table.name}" is in files of this machine, which Spark on another one does not see'
+        raise UnsupportedError(NOT_HERE, message, hint="Use the connector filesystem with a path of the server.")
 
 
 def _folder(directory: Path, table: Table) -> Path:
@@ -24,6 +35,7 @@ def _folder(directory: Path, table: Table) -> Path:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    _require_shared_files(environment, table)
     folder = _folder(environment.directory, table)
     empty = folder / "empty"
     empty.mkdir(parents=True, exist_ok=True)
@@ -36,6 +48,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    _require_shared_files(environment, table)
     path = _folder(environment.directory, table) / environment.job
     return rows.writeStream.format("parquet").option("path", str(path))
 

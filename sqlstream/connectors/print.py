@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING
 
 from sqlstream.connectors.connector import Connector, Environment
 from sqlstream.connectors.formats import quoted
+from sqlstream.errors import UnsupportedError
 from sqlstream.options import BOOLEAN, NAME, Option
 from sqlstream.planner.catalog import Table
+from sqlstream.spark import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+PRINTS_ELSEWHERE = "SS346"
+
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
     from pyspark.sql import functions as F  # noqa: N812
 
+    if is_connect(environment.spark):
+        message = f'table "{table.name}" would print on the server of Spark Connect, not here'
+        raise UnsupportedError(PRINTS_ELSEWHERE, message, hint="Run the query by itself: its rows come to you.")
     values = CONNECTOR.values(table)
     prefix = f"{values['print-identifier']}> " if values["print-identifier"] else ""
     standard_error = values["standard-error"]

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OTHER_PLAN = "SS421"
+PATTERN_AS_PATH = "SS423"
 
 _PLAN = "plan.txt"
+_OF_PATTERNS = "*?[]{}\\"
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,14 @@ class Checkpoint:
 
 
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
-    """True where a job has started with this checkpoint directory before."""
+    """True where a job has started with this checkpoint directory before; SS423 where none can."""
+    _require_plain(path)
     return storage_at(path, spark).read(_PLAN) is not None
 
 
 def open_checkpoint(path: str, plan: Node, spark: SparkSession) -> Checkpoint:
     """The checkpoint of a plan, new or to go on from; ExecutionError SS421 where it belongs to another plan."""
+    _require_plain(path)
     storage = storage_at(path, spark)
     stored, current = storage.read(_PLAN), fingerprint(plan)
     if stored is None:
@@ -44,6 +48,14 @@ def open_checkpoint(path: str, plan: Node, spark: SparkSession) -> Checkpoint:
     elif stored.strip() != current.strip():
         raise _other_plan(path, stored, current)
     return Checkpoint(path, storage)
+
+
+def _require_plain(path: str) -> None:
+    """Spark reads paths as patterns, so it would not find the control rows."""
+    found = next((character for character in path if character in _OF_PATTERNS), None)
+    if found is not None:
+        message = f'the path "{path}" of a checkpoint holds the character "{found}"'
+        raise ExecutionError(PATTERN_AS_PATH, message, hint=f"Spark finds no files there: do without {_OF_PATTERNS}")
 
 
 def _other_plan(path: str, stored: str, current: str) -> ExecutionError:

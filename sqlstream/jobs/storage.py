@@ -32,17 +32,12 @@ class Storage(Protocol):
 
 def storage_at(root: str, spark: SparkSession) -> Storage:
     """Local for paths and ``file:`` URLs, unless the session is one of Connect, whose files are the server's."""
-    from sqlstream.spark import is_connect
+    from sqlstream.spark import shares_files
 
     url = urlparse(root)
-    if url.scheme not in ("", "file") or (is_connect(spark) and not _is_local_server(spark)):
+    if url.scheme not in ("", "file") or not shares_files(spark):
         return SparkStorage(root.rstrip("/"), spark)
     return LocalStorage(Path(unquote(url.path) if url.scheme else root).absolute())
-
-
-def _is_local_server(spark: SparkSession) -> bool:
-    host: str = spark.client.host
-    return host in ("localhost", "127.0.0.1")
 
 
 @dataclass(frozen=True)

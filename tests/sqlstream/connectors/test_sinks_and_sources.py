@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors import Environment, connector
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, UnsupportedError
 from sqlstream.planner.catalog import Table
 
 pytestmark = pytest.mark.spark
@@ -30,6 +30,15 @@ def numbers(make_table, tmp_path):
 def test_print_shows_rows_with_their_kind(make_table, numbers, write_all, capsys) -> None:
     write_all(numbers, make_table("print", "a INT; b STRING"))
     assert capsys.readouterr().out == "+I[1, x y]\n+I[2, null]\n"
+
+
+def test_what_spark_connect_would_keep_on_its_server_is_refused(make_table, numbers, write_all, monkeypatch) -> None:
+    monkeypatch.setattr("sqlstream.connectors.print.is_connect", lambda _: True)
+    monkeypatch.setattr("sqlstream.connectors.memory.shares_files", lambda _: False)
+    with pytest.raises(UnsupportedError, match='SS346: table "t" would print on the server'):
+        write_all(numbers, make_table("print", "a INT; b STRING"))
+    with pytest.raises(UnsupportedError, match='SS347: table "t" is in files of this machine'):
+        write_all(numbers, make_table("memory", "a INT; b STRING"))
 
 
 def test_print_takes_a_name_and_standard_error(make_table, numbers, write_all, capsys) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.fingerprint import fingerprint, first_difference
 from sqlstream.jobs.storage import LocalStorage, SparkStorage, storage_at
@@ -60,6 +62,14 @@ def test_local_texts_appear_whole(tmp_path):
     storage.write("a/b.txt", "then")
     assert storage.read("a/b.txt") == "then"
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["b.txt"]
+
+
+@pytest.mark.parametrize("path", ["/jobs/[x]", "jobs*", "/what?", "/{a,b}/c", "/a\\b"])
+def test_checkpoints_whose_path_reads_as_a_pattern_are_refused(path):
+    with pytest.raises(ExecutionError, match=r"SS423: the path .* of a checkpoint holds the character"):
+        open_checkpoint(path, plan(), None)
+    with pytest.raises(ExecutionError, match="SS423"):
+        checkpoint_exists(path, None)
 
 
 @pytest.mark.spark

@@ -17,12 +17,13 @@ from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.clock import start_clock
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import is_cancellation, job_error
-from sqlstream.jobs.launch import Launch, Sink, clocked_tables, flushed_tables, is_bounded
+from sqlstream.jobs.launch import Launch, Sink, clocked_tables, flushed_tables
 from sqlstream.jobs.progress import Progress, advanced, observed
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
 from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.watermarks import restored_watermarks
+from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.spark import is_connect
@@ -200,7 +201,7 @@ def start_job(
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
     checkpoint = open_checkpoint(path, plan, spark)
-    clocked, bounded = clocked_tables(plan), is_bounded(plan)
+    clocked, bounded = clocked_tables(plan), properties.bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clocked) and not bounded)
     watermarks = restored_watermarks(plan, control)
     rows = lower(plan, JobRuntime(spark, sources, control))

@@ -15,7 +15,7 @@ from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.lower import watermarked_nodes
-from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.nodes import Node
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,11 +63,6 @@ class Launch:
     def end_input(self) -> None:
         for table in self.flushed:
             self.control.end(table)
-
-
-def is_bounded(plan: Node) -> bool:
-    """True where all sources end by themselves."""
-    return all(node.table.bounded for node in plan.walk() if isinstance(node, Scan))
 
 
 def flushed_tables(plan: Node) -> tuple[str, ...]:

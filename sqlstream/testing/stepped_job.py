@@ -17,9 +17,10 @@ from sqlstream.jobs.runtime import JobRuntime
 from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.nodes import Insert, Node, Output, Scan
+from sqlstream.planner.nodes import Insert, Node, Output
 from sqlstream.runner import SessionSources
 from sqlstream.testing.buffer import Flush
+from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.types import DataType, parse_type
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class SteppedJob:
     def __init__(self, session: Session, plan: Node, directory: Path, moved_by_rows: frozenset[str]) -> None:
         self._session = session
         self._plan = plan
+        self._tables = PlanTraits(plan).tables
         self._directory = directory
         self._moved_by_rows = moved_by_rows
         self._query: StreamingQuery | None = None
@@ -76,7 +78,7 @@ class SteppedJob:
         """Start from the newest checkpoint, or for the first time."""
         spark = self._session.spark
         environment = Environment(spark, self._directory)
-        test_connector.open_tables(self._directory, (*tables_of(self._plan), self.sink))
+        test_connector.open_tables(self._directory, (*self._tables.values(), self.sink))
         checkpoint = open_checkpoint(str(self._directory / "checkpoint"), self._plan, spark)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
@@ -109,10 +111,9 @@ class SteppedJob:
         assert self._query is not None, "start the job first"
         assert self._control is not None
         self._flushes += 1
-        tables = {table.name: table for table in tables_of(self._plan)}
         # Rows first: should Spark see them in a batch before the watermarks, they are judged by the same watermark.
         for name, rows in flush.rows.items():
-            test_connector.feed(self._directory, tables[name], self._flushes, rows)
+            test_connector.feed(self._directory, self._tables[name.casefold()], self._flushes, rows)
         for name, watermark_ms in flush.watermarks.items():
             self._control.lift(name, watermark_ms, f"{self._flushes:09d}")
         try:
@@ -131,9 +132,3 @@ class SteppedJob:
         found = [report for report in reports if report["batchId"] > self._reported]
         self._reported = max((report["batchId"] for report in found), default=self._reported)
         return found
-
-
-def tables_of(plan: Node) -> list[Table]:
-    """The ``test`` tables that a plan reads."""
-    scans = (node.table for node in plan.walk() if isinstance(node, Scan))
-    return [table for table in scans if table.connector == test_connector.CONNECTOR.name]

@@ -1,0 +1,191 @@
+"""When windows fire, what they evict and what becomes of late rows: bound and frozen, part of window nodes.
+
+Expressions name fields of the window node's input. Times in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import exp
+
+from sqlstream.planner.catalog import Table, TimeDomain
+
+# --- triggers -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EveryRows:
+    count: int
+
+
+@dataclass(frozen=True)
+class EveryInterval:
+    interval_ms: int
+    domain: TimeDomain
+
+
+@dataclass(frozen=True)
+class When:
+    condition: exp.Expression
+
+
+Pulse = EveryRows | EveryInterval | When
+
+
+@dataclass(frozen=True)
+class AfterWatermark:
+    """At the end of the window; ``late`` None: a late row within ALLOW fires at once."""
+
+    early: Pulse | None = None
+    late: Pulse | None = None
+
+
+@dataclass(frozen=True)
+class AfterProcessingTime:
+    pass
+
+
+@dataclass(frozen=True)
+class Delta:
+    value: exp.Expression
+    threshold: exp.Expression
+    absolute: bool = False
+
+
+@dataclass(frozen=True)
+class AfterSilence:
+    interval_ms: int
+
+
+@dataclass(frozen=True)
+class OnBarrier:
+    pass
+
+
+@dataclass(frozen=True)
+class Never:
+    pass
+
+
+@dataclass(frozen=True)
+class EachBatch:
+    """EMIT CHANGES: once per micro-batch for each window that the batch touched."""
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """A Python class from CREATE FUNCTION with constant arguments."""
+
+    function: str
+    arguments: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class UserTrigger:
+    call: PythonCall
+
+
+@dataclass(frozen=True)
+class Purging:
+    inner: Trigger
+
+
+class Combinator(Enum):
+    OR = "OR"
+    AND = "AND"
+    THEN = "THEN"
+
+
+@dataclass(frozen=True)
+class Combined:
+    combinator: Combinator
+    left: Trigger
+    right: Trigger
+
+
+Trigger = (
+    EveryRows | EveryInterval | When | AfterWatermark | AfterProcessingTime | Delta | AfterSilence | OnBarrier | Never
+    | EachBatch | UserTrigger | Purging | Combined
+)  # fmt: skip
+
+
+class Accumulation(Enum):
+    ACCUMULATING = "ACCUMULATING"
+    DISCARDING = "DISCARDING"
+    RETRACTING = "RETRACTING"
+
+
+# --- evictors -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeepRows:
+    count: int
+
+
+@dataclass(frozen=True)
+class KeepInterval:
+    """Rows less than ``interval_ms`` older than the newest stay."""
+
+    interval_ms: int
+
+
+@dataclass(frozen=True)
+class EvictDelta:
+    """A row leaves when the last row's value minus its own reaches the threshold."""
+
+    value: exp.Expression
+    threshold: exp.Expression
+    absolute: bool = False
+
+
+@dataclass(frozen=True)
+class UserEvictor:
+    call: PythonCall
+
+
+@dataclass(frozen=True)
+class Eviction:
+    evictor: KeepRows | KeepInterval | EvictDelta | UserEvictor
+    after: bool = False
+
+
+# --- late data ------------------------------------------------------------------------------------------------
+
+
+class LateAction(Enum):
+    DROP = "DROP"
+    TO = "TO"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True)
+class LateData:
+    """``table`` gets the late rows of TO."""
+
+    allow_ms: int = 0
+    action: LateAction = LateAction.DROP
+    table: Table | None = None
+
+
+# --- all of it ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Firing:
+    """``trigger`` None is the default of the window: AFTER WATERMARK, AFTER PROCESSING TIME, or what a count needs."""
+
+    trigger: Trigger | None = None
+    accumulation: Accumulation = Accumulation.ACCUMULATING
+    eviction: Eviction | None = None
+    late: LateData = LateData()
+
+    @property
+    def is_default(self) -> bool:
+        """True for one result per window, when it closes, and late rows dropped: all that the native gear can do."""
+        return self == DEFAULT_FIRING
+
+
+DEFAULT_FIRING = Firing()

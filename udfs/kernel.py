@@ -1,0 +1,124 @@
+"""What an operator with state is to the rest: a kernel, run for one key group at a time, and the context it gets.
+
+A kernel is plain Python over Arrow tables and numpy: its configuration is the frozen instance, its state lives in the
+context's store, and it knows no engine. All times inside kernels are int64 microseconds since 1970 (UTC): event times
+of rows, watermarks, timers, processing times.
+
+Order of calls for one key group within a micro-batch:
+
+1. ``on_rows`` with rows that an operator above the exchange sent ahead of the new watermark (the old one still counts)
+2. ``on_event_time`` when the new watermark reaches the earliest event-time timer
+3. ``on_processing_time`` when the clock reaches the earliest processing-time timer
+4. ``on_rows`` with the other rows, in order of arrival; the new watermark judges them
+
+After each call the kernel has told the context its earliest timer of either domain (``set_timer``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+NO_WATERMARK = -(2**63)
+"""The watermark before any row or control row."""
+
+END_OF_TIME = 2**63 - 1
+"""The watermark, and the processing time, at the end of a bounded input; as a timer: none."""
+
+KEY_HASH = "__key_hash"
+"""BIGINT column of every kernel's input: 64 bits of hash of the key columns. Its low bits chose the key group."""
+
+EMITTED_AHEAD = "__ahead"
+"""BOOLEAN column between chained operators: the row was emitted before the watermark of its batch passed."""
+
+ROW_KIND = "__row_kind"
+"""STRING column of updating results: +I, -U, +U or -D."""
+
+StateKey = tuple[str, int]
+"""The name of a part of the state, and a number within it: a pane, a bucket, a chunk."""
+
+
+class Domain(Enum):
+    EVENT = "event"
+    PROCESSING = "processing"
+
+
+class Store(Protocol):
+    """The state of one operator and key group: bytes by key. One call takes many keys, because calls are dear."""
+
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]: ...
+
+    def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
+        """Writes the entries; None deletes one."""
+        ...
+
+
+class Context(Protocol):
+    """What a kernel sees of the outside during one call."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def watermark(self) -> int:
+        """Event times up to this one are complete; NO_WATERMARK at first, END_OF_TIME at the end of the input."""
+        ...
+
+    @property
+    def processing_time(self) -> int: ...
+
+    def emit(self, rows: pa.Table) -> None:
+        """Rows of the kernel's ``output`` schema, in order."""
+        ...
+
+    def emit_late(self, rows: pa.Table) -> None:
+        """Rows that are late for all their windows, of the kernel's ``late_output`` schema."""
+        ...
+
+    def count(self, metric: str, value: int) -> None:
+        """Adds to a counter of the operator. "late_rows": rows that no window took."""
+        ...
+
+    def set_timer(self, domain: Domain, time: int) -> None:
+        """The earliest time at which the kernel must be called again; END_OF_TIME for none."""
+        ...
+
+
+class Kernel(ABC):
+    """One operator with state. ``input`` has KEY_HASH and whatever columns the kernel names in its configuration."""
+
+    @property
+    @abstractmethod
+    def output(self) -> pa.Schema: ...
+
+    @property
+    def late_output(self) -> pa.Schema | None:
+        """The schema of the rows of ``emit_late``; None where late rows are only counted."""
+        return None
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """True where timers of processing time may be set: the clock then ticks for all key groups."""
+        return False
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``."""
+        return rows
+
+    @abstractmethod
+    def on_rows(self, rows: pa.Table, context: Context) -> None: ...
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        """The watermark has reached the earliest event-time timer."""
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        """The clock has reached the earliest processing-time timer."""
+
+
+def entries(names: Iterable[StateKey]) -> dict[StateKey, bytes | None]:
+    """Deletions of state entries, for ``Store.put``."""
+    return dict.fromkeys(names)

@@ -17,7 +17,7 @@ After each call the kernel has told the context its earliest timer of either dom
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -112,13 +112,12 @@ class Kernel(ABC):
     @abstractmethod
     def on_rows(self, rows: pa.Table, context: Context) -> None: ...
 
+    @abstractmethod
     def on_event_time(self, watermark: int, context: Context) -> None:
         """The watermark has reached the earliest event-time timer."""
+        ...
 
+    @abstractmethod
     def on_processing_time(self, time: int, context: Context) -> None:
         """The clock has reached the earliest processing-time timer."""
-
-
-def entries(names: Iterable[StateKey]) -> dict[StateKey, bytes | None]:
-    """Deletions of state entries, for ``Store.put``."""
-    return dict.fromkeys(names)
+        ...

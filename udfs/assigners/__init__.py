@@ -1,0 +1,9 @@
+"""Window assigners: which windows a row belongs to, and which sessions are one."""
+
+from sqlstream.udfs.assigners.aligned import Cumulate, Hop, Tumble
+from sqlstream.udfs.assigners.assigner import Assigned, Assigner
+from sqlstream.udfs.assigners.given import Given
+from sqlstream.udfs.assigners.session import Session
+from sqlstream.udfs.assigners.unbounded import Global
+
+__all__ = ["Assigned", "Assigner", "Cumulate", "Given", "Global", "Hop", "Session", "Tumble"]

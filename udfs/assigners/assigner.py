@@ -1,0 +1,66 @@
+"""What a window assigner is: the windows that each row belongs to.
+
+A window is ``[start, end)`` in int64 microseconds since 1970 (UTC). Windows of merging assigners (sessions) are those
+of single rows; ``merge_sessions`` tells which of them, and of the stored ones, are one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.errors import ExecutionError
+from sqlstream.udfs.kernel import Context, Domain
+
+NULL_EVENT_TIME = "SS401"
+
+Times = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Assigned(NamedTuple):
+    """Pairs of a row and one of its windows: by row in order of arrival, then from the earliest end to the latest."""
+
+    row: Rows
+    start: Times
+    end: Times
+
+
+class Assigner(Protocol):
+    """Frozen and picklable. ``domain`` is the clock that closes the windows."""
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def merging(self) -> bool:
+        """True where windows of one key that intersect or touch become one."""
+        ...
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned: ...
+
+
+def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
+    """The time of each row; where no column is named, it is now, in processing time. SS401 at a NULL."""
+    if time is None:
+        return np.full(rows.num_rows, context.processing_time, np.int64)
+    return micros(rows.column(time), time)
+
+
+def micros(column: pa.ChunkedArray, name: str) -> Times:
+    """Microseconds of a column of timestamps or of integers, which are microseconds already. SS401 at a NULL."""
+    if column.null_count:
+        raise ExecutionError(NULL_EVENT_TIME, f'the time "{name}" of a row is NULL', hint="Filter such rows out.")
+    if pa.types.is_timestamp(column.type):
+        column = pc.cast(column, pa.timestamp("us", column.type.tz))
+    return np.asarray(pc.cast(column, pa.int64()).to_numpy(), np.int64)
+
+
+def per_row(start: Times, end: Times, row_count: int) -> Assigned:
+    """One window for each row."""
+    return Assigned(np.arange(row_count, dtype=np.int64), start, end)

@@ -36,10 +36,14 @@ Pulse = EveryRows | EveryInterval | When
 
 @dataclass(frozen=True)
 class AfterWatermark:
-    """At the end of the window; ``late`` None: a late row within ALLOW fires at once."""
+    """``delay_ms`` after the end of the window; ``late`` None: a late row within ALLOW fires at once.
+
+    The delay is at most ``LateData.allow_ms``: rows that arrive during it belong to the first firing.
+    """
 
     early: Pulse | None = None
     late: Pulse | None = None
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,11 +167,15 @@ class LateAction(Enum):
 
 @dataclass(frozen=True)
 class LateData:
-    """``table`` gets the late rows of TO."""
+    """``table`` gets the late rows of TO: ``values`` has an expression for each of its physical columns, in order.
+
+    They read the fields of the window node's input and its ``columns.start`` and ``columns.end``.
+    """
 
     allow_ms: int = 0
     action: LateAction = LateAction.DROP
     table: Table | None = None
+    values: tuple[exp.Expression, ...] = ()
 
 
 # --- all of it ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.firing import DEFAULT_FIRING, Firing, PythonCall
 from sqlstream.types import TIMESTAMP, DataType
 
 
@@ -163,9 +164,22 @@ class Correlate(Unary):
 
 
 @dataclass(frozen=True)
+class Rows:
+    """A size or slide that counts rows of a key, where others are milliseconds."""
+
+    count: int
+
+
+Measure = int | Rows
+
+
+@dataclass(frozen=True)
 class Tumble:
+    """``zone`` of this and the next two: windows start on that time zone's wall clock; None for UTC."""
+
     size_ms: int
     offset_ms: int = 0
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +187,7 @@ class Hop:
     slide_ms: int
     size_ms: int
     offset_ms: int = 0
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
@@ -180,25 +195,73 @@ class Cumulate:
     step_ms: int
     size_ms: int
     offset_ms: int = 0
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
 class Session:
-    gap_ms: int
+    """Rows of a key less than a gap apart, or touching; a gap per row is an expression of BIGINT milliseconds.
+
+    ``start_when``: the session begins with the first row that meets it, rows before belong to none. ``end_when``: a
+    row that meets it is the last of its session. Both are BOOLEAN expressions over the input.
+    """
+
+    gap_ms: int | exp.Expression
+    max_duration_ms: int | None = None
+    start_when: exp.Expression | None = None
+    end_when: exp.Expression | None = None
 
 
-Window = Tumble | Hop | Cumulate | Session
+@dataclass(frozen=True)
+class CountWindow:
+    """The last ``size`` rows of a key, every ``slide`` rows; equal where it tumbles.
+
+    The first firing comes after ``slide`` rows, with ``full_only`` after ``size`` rows.
+    """
+
+    size: int
+    slide: int
+    full_only: bool = False
+
+
+@dataclass(frozen=True)
+class RowMeasured:
+    """One measure in rows, the other in time.
+
+    Size in rows: the last rows before each multiple of ``slide``, moved by ``offset_ms``. Slide in rows: at every
+    ``slide``-th row of a key, the rows in (time - size, time] of that row.
+    """
+
+    size: Measure
+    slide: Measure
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True)
+class GlobalWindow:
+    """One window per key, which never closes."""
+
+
+@dataclass(frozen=True)
+class UserWindow:
+    """Windows that a Python class assigns."""
+
+    call: PythonCall
+
+
+AlignedWindow = Tumble | Hop | Cumulate
+Window = AlignedWindow | Session | CountWindow | RowMeasured | GlobalWindow | UserWindow
 
 
 @dataclass(frozen=True)
 class WindowColumns:
-    """Names of the three fields that a window adds."""
+    """Names of the three fields that a window adds; ``time`` is 1 ms before the end."""
 
     start: str = "window_start"
     end: str = "window_end"
     time: str = "window_time"
 
-    def fields(self, domain: TimeDomain) -> Schema:
+    def fields(self, domain: TimeDomain | None) -> Schema:
         return (
             Field(self.start, TIMESTAMP, False),
             Field(self.end, TIMESTAMP, False),
@@ -206,15 +269,22 @@ class WindowColumns:
         )
 
 
+def time_of_windows(window: Window | None, domain: TimeDomain) -> TimeDomain | None:
+    """What windows can be built on window_time of these windows; None where it says nothing about completeness."""
+    return None if isinstance(window, (CountWindow, RowMeasured, GlobalWindow)) else domain
+
+
 @dataclass(frozen=True)
 class AssignWindows(Unary):
     """A window table function: each row once per window that holds it, with the window's columns.
 
-    ``partition_by`` names fields and matters for SESSION only, whose rows come out when the session closes.
+    ``partition_by`` names fields and matters where windows are those of a key: rows of SESSION come out when the
+    session closes, those of count and row-measured windows when the window fires. ``time`` None: no row has a time,
+    and the clock (``domain`` PROCESSING) gives the bounds of a count window.
     """
 
     window: Window
-    time: str
+    time: str | None
     partition_by: tuple[str, ...]
     columns: WindowColumns = WindowColumns()
     domain: TimeDomain = TimeDomain.EVENT
@@ -222,29 +292,35 @@ class AssignWindows(Unary):
     @property
     def schema(self) -> Schema:
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
-        return (*plain, *self.columns.fields(self.domain))
+        return (*plain, *self.columns.fields(time_of_windows(self.window, self.domain)))
 
 
 @dataclass(frozen=True)
 class WindowAggregate(Unary):
-    """Aggregates per key and window, emitted once, when the window closes.
+    """Aggregates per key and window, emitted when ``firing`` says, by default once, when the window closes.
 
-    Where ``session`` is None the input carries the window ``columns`` already (AssignWindows or another
-    WindowAggregate below). Otherwise this node assigns sessions of rows with equal ``keys`` on the field ``time``.
+    Where ``window`` is None the input carries the window ``columns`` already (AssignWindows or another
+    WindowAggregate below). Otherwise this node assigns the windows of rows with equal ``keys`` on the field ``time``;
+    ``time`` None: the clock gives the bounds (count, global and user-made windows over rows without a time).
     ``keys`` are fields of the input without the window columns; ``grouping_sets`` lists, for GROUPING SETS, the keys
     of each set, and ``grouping_id`` then names an extra BIGINT field with GROUPING_ID over all ``keys`` in order.
     Keys that a set leaves out are NULL in the result; aggregates see them as they are in the input.
-    ``aggregates`` are calls of one aggregate function each. Schema: keys, grouping_id, window columns, aggregates.
+    ``aggregates`` are calls of one aggregate function each. ``pane`` and ``pane_index`` name fields with the kind
+    (EARLY, ON_TIME, LATE) and number of the firing. Schema: keys, grouping_id, window columns, aggregates, pane,
+    pane_index.
     """
 
     keys: tuple[str, ...]
     aggregates: tuple[Item, ...]
     columns: WindowColumns = WindowColumns()
-    session: Session | None = None
+    window: Window | None = None
     time: str | None = None
     grouping_sets: tuple[tuple[str, ...], ...] | None = None
     grouping_id: str | None = None
     domain: TimeDomain = TimeDomain.EVENT
+    firing: Firing = DEFAULT_FIRING
+    pane: str | None = None
+    pane_index: str | None = None
 
     @property
     def schema(self) -> Schema:
@@ -252,7 +328,14 @@ class WindowAggregate(Unary):
         nullable = self.grouping_sets is not None
         keys = tuple(Field(k, by_name[k].type, nullable or by_name[k].nullable) for k in self.keys)
         grouping = (Field(self.grouping_id, DataType("BIGINT"), False),) if self.grouping_id else ()
-        return (*keys, *grouping, *self.columns.fields(self.domain), *(a.field for a in self.aggregates))
+        window = self.columns.fields(time_of_windows(self.window, self.domain))
+        return (*keys, *grouping, *window, *(a.field for a in self.aggregates), *self._panes)
+
+    @property
+    def _panes(self) -> Schema:
+        kind = (Field(self.pane, DataType("STRING"), False),) if self.pane else ()
+        index = (Field(self.pane_index, DataType("BIGINT"), False),) if self.pane_index else ()
+        return (*kind, *index)
 
 
 # --- roots ----------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def _(node: AssignWindows) -> WindowInfo | None:
 def _(node: WindowAggregate) -> WindowInfo | None:
     c = node.columns
     below = window_of(node.input)
-    window = node.session or (below.window if below else None)
+    window = node.window or (below.window if below else None)
     assert window is not None, "a window aggregate stands over rows with a window"
     return WindowInfo(window, c.start, c.end, c.time, node.domain, node.keys)
 

@@ -207,7 +207,7 @@ def _session_per_set(node: WindowAggregate, grouped: GroupedWindow, select: exp.
     attached = {node.columns.start, node.columns.end, node.columns.time}
     if any(c.name in attached for a in node.aggregates for c in a.expression.find_all(exp.Column)):
         raise unsupported.refusal("session grouping sets", span_of(select))
-    return replace(node, input=node.input.input, session=grouped.window, time=grouped.time.name)
+    return replace(node, input=node.input.input, window=grouped.window, time=grouped.time.name)
 
 
 def _projected(

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.explain.describe import window_text
+from sqlstream.planner.explain.window_text import window_text
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.nodes import (
     AssignTime,
@@ -60,8 +60,9 @@ def _longest(window: Window, delay: int) -> str:
     match window:
         case Tumble(size_ms=length) | Cumulate(step_ms=length) | Hop(slide_ms=length):
             return f", so a row waits up to {readable(length + delay)} for its first result"
-        case Session(gap_ms=gap):
+        case Session(gap_ms=int() as gap):
             return f", so a row waits at least {readable(gap + delay)}"
+    return ""
 
 
 def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:

@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from functools import singledispatch
 
-from sqlglot import exp
-
-from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.window_text import firing_text, sql, window_text
 from sqlstream.planner.nodes import (
     AssignTime,
     AssignWindows,
     Correlate,
-    Cumulate,
     Filter,
-    Hop,
     Insert,
     Item,
     Node,
     Output,
     Project,
     Scan,
-    Session,
-    Tumble,
     Union,
-    Window,
     WindowAggregate,
     WindowColumns,
 )
 from sqlstream.planner.properties import window_of
-
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
-
-
-def sql(expression: exp.Expr) -> str:
-    """SQL with backticks only where a name needs them."""
-    copy = expression.copy()
-    for identifier in copy.find_all(exp.Identifier):
-        if _PLAIN.fullmatch(identifier.name):
-            identifier.set("quoted", False)
-    return copy.sql(SqlStream, comments=False)
-
-
-def window_text(window: Window) -> str:
-    """``HOP slide 5 s size 10 s offset 1 s``."""
-    match window:
-        case Tumble(size_ms=size, offset_ms=offset):
-            return f"TUMBLE size {readable(size)}{_offset(offset)}"
-        case Hop(slide_ms=slide, size_ms=size, offset_ms=offset):
-            return f"HOP slide {readable(slide)} size {readable(size)}{_offset(offset)}"
-        case Cumulate(step_ms=step, size_ms=size, offset_ms=offset):
-            return f"CUMULATE step {readable(step)} size {readable(size)}{_offset(offset)}"
-        case Session(gap_ms=gap):
-            return f"SESSION gap {readable(gap)}"
-
-
-def _offset(milliseconds: int) -> str:
-    return f" offset {readable(milliseconds)}" if milliseconds else ""
 
 
 @singledispatch
@@ -110,7 +74,7 @@ def _(node: Correlate) -> str:
 @describe.register
 def _(node: AssignWindows) -> str:
     keys = f" partition by {', '.join(node.partition_by)}" if node.partition_by else ""
-    return f"AssignWindows({window_text(node.window)} on {node.time}{keys}{_columns(node.columns)})"
+    return f"AssignWindows({window_text(node.window)}{_on(node.time)}{keys}{_columns(node.columns)})"
 
 
 @describe.register
@@ -120,15 +84,20 @@ def _(node: WindowAggregate) -> str:
         sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)
         parts.append(f"sets {sets} as {node.grouping_id}")
     parts.append(f"{_window_of(node)}{_columns(node.columns)}")
-    return f"WindowAggregate({'; '.join([*parts, *map(_item, node.aggregates)])})"
+    panes = [name for name in (node.pane, node.pane_index) if name]
+    return f"WindowAggregate({'; '.join([*parts, *firing_text(node.firing), *map(_item, node.aggregates), *panes])})"
 
 
 def _window_of(node: WindowAggregate) -> str:
-    if node.session is not None:
-        return f"{window_text(node.session)} on {node.time}"
+    if node.window is not None:
+        return f"{window_text(node.window)}{_on(node.time)}"
     info = window_of(node)
     assert info is not None
     return window_text(info.window)
+
+
+def _on(time: str | None) -> str:
+    return f" on {time}" if time else ""
 
 
 def _columns(columns: WindowColumns) -> str:

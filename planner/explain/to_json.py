@@ -1,8 +1,8 @@
 """Plans as versioned JSON and back, equal: ``from_json(to_json(plan)) == plan``.
 
-A node is an object with ``"node"``, its fields and its ``"input"`` or ``"branches"``; a window has ``"window"``. Types
-are DDL. An expression is its SQL where that parses to the same tree, otherwise an object with ``"sql"`` for reading
-and ``"tree"`` for loading.
+A node is an object with ``"node"``, its fields and its ``"input"`` or ``"branches"``; a window has ``"window"``, a
+trigger ``"trigger"``, an evictor ``"evictor"``. Types are DDL. An expression is its SQL where that parses to the same
+tree, otherwise an object with ``"sql"`` for reading and ``"tree"`` for loading.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from sqlglot import exp, serde
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.planner import catalog, nodes
+from sqlstream.planner import catalog, firing, nodes
 from sqlstream.types import UNKNOWN, DataType, parse_type
 
 VERSION = 1
 
 _NODES = {c.__name__: c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
-_WINDOWS = {c.__name__: c for c in get_args(nodes.Window)}
+_TAGGED = {
+    "window": {c.__name__: c for c in get_args(nodes.Window)},
+    "trigger": {c.__name__: c for c in get_args(firing.Trigger)},
+    "evictor": {c.__name__: c for c in (firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor)},
+}
+"""By the key that names the class: the classes that stand where others could."""
 
 
 def to_json(plan: nodes.Node) -> dict[str, Any]:
@@ -69,7 +74,7 @@ def _tag(value: Any) -> dict[str, str]:
     name = type(value).__name__
     if isinstance(value, nodes.Node):
         return {"node": name}
-    return {"window": name} if name in _WINDOWS else {}
+    return {tag: name for tag, classes in _TAGGED.items() if classes.get(name) is type(value)}
 
 
 def _encode_expression(expression: exp.Expr) -> Any:
@@ -125,10 +130,13 @@ def decode(kind: Any, value: Any) -> Any:
 def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(value, dict) and "window" in value:
-        return decode(_WINDOWS[value["window"]], value)
-    (kind,) = [k for k in kinds if k is not type(None)]
-    return decode(kind, value)
+    if isinstance(value, dict):
+        for tag, classes in _TAGGED.items():
+            if tag in value:
+                return decode(classes[value[tag]], value)
+    # A measure is a number or rows, a gap a number or an expression.
+    kinds = tuple(k for k in kinds if k is not type(None) and (k is int) == isinstance(value, int))
+    return decode(kinds[0], value)
 
 
 def _decode_expression(value: Any) -> exp.Expr:
@@ -141,5 +149,5 @@ def _decode_expression(value: Any) -> exp.Expr:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind, vars(catalog) | vars(nodes))
+    hints = get_type_hints(kind, vars(catalog) | vars(firing) | vars(nodes))
     return {f.name: hints[f.name] for f in fields(kind)}

@@ -6,15 +6,18 @@ group exactly when its watermark reaches that.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.collecting import with_arrival
 from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.reduction import Reduction, reduction_of
 from sqlstream.planner.lowering.windows import session_columns, session_keys, window_columns, with_session_time
-from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, WindowAggregate
 
 _SET = "__set"
 _CLOSES = "__closes"
@@ -22,12 +25,29 @@ _CLOSES = "__closes"
 
 @lower_node.register
 def _(node: WindowAggregate, context: Context) -> DataFrame:
+    node = _unfused(node)
     rows = _keyed(node, context.lower_input(node))
-    sessions = node.session is not None
+    sessions = isinstance(node.window, Session)
     rows = with_arrival(rows) if sessions else rows
     reductions = [reduction_of(item, i, rows, context, sessions=sessions) for i, item in enumerate(node.aggregates)]
     grouped = _with_event_time(node, rows).groupBy(*_keys(node), *_window_keys(node))
     return grouped.agg(*_partial_results(reductions)).select(*_results(node, reductions))
+
+
+def _unfused(node: WindowAggregate) -> WindowAggregate:
+    """The node over rows with their windows, but for sessions, which Spark's aggregation assigns itself."""
+    match node.window:
+        case None | Session(gap_ms=int(), max_duration_ms=None, start_when=None, end_when=None):
+            executed = node.firing.is_default and node.pane is None and node.pane_index is None
+        case Tumble(zone=None) | Hop(zone=None) | Cumulate(zone=None) as window:
+            assigned = AssignWindows(node.input, window, node.time, node.keys, node.columns, node.domain)
+            return _unfused(replace(node, input=assigned, window=None, time=None))
+        case _:
+            executed = False
+    if not executed:
+        message = "windows of this kind, or that fire in this way, are not executed on Spark's native operators"
+        raise UnsupportedError("SS390", message)
+    return node
 
 
 # --- keys -----------------------------------------------------------------------------------------------------
@@ -58,7 +78,7 @@ def _keys(node: WindowAggregate) -> list[Column]:
 
 def _with_event_time(node: WindowAggregate, rows: DataFrame) -> DataFrame:
     """The rows with the hidden column that Spark compares with its watermark."""
-    if node.session is not None:
+    if isinstance(node.window, Session):
         assert node.time is not None, "sessions need a time"
         return with_session_time(rows, node.time)
     closes = F.expr(event_time(micros(node.columns.end), -1))
@@ -66,8 +86,8 @@ def _with_event_time(node: WindowAggregate, rows: DataFrame) -> DataFrame:
 
 
 def _window_keys(node: WindowAggregate) -> list[Column]:
-    if node.session is not None:
-        return session_keys(node.session, keyed=bool(_keys(node)))
+    if isinstance(node.window, Session):
+        return session_keys(node.window, keyed=bool(_keys(node)))
     return [column(node.columns.start), column(node.columns.end), column(_CLOSES)]
 
 
@@ -87,7 +107,7 @@ def _results(node: WindowAggregate, reductions: list[Reduction]) -> list[Column]
 
 
 def _window(node: WindowAggregate) -> tuple[Column, Column, Column]:
-    if node.session is not None:
+    if isinstance(node.window, Session):
         return session_columns(node.columns)
     return window_columns(node.columns, micros(node.columns.start), micros(node.columns.end))
 

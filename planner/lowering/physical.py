@@ -106,12 +106,14 @@ def _(node: AssignWindows) -> str:
             return f"explode of up to {size // step} windows per row"
         case Session():
             return "streaming aggregation by session_window that keeps all rows until the session closes, then inline"
+        case _:
+            return "rows per key in state, given out when the window fires"
 
 
 @physical.register
 def _(node: WindowAggregate) -> str:
     sets = f"explode of {len(node.grouping_sets)} grouping sets, " if node.grouping_sets is not None else ""
-    window = "session_window" if node.session is not None else "window"
+    window = "session_window" if isinstance(node.window, Session) else "window"
     keys = ", ".join([*node.keys, window])
     collected = (
         ", DISTINCT values kept as sets" if any(a.expression.find(exp.Distinct) for a in node.aggregates) else ""

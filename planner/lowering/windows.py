@@ -12,6 +12,7 @@ from functools import singledispatch
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.collecting import Collecting, with_arrival
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.lower import Context, lower_node
@@ -29,6 +30,10 @@ def _(node: AssignWindows, context: Context) -> DataFrame:
     rows = context.lower_input(node).select(*(column(f.name) for f in node.input.schema))
     if isinstance(node.window, Session):
         return _sessions(node, node.window, rows)
+    if not isinstance(node.window, (Tumble, Hop, Cumulate)):
+        kind = type(node.window).__name__
+        raise UnsupportedError("SS390", f'"{kind}" is not executed on Spark\'s native operators')
+    assert node.time is not None, "windows of time need a time"
     return with_windows(rows, node.window, node.time, node.columns)
 
 
@@ -134,6 +139,7 @@ def _sessions(node: AssignWindows, session: Session, rows: DataFrame) -> DataFra
     packed = F.expr(collecting.partial(f"struct({', '.join(quoted(name) for name in names)})"))
     groups = [column(key).alias(f"__key_{i}") for i, key in enumerate(node.partition_by)]
     keys = [*groups, *session_keys(session, keyed=bool(groups))]
+    assert node.time is not None, "sessions need a time"
     timed = with_session_time(with_arrival(rows), node.time)
     closed = timed.groupBy(*keys).agg(packed.alias(_ROWS))
     return closed.select(F.inline(F.expr(collecting.values(_ROWS))), column(_WINDOW)).select(

@@ -23,13 +23,13 @@ def _fused(node: WindowAggregate) -> Node:
         case AssignWindows(window=Session() as session) as assign:
             names = {f.name: f.name for f in assign.schema}
             if _may_fuse(node, assign, names):
-                return replace(node, input=assign.input, session=session, time=assign.time)
+                return replace(node, input=assign.input, window=session, time=assign.time)
         case Project(input=AssignWindows(window=Session() as session) as assign) as project:
             names = {i.name: i.expression.name for i in project.items if isinstance(i.expression, exp.Column)}
             kept = tuple(i for i in project.items if i.name not in _columns(node.columns))
             if _may_fuse(node, assign, names) and not any(_reads(i, assign.columns) for i in kept):
                 below, time = _below_window(kept, assign)
-                return replace(node, input=below, session=session, time=time)
+                return replace(node, input=below, window=session, time=time)
     return node
 
 
@@ -48,7 +48,7 @@ def _may_fuse(node: WindowAggregate, assign: AssignWindows, names: dict[str, str
     the window, which is known only at the end. A filter in between also prevents it: filtered rows still hold their
     session together, and a session without any other row would appear.
     """
-    if node.session is not None or node.grouping_sets is not None:
+    if node.window is not None or node.grouping_sets is not None:
         return False
     # The third column, window_time, follows from the end whether it was passed on or computed again.
     bounds = (names.get(node.columns.start), names.get(node.columns.end))

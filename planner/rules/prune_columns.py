@@ -94,15 +94,19 @@ def _(node: Correlate, required: Names) -> Node:
 @_pruned.register
 def _(node: AssignWindows, required: Names) -> Node:
     own = {node.columns.start, node.columns.end, node.columns.time}
-    return replace(node, input=_pruned(node.input, (required - own) | {node.time, *node.partition_by}))
+    return replace(node, input=_pruned(node.input, (required - own) | _read_by(node.time, node.partition_by)))
 
 
 @_pruned.register
 def _(node: WindowAggregate, required: Names) -> Node:
     aggregates = tuple(a for a in node.aggregates if a.name in required)
     read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates))
-    if node.session is None:
+    if node.window is None:
         read |= {node.columns.start, node.columns.end, node.columns.time}
     elif node.time is not None:
         read |= {node.time}
     return replace(node, aggregates=aggregates, input=_pruned(node.input, read))
+
+
+def _read_by(time: str | None, keys: tuple[str, ...]) -> Names:
+    return frozenset({*keys, *([time] if time else [])})

@@ -31,11 +31,11 @@ def _remove(node: Node, needed: Names) -> Node:
 
 def _needed_below(node: Node, needed: Names) -> Names:
     match node:
-        case AssignWindows(time=time):
+        case AssignWindows(time=str() as time):
             return frozenset({time})
         case WindowAggregate(time=str() as time):
             return frozenset({time})
-        case WindowAggregate():
+        case AssignWindows() | WindowAggregate():
             return frozenset()
         case Project():
             read = (i.expression for i in node.items if i.name in needed)

@@ -30,7 +30,7 @@ def read_fields(node: Node) -> set[str]:
             found = set().union(*(columns_of(i.expression) for i in items))
             if isinstance(node, WindowAggregate):
                 found |= {*node.keys, *([node.time] if node.time else [])}
-                found |= set() if node.session else {node.columns.start, node.columns.end, node.columns.time}
+                found |= set() if node.window else {node.columns.start, node.columns.end, node.columns.time}
             return found
         case Filter(condition=condition):
             return columns_of(condition)

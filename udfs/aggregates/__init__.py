@@ -1,0 +1,6 @@
+"""Aggregate functions over Arrow columns: lifted into accumulators, merged, finished; for many groups at once."""
+
+from sqlstream.udfs.aggregates.aggregates import Aggregates
+from sqlstream.udfs.aggregates.call import AggregateCall, Ordering
+
+__all__ = ["AggregateCall", "Aggregates", "Ordering"]

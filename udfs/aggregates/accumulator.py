@@ -1,0 +1,49 @@
+"""What is kept of a group's rows, and how functions compute their results from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
+
+Columns = tuple[pa.Array, ...]
+
+
+@dataclass(frozen=True)
+class Accumulator(ABC):
+    """One or several columns of state, one row per group. Equal accumulators of several calls are kept once.
+
+    Merging the accumulators of parts, in order, gives the accumulator of the whole.
+    """
+
+    source: Source
+
+    @property
+    @abstractmethod
+    def types(self) -> tuple[pa.DataType, ...]:
+        """The types of the columns."""
+        ...
+
+    @abstractmethod
+    def lift(self, batch: Batch) -> Columns: ...
+
+    @abstractmethod
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        """One accumulator per group out of rows of accumulators, in order."""
+        ...
+
+
+Finish = Callable[..., pa.Array]
+"""From the columns of all accumulators of a call to its results."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a call is computed. ``finish`` pickles."""
+
+    accumulators: tuple[Accumulator, ...]
+    finish: Finish

@@ -1,0 +1,98 @@
+"""Several aggregate calls over groups of rows: lift rows into accumulators, merge these, finish the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
+from sqlstream.udfs.aggregates.call import AggregateCall
+from sqlstream.udfs.aggregates.groups import Batch, Groups
+from sqlstream.udfs.aggregates.registry import plan_of
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """``calls`` over rows that have the columns of ``input``. UnsupportedError SS395 for what is not executed.
+
+    ``merge`` of ``lift``ed parts, in order, is the ``lift`` of the whole; sums of floating-point numbers may differ in
+    the last bits. Results are of schema ``results``: one column per call, in order.
+    """
+
+    calls: tuple[AggregateCall, ...]
+    input: pa.Schema
+
+    def __post_init__(self) -> None:
+        assert len({c.name for c in self.calls}) == len(self.calls), "results have names of their own"
+        _ = self._plans
+
+    @property
+    def accumulators(self) -> pa.Schema:
+        """The columns of state, under hidden names."""
+        return self._accumulators
+
+    @property
+    def results(self) -> pa.Schema:
+        return pa.schema([(c.name, c.result) for c in self.calls])
+
+    def lift(self, rows: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
+        """``count`` rows of accumulators. ``groups``: the group of each row; rows are in order of arrival."""
+        batch = Batch(rows, Groups(groups, count))
+        return self._table([c for a in self._distinct for c in a.lift(batch)], count)
+
+    def merge(self, accumulators: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
+        """``count`` rows of accumulators. ``groups``: the group of each accumulator; parts are in order."""
+        found = Groups(groups, count)
+        parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
+        return self._table([c for a, p in zip(self._distinct, parts, strict=True) for c in a.merge(p, found)], count)
+
+    def finish(self, accumulators: pa.Table) -> pa.Table:
+        """A row of results for each row of accumulators."""
+        parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
+        by_accumulator = dict(zip(self._distinct, parts, strict=True))
+        results = [
+            plan.finish(*(c for a in plan.accumulators for c in by_accumulator[a])).cast(call.result)
+            for call, plan in zip(self.calls, self._plans, strict=True)
+        ]
+        return _table(results, self.results, accumulators.num_rows)
+
+    @cached_property
+    def _plans(self) -> tuple[Plan, ...]:
+        return tuple(plan_of(call, self.input) for call in self.calls)
+
+    @cached_property
+    def _distinct(self) -> tuple[Accumulator, ...]:
+        """The accumulators of all calls, equal ones once."""
+        return tuple(dict.fromkeys(a for plan in self._plans for a in plan.accumulators))
+
+    @cached_property
+    def _accumulators(self) -> pa.Schema:
+        types = [t for a in self._distinct for t in a.types]
+        return pa.schema([(f"__accumulator_{i}", t) for i, t in enumerate(types)])
+
+    def _table(self, columns: Sequence[pa.Array], count: int) -> pa.Table:
+        return _table(columns, self._accumulators, count)
+
+
+def _table(columns: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.Table:
+    """A table that knows its number of rows without columns too."""
+    if not columns:
+        return pa.table({"": pa.nulls(count)}).select([])
+    return pa.Table.from_arrays(list(columns), schema=schema)
+
+
+def _columns(table: pa.Table, names: Sequence[str]) -> Columns:
+    return tuple(table.column(name).combine_chunks() for name in names)
+
+
+def _split(columns: Columns, accumulators: Sequence[Accumulator]) -> list[Columns]:
+    parts, start = [], 0
+    for accumulator in accumulators:
+        end = start + len(accumulator.types)
+        parts.append(columns[start:end])
+        start = end
+    return parts

@@ -1,0 +1,26 @@
+"""AVG of numbers that are no decimals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
+from sqlstream.udfs.aggregates.counts import Count
+from sqlstream.udfs.aggregates.groups import Source
+from sqlstream.udfs.aggregates.numbers import column_of
+from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
+
+
+def average(source: Source, type_: pa.DataType) -> Plan:
+    """Sum and count. A BIGINT is added up as DOUBLE, as Spark does, so that its average cannot overflow."""
+    exact = kinds.is_integer(type_) and type_.bit_width < 64
+    total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
+    return Plan((total, Count(Source((), source.filters, source.required))), _quotient)
+
+
+def _quotient(total: pa.Array, count: pa.Array) -> pa.Array:
+    counts = count.to_numpy()
+    totals = total.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
+    return column_of(totals / np.maximum(counts, 1), pa.float64(), counts == 0)

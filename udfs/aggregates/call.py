@@ -1,0 +1,37 @@
+"""A call of an aggregate function over columns that the kernel's input has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A column of ORDER BY inside an aggregate."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """``function`` is Spark's name in lower case; ``arguments``, ``filter`` and orderings name columns of the input.
+
+    ``constants`` are the arguments that are no columns: the separator of LISTAGG, the percentages of percentiles.
+    ``result`` is the type of the result column ``name``. ``implementation`` is the class of a user's aggregate.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...]
+    result: pa.DataType
+    filter: str | None = None
+    distinct: bool = False
+    order: tuple[Ordering, ...] = ()
+    constants: tuple[object, ...] = ()
+    ignore_nulls: bool = False
+    implementation: Any = None

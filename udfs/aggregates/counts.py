@@ -1,0 +1,27 @@
+"""COUNT, COUNT_IF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
+from sqlstream.udfs.aggregates.groups import Batch, Groups
+from sqlstream.udfs.aggregates.numbers import numbers_of
+from sqlstream.udfs.aggregates.sums import add_up
+
+
+@dataclass(frozen=True)
+class Count(Accumulator):
+    """Rows per group, never NULL."""
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.int64(),)
+
+    def lift(self, batch: Batch) -> Columns:
+        return (pa.array(batch.select(self.source).groups.sizes),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (pa.array(add_up(numbers_of(columns[0]), groups)),)

@@ -1,0 +1,62 @@
+"""MIN and MAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
+from sqlstream.udfs.aggregates.groups import Batch, Groups
+from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
+from sqlstream.udfs.aggregates.ordering import is_number, ranks
+from sqlstream.udfs.aggregates.sums import without_nulls
+
+
+@dataclass(frozen=True)
+class Extreme(Accumulator):
+    """The least or greatest value of a column; NULL for a group without values. Of equal ones the first stays."""
+
+    type: pa.DataType
+    greatest: bool
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (self.type,)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return (self._extremes(selection.columns[0], selection.groups),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (self._extremes(*without_nulls(columns[0], groups)),)
+
+    def _extremes(self, column: pa.Array, groups: Groups) -> pa.Array:
+        if is_number(self.type) and not kinds.is_floating(self.type):
+            return column_of(extremes(numbers_of(column), groups, self.greatest), self.type, groups.empty)
+        return column.take(first_extreme(ranks(column), groups, self.greatest))
+
+
+def extremes(numbers: np.ndarray, groups: Groups, greatest: bool) -> np.ndarray:
+    """The least or greatest integer of each group; any number for empty groups."""
+    limits = np.iinfo(numbers.dtype)
+    found = np.full(groups.count, limits.min if greatest else limits.max, numbers.dtype)
+    (np.maximum if greatest else np.minimum).at(found, groups.ids, numbers)
+    return found
+
+
+def first_extreme(ranks: np.ndarray, groups: Groups, greatest: bool, *, last: bool = False) -> pa.Array:
+    """The first (or ``last``) row with the least or greatest rank in each group; NULL for empty groups."""
+    best = np.flatnonzero(ranks == extremes(ranks, groups, greatest)[groups.ids])
+    return first_rows(best, groups, last=last)
+
+
+def first_rows(rows: np.ndarray, groups: Groups, *, last: bool = False) -> pa.Array:
+    """The first (or ``last``) of ``rows``, which ascend, in each group; NULL for groups without any."""
+    ordered = rows if last else rows[::-1]
+    found = np.full(groups.count, -1, np.int64)
+    # Of several assignments to one place numpy keeps the last.
+    found[groups.ids[ordered]] = ordered
+    return pa.array(found, mask=found < 0)

@@ -1,0 +1,86 @@
+"""Sums of integers, which raise on overflow, and of floating-point numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
+from sqlstream.udfs.aggregates.groups import Batch, Groups
+from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
+from sqlstream.udfs.aggregates.overflow import overflow
+
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class IntegerSum(Accumulator):
+    """A BIGINT, or a day-time interval, as ``type`` says; NULL for a group without values."""
+
+    type: pa.DataType
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (self.type,)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return (self._sum(selection.columns[0], selection.groups),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (self._sum(*without_nulls(columns[0], groups)),)
+
+    def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
+        numbers = numbers_of(column).astype(np.int64, copy=False)
+        if may_overflow(numbers) and overflows(numbers, groups):
+            raise overflow("SUM", self.type)
+        return column_of(add_up(numbers, groups), self.type, groups.empty)
+
+
+@dataclass(frozen=True)
+class FloatSum(Accumulator):
+    """A DOUBLE, added up in order of arrival; NULL for a group without values."""
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.float64(),)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return (self._sum(selection.columns[0], selection.groups),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (self._sum(*without_nulls(columns[0], groups)),)
+
+    def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
+        return column_of(add_up(numbers_of(column).astype(np.float64, copy=False), groups), pa.float64(), groups.empty)
+
+
+def without_nulls(column: pa.Array, groups: Groups) -> tuple[pa.Array, Groups]:
+    if not column.null_count:
+        return column, groups
+    kept = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.drop_null(), Groups(groups.ids[kept], groups.count)
+
+
+def add_up(numbers: np.ndarray, groups: Groups) -> np.ndarray:
+    """The sum of each group, of the type of the numbers; integers wrap around."""
+    totals = np.zeros(groups.count, numbers.dtype)
+    np.add.at(totals, groups.ids, numbers)
+    return totals
+
+
+def may_overflow(numbers: np.ndarray) -> bool:
+    """False where no sum of these BIGINTs can leave the range."""
+    if not len(numbers):
+        return False
+    return max(-int(numbers.min()), int(numbers.max())) * len(numbers) > _LARGEST
+
+
+def overflows(numbers: np.ndarray, groups: Groups) -> bool:
+    """True where the sum of a group leaves the range of BIGINT, found from sums of halves, which stay inside it."""
+    low, high = (add_up(half, groups) for half in (numbers & 0xFFFFFFFF, numbers >> 32))
+    high += low >> 32
+    return bool((high != high.astype(np.int32)).any())

@@ -6,13 +6,19 @@ from collections.abc import Iterable
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import connector
-from sqlstream.connectors.connector import NOT_A_SINK, NOT_A_SOURCE
+from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_statement
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Insert, Node, Output, Scan
+from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize
+
+_TAKES_UPDATES = (
+    "Emit each result once (EMIT ON WINDOW CLOSE), or write to a table of the connector print, or of memory with "
+    "'changelog-mode' = 'I,UB,UA,D'."
+)
 
 
 def plan_of(statement: nodes.Query | nodes.Insert, catalog: Catalog) -> Output | Insert:
@@ -43,6 +49,9 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
             span = statement.target.span
             yield Diagnostic(NOT_A_SINK, message, span, hint="SHOW CONNECTORS tells which ones are sinks.")
+        elif changelog_mode(plan) != APPEND_ONLY and not connector(table.connector).takes_updates(table):
+            message = f'table "{table.name}" takes inserted rows only, and the query updates its results'
+            yield Diagnostic(INSERTS_ONLY, message, span, hint=_TAKES_UPDATES)
 
 
 def require_sources(plan: Node) -> None:

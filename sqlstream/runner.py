@@ -52,9 +52,8 @@ class SinkWriter:
         self._table = table
 
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
-        write = connector(self._table.connector).write
-        assert write is not None, self._table.connector
-        writer = write(self._environment, self._table, without_nulls(rows, self._table))
+        found = connector(self._table.connector)
+        writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
         self._environment = replace(self._environment, resumed=True)
         return writer
 
@@ -63,8 +62,10 @@ NULL_IN_COLUMN = "SS403"
 
 
 def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows, failing with SS403 at a NULL in a column that is NOT NULL."""
+    """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
     from pyspark.sql import functions as F  # noqa: N812
+
+    from sqlstream.udfs.kernel import ROW_KIND
 
     def checked(column: Column) -> SparkColumn:
         value = F.col(quoted(column.name))
@@ -73,7 +74,8 @@ def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
         failure = _failure(NULL_IN_COLUMN, f'column "{column.name}" of table "{table.name}" is NOT NULL and got NULL')
         return F.when(value.isNull(), failure).otherwise(value).alias(column.name)
 
-    return rows.select(*(checked(c) for c in table.physical_columns))
+    kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
+    return rows.select(*(checked(c) for c in table.physical_columns), *kind)
 
 
 def _failure(code: str, message: str) -> SparkColumn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import Connector, Environment
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment
 from sqlstream.planner.catalog import Table
 
 if TYPE_CHECKING:
@@ -16,4 +16,14 @@ def write(environment: Environment, table: Table, rows: DataFrame) -> DataStream
     return rows.writeStream.format("noop")
 
 
-CONNECTOR = Connector(name="blackhole", doc="A sink that computes every row and keeps none.", write=write)
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    return lambda batch, _: batch.write.format("noop").mode("overwrite").save()
+
+
+CONNECTOR = Connector(
+    name="blackhole",
+    doc="A sink that computes every row and keeps none.",
+    write=write,
+    write_batches=write_batches,
+    takes_updates=lambda table: True,
+)

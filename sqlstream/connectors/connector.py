@@ -36,6 +36,7 @@ NOT_A_SOURCE = "SS506"
 NOT_A_SINK = "SS507"
 PATH_ERROR = "SS508"
 MISSING_JAR = "SS509"
+INSERTS_ONLY = "SS510"
 
 CHANGELOG = Option(
     "changelog-mode", STRING, "The kinds of its rows, such as 'I' or 'I,UA,D'; rows are added only: 'I'."
@@ -67,6 +68,8 @@ class Environment:
 
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
 Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
+BatchWriter = Callable[["DataFrame", int], None]
+WriteBatches = Callable[[Environment, Table], BatchWriter]
 Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
 Drop = Callable[[Path, Table], None]
 
@@ -93,8 +96,11 @@ class Connector:
 
     ``read(environment, table, columns)`` returns a streaming DataFrame with exactly the named physical and metadata
     columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow.
-    ``write(environment, table, rows)`` returns the writer of a streaming DataFrame that has exactly the physical
-    columns of the table, not yet started: the job adds checkpoint, trigger and name. None: it cannot.
+    ``write_batches(environment, table)`` returns a function of a micro-batch and its number, which writes its rows; a
+    batch that runs again takes the place of what it wrote before. ``write(environment, table, rows)`` returns the
+    writer of a streaming DataFrame, not yet started (the job adds checkpoint, trigger and name), where Spark has a
+    streaming sink of its own. Rows have exactly the physical columns of the table; where ``takes_updates(table)``,
+    those of updating queries have their kind in the column ROW_KIND behind them.
     ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
@@ -106,7 +112,9 @@ class Connector:
     doc: str
     options: tuple[Option, ...] = ()
     read: Read | None = None
+    write_batches: WriteBatches | None = None
     write: Write | None = None
+    takes_updates: Callable[[Table], bool] = _never
     bounded: Callable[[Table], bool] = _never
     check: Check = _no_check
     ready: Check = _no_check
@@ -120,7 +128,18 @@ class Connector:
 
     @property
     def is_sink(self) -> bool:
-        return self.write is not None
+        return self.write_batches is not None
+
+    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        """The writer of a stream of rows into a table, not yet started."""
+        if self.write is not None:
+            return self.write(environment, table, rows)
+        return rows.writeStream.foreachBatch(self.batch_writer(environment, table))
+
+    def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
+        """The function that writes one micro-batch of the table."""
+        assert self.write_batches is not None, f"{self.name} is no sink"
+        return self.write_batches(environment, table)
 
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""
@@ -182,3 +201,11 @@ def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
     """The columns with the given names, in the order given."""
     by_name = {c.name: c for c in table.columns}
     return tuple(by_name[name] for name in names)
+
+
+def folder_of_batch(folder: str, number: int) -> str:
+    """Where the files of a micro-batch lie; a batch that runs again overwrites its own folder and no other.
+
+    Readers see a column of partitions more, which nobody selects.
+    """
+    return f"{folder.rstrip('/')}/sqlstream_batch={number}"

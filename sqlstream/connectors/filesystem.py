@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -13,9 +14,11 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.connectors.connector import (
     PATH_ERROR,
     WRONG_COLUMN,
+    BatchWriter,
     Connector,
     Environment,
     columns_of,
+    folder_of_batch,
 )
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
@@ -151,14 +154,37 @@ def _reader_options(values: Mapping[str, Any], partitions: list[str]) -> dict[st
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    target = _target(environment, table)
+    writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
+    return writer.partitionBy(*target.partitions) if target.partitions else writer
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    target = _target(environment, table)
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        writer = batch.write.mode("overwrite").format(target.format).options(**target.options)
+        writer = writer.partitionBy(*target.partitions) if target.partitions else writer
+        writer.save(folder_of_batch(target.path, number))
+
+    return write_batch
+
+
+@dataclass(frozen=True)
+class _Target:
+    path: str
+    format: str
+    options: Mapping[str, str]
+    partitions: list[str]
+
+
+def _target(environment: Environment, table: Table) -> _Target:
     values = CONNECTOR.values(table)
     _refuse_foreign_files(environment, table, values["path"])
     options = writing(values)
     if values["format"] == "csv":
         options["header"] = str(values["csv.header"]).lower()
-    writer = rows.writeStream.format(values["format"]).options(**options).option("path", values["path"])
-    partitions = partition_columns(table)
-    return writer.partitionBy(*partitions) if partitions else writer
+    return _Target(values["path"], values["format"], options, partition_columns(table))
 
 
 def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
@@ -197,6 +223,7 @@ CONNECTOR = Connector(
     ),
     read=read,
     write=write,
+    write_batches=write_batches,
     bounded=is_bounded,
     check=check,
     ready=ready,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import MISSING_JAR, Connector, Environment, columns_of
+from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_OPTIONS,
@@ -100,10 +100,19 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    values = CONNECTOR.values(table)
     _require_jar(environment.spark)
-    writer = messages_of_rows(rows, table).writeStream.format("kafka").options(**_properties(values))
-    return writer.option("topic", values["topic"])
+    return messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    """Kafka keeps what was sent: a batch that runs again sends its rows again, as with Spark's own sink."""
+    _require_jar(environment.spark)
+    return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
+
+
+def _target(table: Table) -> dict[str, str]:
+    values = CONNECTOR.values(table)
+    return _properties(values) | {"topic": values["topic"]}
 
 
 def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
@@ -170,6 +179,7 @@ CONNECTOR = Connector(
     ),
     read=read,
     write=write,
+    write_batches=write_batches,
     bounded=is_bounded,
     check=check,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),

@@ -10,10 +10,10 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import Connector, Environment, columns_of
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment, columns_of, folder_of_batch
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.spark import shares_files
 
 if TYPE_CHECKING:
@@ -39,18 +39,30 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     folder = _folder(environment.directory, table)
     empty = folder / "empty"
     empty.mkdir(parents=True, exist_ok=True)
-    # A folder without Spark's log holds no complete batch yet.
-    written = sorted(log.parent for log in folder.glob("*/_spark_metadata"))
     reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
-    streams = [reader.parquet(str(path)) for path in written or [empty]]
+    streams = [reader.parquet(str(path)) for path in _written(folder) or [empty]]
     names = [quoted(c.name) for c in columns_of(table, columns)]
     return reduce(lambda left, right: left.unionAll(right), streams).select(*names)
 
 
+def _written(folder: Path) -> list[Path]:
+    """The folders of jobs with a complete batch: Spark's log says so, or its mark in the folder of a batch."""
+    logged = {log.parent for log in folder.glob("*/_spark_metadata")}
+    return sorted(logged | {mark.parent.parent for mark in folder.glob("*/*/_SUCCESS")})
+
+
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    return rows.writeStream.format("parquet").option("path", _folder_of_job(environment, table))
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    folder = _folder_of_job(environment, table)
+    return lambda batch, number: batch.write.mode("overwrite").parquet(folder_of_batch(folder, number))
+
+
+def _folder_of_job(environment: Environment, table: Table) -> str:
     _require_shared_files(environment, table)
-    path = _folder(environment.directory, table) / environment.job
-    return rows.writeStream.format("parquet").option("path", str(path))
+    return str(_folder(environment.directory, table) / environment.job)
 
 
 def drop(directory: Path, table: Table) -> None:
@@ -62,6 +74,8 @@ CONNECTOR = Connector(
     doc="Rows kept until the session closes: written by INSERT, read as a bounded source of what is there.",
     read=read,
     write=write,
+    write_batches=write_batches,
+    takes_updates=lambda table: table.changelog != APPEND_ONLY,
     bounded=lambda table: True,
     drop=drop,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import Connector, Environment
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import BOOLEAN, NAME, Option
@@ -13,30 +13,38 @@ from sqlstream.planner.catalog import Table
 from sqlstream.spark import is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql import Column, DataFrame
 
 PRINTS_ELSEWHERE = "SS346"
 
 
-def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    from pyspark.sql import functions as F  # noqa: N812
-
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
     if is_connect(environment.spark):
         message = f'table "{table.name}" would print on the server of Spark Connect, not here'
         raise UnsupportedError(PRINTS_ELSEWHERE, message, hint="Run the query by itself: its rows come to you.")
     values = CONNECTOR.values(table)
     prefix = f"{values['print-identifier']}> " if values["print-identifier"] else ""
     standard_error = values["standard-error"]
-    texts = [F.coalesce(F.col(quoted(c)).cast("string"), F.lit("null")) for c in rows.columns]
-    lines = rows.select(F.concat(F.lit(f"{prefix}+I["), F.concat_ws(", ", *texts), F.lit("]")).alias("line"))
 
-    def show(batch: DataFrame, epoch: int) -> None:
+    def show(batch: DataFrame, number: int) -> None:
+        lines = [f"{prefix}{row.line}\n" for row in batch.select(_line(batch).alias("line")).collect()]
         stream = sys.stderr if standard_error else sys.stdout
-        stream.writelines(f"{row.line}\n" for row in batch.collect())
+        stream.writelines(lines)
         stream.flush()
 
-    return lines.writeStream.foreachBatch(show)
+    return show
+
+
+def _line(rows: DataFrame) -> Column:
+    """A row with its kind, as text."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from sqlstream.udfs.kernel import ROW_KIND
+
+    kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
+    names = [name for name in rows.columns if name != ROW_KIND]
+    texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in names]
+    return F.concat(kind, F.lit("["), F.concat_ws(", ", *texts), F.lit("]"))
 
 
 CONNECTOR = Connector(
@@ -46,5 +54,6 @@ CONNECTOR = Connector(
         Option("print-identifier", NAME, "A text before each row, followed by >.", source=False, sink=True),
         Option("standard-error", BOOLEAN, "Print on standard error.", "false", source=False, sink=True),
     ),
-    write=write,
+    write_batches=write_batches,
+    takes_updates=lambda table: True,
 )

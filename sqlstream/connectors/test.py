@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import NAME, STRING, WRONG_VALUE, Option, integer, one_of
@@ -23,7 +23,6 @@ from sqlstream.types import TIMESTAMP, DataType
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 OUTSIDE_A_TEST = "SS515"
 
@@ -97,10 +96,10 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names)
 
 
-def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
     folder = _outputs(environment.directory, table)
     _require_test(folder, table)
-    return rows.writeStream.foreachBatch(lambda batch, number: _keep(folder, batch, number))
+    return lambda batch, number: _keep(folder, batch, number)
 
 
 def _keep(folder: Path, batch: DataFrame, number: int) -> None:
@@ -149,6 +148,7 @@ CONNECTOR = Connector(
     doc="Tables that a StreamTest feeds and watches.",
     options=_OPTIONS,
     read=read,
-    write=write,
+    write_batches=write_batches,
+    takes_updates=lambda table: True,
     check=check,
 )

@@ -89,7 +89,7 @@ class SteppedJob:
         launch = Launch(
             query_name=self._directory.name,
             rows=rows,
-            sink=lambda rows: test_connector.write(environment, self.sink, rows),
+            sink=lambda rows: test_connector.CONNECTOR.stream(environment, self.sink, rows),
             checkpoint=checkpoint,
             control=self._control,
             bounded=False,

@@ -60,9 +60,10 @@ def write_all(environment: Environment, tmp_path: Path) -> Callable[..., None]:
     """Runs the rows of a bounded table into a sink."""
 
     def run(source: Table, sink: Table, env: Environment = environment, checkpoint: str = "sink-checkpoint") -> None:
-        read, write = registered(source.connector).read, registered(sink.connector).write
-        assert read is not None and write is not None
-        writer = write(env, sink, read(env, source, tuple(c.name for c in source.columns)))
+        read = registered(source.connector).read
+        assert read is not None
+        rows = read(env, source, tuple(c.name for c in source.columns))
+        writer = registered(sink.connector).stream(env, sink, rows)
         writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
         writer.trigger(availableNow=True).start().awaitTermination()
 

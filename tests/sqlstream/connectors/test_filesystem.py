@@ -48,6 +48,16 @@ def test_what_is_written_is_read_again(name, spark, make_table, files, environme
     assert sorted(read_all(sink)) == ROWS
 
 
+def test_a_micro_batch_that_runs_again_takes_the_place_of_what_it_wrote(files, spark, environment, read_all) -> None:
+    sink = files(None, "id INT; day STRING", "out", format="json", partition_by="day")
+    write_batch = connector("filesystem").batch_writer(environment, sink)
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], "id INT, day STRING")
+    for number in (0, 7, 7):
+        write_batch(rows, number)
+    write_batch(rows.where("id = 2"), 0)
+    assert sorted(read_all(sink)) == [(1, "a"), (2, "b"), (2, "b")]
+
+
 def _run(environment, source, sink, checkpoint: Path) -> None:
     read, write = connector(source.connector).read, connector(sink.connector).write
     assert read is not None and write is not None

@@ -49,10 +49,10 @@ def test_print_takes_a_name_and_standard_error(make_table, numbers, write_all, c
 
 
 def test_blackhole_computes_every_row(spark, make_table, numbers, environment, tmp_path) -> None:
-    read, write = connector("filesystem").read, connector("blackhole").write
-    assert read is not None and write is not None
+    read, sink = connector("filesystem").read, connector("blackhole")
+    assert read is not None
     failing = read(environment, numbers, ("a", "b")).selectExpr("raise_error('computed') AS a", "b")
-    writer = write(environment, make_table("blackhole", "a INT; b STRING"), failing)
+    writer = sink.stream(environment, make_table("blackhole", "a INT; b STRING"), failing)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     with pytest.raises(Exception, match="computed"):
         query.awaitTermination()
@@ -69,6 +69,20 @@ def test_memory_keeps_the_rows_of_all_its_jobs(make_table, numbers, environment,
     write_all(numbers, table, replace(environment, job="second"), "2")
     rows = read_all(table, "b", "a", checkpoint="full")
     assert rows == [("x y", 1), (None, 2), ("x y", 1), (None, 2)]
+
+
+def test_memory_keeps_kinds_and_micro_batches_once(spark, make_table, environment, read_all, tmp_path) -> None:
+    table = make_table("memory", "a INT")
+    write_batch = connector("memory").batch_writer(environment, table)
+    for number, rows in ((0, [(1, "+I")]), (1, [(1, "-U"), (2, "+U")]), (1, [(1, "-D")])):
+        write_batch(spark.createDataFrame(rows, "a INT, __row_kind STRING").coalesce(1), number)
+    assert read_all(table) == [(1,), (1,)]
+
+
+def test_print_shows_the_kinds_of_updating_rows(spark, make_table, environment, capsys) -> None:
+    rows = spark.createDataFrame([(1, "+I"), (1, "-U"), (None, "+U")], "a INT, __row_kind STRING").coalesce(1)
+    connector("print").batch_writer(environment, make_table("print", "a INT"))(rows, 0)
+    assert capsys.readouterr().out == "+I[1]\n-U[1]\n+U[null]\n"
 
 
 def test_memory_of_a_resumed_job_has_each_row_once(make_table, numbers, environment, write_all, read_all) -> None:
@@ -198,9 +212,14 @@ def test_without_its_jar_kafka_says_how_to_get_it(spark, make_table, environment
     options = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"}
     table = make_table("kafka", "a INT", **options)
     found = connector("kafka")
-    assert found.read is not None and found.write is not None
+    assert found.read is not None
     rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS a")
-    for use in (lambda: found.read(environment, table, ("a",)), lambda: found.write(environment, table, rows)):
+    uses = (
+        lambda: found.read(environment, table, ("a",)),
+        lambda: found.stream(environment, table, rows),
+        lambda: found.batch_writer(environment, table),
+    )
+    for use in uses:
         with pytest.raises(ConnectorError) as error:
             use()
         assert error.value.code == "SS509"

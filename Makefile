@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo test test-fast lint types fmt bless bench docs clean help setup python java
+.PHONY: check demo test test-fast lint types fmt bless bench bench-windows docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -36,6 +36,9 @@ bless: java $(READY) ## rewrite the expected blocks of the golden files; read th
 
 bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
 	@$(BIN)/python -m examples.throughput.bench
+
+bench-windows: java $(READY) ## windows through the columnar gear, Spark's own operators and transformWithState per key
+	@$(BIN)/python -m examples.throughput.windows
 
 docs: $(READY) ## regenerate the generated pages of docs/
 	@$(BIN)/python -m docs.generate

@@ -3,7 +3,22 @@
 from sqlstream.udfs.assigners.aligned import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Assigned, Assigner
 from sqlstream.udfs.assigners.given import Given
+from sqlstream.udfs.assigners.merging import LATE, Sessions, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.session import Session
 from sqlstream.udfs.assigners.unbounded import Global
 
-__all__ = ["Assigned", "Assigner", "Cumulate", "Given", "Global", "Hop", "Session", "Tumble"]
+__all__ = [
+    "LATE",
+    "Assigned",
+    "Assigner",
+    "Cumulate",
+    "Given",
+    "Global",
+    "Hop",
+    "Session",
+    "Sessions",
+    "Tumble",
+    "Windows",
+    "late_windows",
+    "merge_sessions",
+]

@@ -1,0 +1,116 @@
+"""Merging of sessions: which windows of a batch's rows and which stored sessions are one. Flink's MergingWindowSet,
+for all keys at once.
+
+Windows ``[start, end)`` of one key merge when they intersect or touch: ``start <= other.end and other.start <= end``.
+Rows count one after another, in order of arrival. A row whose own window is late (``watermark >= end - 1 ms +
+allowed``) is taken if it meets a live session, and is late if not, even where a later row would have joined the two.
+Every stored session is live, because the watermark has removed the others.
+
+All keys lie on one line: each has a stretch of its own there, so that windows meet on the line exactly when they meet
+and are of one key. A session is the union of windows that meet; it has no holes, so that a row meets the session
+exactly when it meets one of its windows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.meeting import Intervals, earliest_meeting
+
+LATE = -1
+MILLISECOND = 1000
+_INT64 = np.iinfo(np.int64)
+_STORED = -1
+"""Arrival of what was there before the first row."""
+
+
+class Windows(NamedTuple):
+    """Windows with the number of the key of each, numbers from 0 on. Windows of rows are in order of arrival."""
+
+    key: Rows
+    start: Times
+    end: Times
+
+    def __add__(self, other: object) -> Windows:
+        assert isinstance(other, Windows)
+        return Windows(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+
+class Sessions(NamedTuple):
+    """``windows``: those after merging, by key and start. ``row`` and ``stored``: the number of the session of each
+    row and of each stored session; LATE for a row that none took."""
+
+    windows: Windows
+    row: Rows
+    stored: Rows
+
+
+def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:
+    """The sessions of ``stored`` and ``rows``. Where there is no lateness, ``watermark`` is NO_WATERMARK."""
+    late = late_windows(rows.end, watermark, allowed)
+    if late.any():
+        taken = ~late | _rescued(stored, rows, late)
+        return _with_late_rows(merge_windows(stored, Windows(*(part[taken] for part in rows))), taken)
+    return merge_windows(stored, rows)
+
+
+def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
+    """True for windows for which a row would be late."""
+    newest_late = min(max(watermark + MILLISECOND - allowed, _INT64.min), _INT64.max)
+    return end <= newest_late
+
+
+def merge_windows(stored: Windows, rows: Windows) -> Sessions:
+    """The sessions of windows of which none is late."""
+    both = stored + rows
+    if len(both.key) == 0:
+        return Sessions(both, rows.key, stored.key)
+    line = on_line(both)
+    order = np.argsort(line.start)
+    start, reach = line.start[order], np.maximum.accumulate(line.end[order])
+    first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
+    session = np.empty(len(order), np.int64)
+    session[order] = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
+    ends = np.maximum.reduceat(both.end[order], first)
+    leading = order[first]
+    count = len(stored.key)
+    return Sessions(Windows(both.key[leading], both.start[leading], ends), session[count:], session[:count])
+
+
+def on_line(windows: Windows) -> Intervals:
+    """The windows as intervals of one line, on which those of different keys never meet."""
+    key, start, end = windows
+    origin, length = int(start.min()), int(end.max()) - int(start.min()) + 2
+    if length * (int(key.max()) + 1) > _INT64.max:
+        # Times so far apart that the line would be too long: only their order matters.
+        _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
+        start, end = np.split(ranks.astype(np.int64), 2)
+        origin, length = 0, 2 * len(key) + 2
+    offset = key * length - origin
+    return Intervals(start + offset, end + offset)
+
+
+def _rescued(stored: Windows, rows: Windows, late: Flags) -> Flags:
+    """Late rows that meet a session which is live when they arrive.
+
+    In each round those that meet what the round before has taken; at first, stored sessions and rows in time.
+    """
+    line = on_line(stored + rows)
+    arrival = np.concatenate((np.full(len(stored.key), _STORED), np.arange(len(rows.key))))
+    taken = np.concatenate((np.ones(len(stored.key), np.bool_), ~late))
+    waiting, met = np.flatnonzero(~taken), np.flatnonzero(taken)
+    while len(waiting) and len(met):
+        earliest = earliest_meeting(line.take(waiting), line.take(met), arrival[met])
+        live = earliest < arrival[waiting]
+        met, waiting = waiting[live], waiting[~live]
+        taken[met] = True
+    return taken[len(stored.key) :]
+
+
+def _with_late_rows(sessions: Sessions, taken: Flags) -> Sessions:
+    row = np.full(len(taken), LATE, np.int64)
+    row[taken] = sessions.row
+    return sessions._replace(row=row)

@@ -14,7 +14,7 @@ class Groups:
     """``ids``: the group of each row, int64 in ``[0, count)``."""
 
     def __init__(self, ids: np.ndarray, count: int) -> None:
-        self.ids = np.asarray(ids, np.int64)
+        self.ids: np.ndarray = np.asarray(ids, np.int64)
         self.count = count
 
     @cached_property
@@ -31,7 +31,7 @@ class Groups:
     @cached_property
     def order(self) -> np.ndarray | None:
         """The rows sorted by group, in order of arrival within each; None where they already are."""
-        if len(self.ids) < 2 or bool((self.ids[1:] >= self.ids[:-1]).all()):
+        if bool((self.ids[1:] >= self.ids[:-1]).all()):
             return None
         return _stable_order(self.ids, self.count)
 

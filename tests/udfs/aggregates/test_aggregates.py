@@ -15,7 +15,8 @@ def computed(rows: dict[str, pa.Array], groups: list[int], count: int, *calls: A
     aggregates = Aggregates(calls, table.schema)
     lifted = aggregates.lift(table, np.array(groups, np.int64), count)
     assert lifted.schema == aggregates.accumulators
-    return aggregates.finish(lifted).to_pylist()
+    results: list[dict] = aggregates.finish(lifted).to_pylist()
+    return results
 
 
 def call(function: str, *arguments: str, result: pa.DataType = pa.int64(), **options) -> AggregateCall:

@@ -11,6 +11,7 @@ from examples.flights.demo import script
 from examples.flights.prepare import departures, hours_behind, read_flights, write_stream
 from sqlstream.results import Query
 from tests.examples import flights_in_pandas
+from tests.examples.frames import comparable
 
 pytestmark = pytest.mark.spark
 
@@ -32,19 +33,6 @@ def folder(left, tmp_path_factory):
     return folder
 
 
-def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sorted, times without zone, integers and floating-point numbers of one width."""
-    plain = frame.copy()
-    for name, column in plain.items():
-        if isinstance(column.dtype, pd.DatetimeTZDtype):
-            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-        if pd.api.types.is_datetime64_dtype(column):
-            plain[name] = column.astype("datetime64[us]")
-        elif pd.api.types.is_integer_dtype(column):
-            plain[name] = column.astype("int64")
-    return plain.sort_values(list(plain.columns), ignore_index=True)
-
-
 @pytest.mark.parametrize("name", ["departures_per_carrier", "delay_by_airport", "rotations", "totals_of_the_day"])
 def test_query_equals_pandas(name, spark, left, folder):
     with sqlstream.connect(spark) as session:
@@ -59,7 +47,7 @@ def test_query_equals_pandas(name, spark, left, folder):
     assert progress.batches >= 3
     assert progress.late_rows == 0
     assert len(found) == len(expected) > 1000
-    assert_frame_equal(_comparable(found), _comparable(expected), check_dtype=False, rtol=1e-12)
+    assert_frame_equal(comparable(found), comparable(expected), check_dtype=False, rtol=1e-12)
 
 
 def test_cancelled_flights_are_not_in_the_stream(flights, left):

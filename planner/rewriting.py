@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.planner import firing
+from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name
-from sqlstream.planner.nodes import Node, Unary, Union
+from sqlstream.planner.naming import field_of
+from sqlstream.planner.nodes import Node, Session, Unary, Union, Window
 
 LocalRule = Callable[[Node], Node]
 
@@ -57,6 +60,68 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
         return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
 
     return node_of(expression.copy().transform(value))
+
+
+def window_expressions(window: Window | None) -> tuple[exp.Expression, ...]:
+    """What a window computes of each row."""
+    if not isinstance(window, Session):
+        return ()
+    found = (window.gap_ms, window.start_when, window.end_when)
+    return tuple(e for e in found if isinstance(e, exp.Expression))
+
+
+def read_by_window(window: Window | None) -> set[str]:
+    """The fields that a window reads of each row, beside its time."""
+    return set().union(*map(columns_of, window_expressions(window)))
+
+
+def firing_expressions(found: Firing) -> Iterator[exp.Expression]:
+    """What triggers, evictors and late data compute of each row."""
+    if found.trigger is not None:
+        yield from _trigger_expressions(found.trigger)
+    if found.eviction is not None and isinstance(found.eviction.evictor, firing.EvictDelta):
+        yield from (found.eviction.evictor.value, found.eviction.evictor.threshold)
+    yield from found.late.values
+
+
+def _trigger_expressions(trigger: firing.Trigger) -> Iterator[exp.Expression]:
+    match trigger:
+        case firing.When(condition=condition):
+            yield condition
+        case firing.Delta(value=value, threshold=threshold):
+            yield from (value, threshold)
+        case firing.AfterWatermark(early=early, late=late):
+            for pulse in (early, late):
+                if pulse is not None:
+                    yield from _trigger_expressions(pulse)
+        case firing.Purging(inner=inner):
+            yield from _trigger_expressions(inner)
+        case firing.Combined(left=left, right=right):
+            yield from _trigger_expressions(left)
+            yield from _trigger_expressions(right)
+
+
+def read_by_firing(found: Firing) -> set[str]:
+    """The fields that ``found`` reads; late data may read the bounds of the window among them."""
+    return set().union(*map(columns_of, firing_expressions(found)))
+
+
+def renamed_window(window: Window, names: Mapping[str, str]) -> Window:
+    """The window over other names of the same fields."""
+    if not isinstance(window, Session):
+        return window
+    values: dict[str, exp.Expression] = {old: field_of(new) for old, new in names.items()}
+
+    def renamed(found: exp.Expression | None) -> exp.Expression | None:
+        return substituted(found, values) if found is not None else None
+
+    gap = window.gap_ms
+    return replace(
+        window,
+        gap_ms=gap if isinstance(gap, int) else substituted(gap, values),
+        start_when=renamed(window.start_when),
+        end_when=renamed(window.end_when),
+    )
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:

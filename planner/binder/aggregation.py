@@ -15,13 +15,13 @@ from sqlstream.planner.binder.clauses import check_clauses
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, aliased, bind_grouping
-from sqlstream.planner.binder.naming import Names, extended, field_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.naming import Names, extended, field_name
 from sqlstream.planner.nodes import (
     AssignWindows,
     Filter,

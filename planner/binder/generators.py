@@ -12,10 +12,10 @@ from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, type_in
-from sqlstream.planner.binder.naming import Names
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.functions.kinds import Kind, kind_of, names, spark_name
+from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import Correlate, Field
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import counted, did_you_mean

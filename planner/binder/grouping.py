@@ -20,10 +20,10 @@ from sqlstream.planner.binder.calls import SPARK_WINDOWS
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
-from sqlstream.planner.binder.naming import field_name, shown_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import SIGNATURES, Measured, spark_window, time_field, window_of_measures
 from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.naming import field_name, shown_name
 from sqlstream.planner.nodes import Field, Window
 from sqlstream.planner.rewriting import node_of
 

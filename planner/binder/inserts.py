@@ -7,9 +7,9 @@ from sqlglot import exp
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.nodes import Insert as InsertStatement
 from sqlstream.planner.binder.context import Relation, bind_error
-from sqlstream.planner.binder.naming import field_of
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import Field, Insert, Item, Project
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import DataType

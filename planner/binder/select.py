@@ -16,10 +16,10 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
-from sqlstream.planner.binder.naming import Names, field_name, field_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.sources import bind_from
+from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Filter, Item, Project
 
 _CONSUMED = (

@@ -13,10 +13,10 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, types_of
-from sqlstream.planner.binder.naming import field_of
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import AssignTime, Item, Node, Project, Scan
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import TIMESTAMP, DataType, from_sqlglot

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.naming import Names, field_name, field_of
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.functions.coercion import common_type, incompatible
+from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Field, Item, Project, Schema, Union
 from sqlstream.types import DataType
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.binder.context import bind_error
-from sqlstream.planner.binder.naming import Names, extended, field_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.naming import Names, extended, field_of
 from sqlstream.planner.nodes import Cumulate, Hop, Item, Session, Tumble, WindowColumns
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.types import TIMESTAMP

@@ -10,9 +10,9 @@ from sqlstream.planner.binder.calls import SPARK_WINDOWS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.grouping import GroupedWindow, bind_property_window, bind_spark_window
-from sqlstream.planner.binder.naming import field_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import Session, WindowColumns
 
 

@@ -12,11 +12,11 @@ from sqlstream.grammar.nodes import Argument, Descriptor, Duration, Rows, TableA
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.naming import Names
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
+from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import (
     AssignTime,
     AssignWindows,

@@ -78,7 +78,7 @@ def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:
 
 def _many_windows(plan: Node) -> Iterator[str]:
     for node in plan.walk():
-        if not isinstance(node, AssignWindows):
+        if not isinstance(node, AssignWindows | WindowAggregate):
             continue
         match node.window:
             case Hop(slide_ms=part, size_ms=size) | Cumulate(step_ms=part, size_ms=size) if size // part >= _MANY_PANES:

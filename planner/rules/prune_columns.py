@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import singledispatch
 
-from sqlstream.planner.binder.naming import passed
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import (
     AssignTime,
     AssignWindows,
@@ -19,7 +19,7 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
-from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.rewriting import columns_of, read_by_firing, read_by_window
 
 Names = frozenset[str]
 
@@ -94,19 +94,21 @@ def _(node: Correlate, required: Names) -> Node:
 @_pruned.register
 def _(node: AssignWindows, required: Names) -> Node:
     own = {node.columns.start, node.columns.end, node.columns.time}
-    return replace(node, input=_pruned(node.input, (required - own) | _read_by(node.time, node.partition_by)))
+    read = {*node.partition_by, *_time(node), *read_by_window(node.window)}
+    return replace(node, input=_pruned(node.input, (required - own) | read))
 
 
 @_pruned.register
 def _(node: WindowAggregate, required: Names) -> Node:
     aggregates = tuple(a for a in node.aggregates if a.name in required)
-    read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates))
-    if node.window is None:
-        read |= {node.columns.start, node.columns.end, node.columns.time}
-    elif node.time is not None:
-        read |= {node.time}
-    return replace(node, aggregates=aggregates, input=_pruned(node.input, read))
+    own = {node.columns.start, node.columns.end, node.columns.time}
+    read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates), read_by_firing(node.firing))
+    # Late rows carry the bounds of the window that this node assigns.
+    read = (read | _time(node) | read_by_window(node.window)) - own if node.window is not None else read | own
+    pane, pane_index = (name if name in required else None for name in (node.pane, node.pane_index))
+    rebuilt = replace(node, aggregates=aggregates, pane=pane, pane_index=pane_index)
+    return replace(rebuilt, input=_pruned(node.input, read))
 
 
-def _read_by(time: str | None, keys: tuple[str, ...]) -> Names:
-    return frozenset({*keys, *([time] if time else [])})
+def _time(node: AssignWindows | WindowAggregate) -> Names:
+    return frozenset({node.time} if node.time else ())

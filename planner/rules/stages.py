@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.rules.fold_constants import fold_constants
-from sqlstream.planner.rules.fuse_session_into_aggregate import fuse_session_into_aggregate
+from sqlstream.planner.rules.fuse_windows_into_aggregate import fuse_windows_into_aggregate
 from sqlstream.planner.rules.merge_projects import merge_projects
 from sqlstream.planner.rules.prune_columns import prune_columns
 from sqlstream.planner.rules.push_filters import push_filters
@@ -22,14 +22,14 @@ class Stage:
     rule: Callable[[Node], Node]
 
 
-# Time goes first, because a watermark that nobody needs does not stop filters. Sessions are fused before columns are
+# Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are
 # pruned, because the fused form reads fewer. Projections are merged last, when it is known which of them remain.
 STAGES = (
     Stage("fold_constants", fold_constants),
     Stage("remove_unused_time", remove_unused_time),
     Stage("push_filters", push_filters),
     Stage("merge_projects", merge_projects),
-    Stage("fuse_session_into_aggregate", fuse_session_into_aggregate),
+    Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
     Stage("prune_columns", prune_columns),
     Stage("merge_projects_again", merge_projects),
 )

@@ -1,0 +1,11 @@
+"""An aggregate over a window table function becomes one node that assigns the windows and aggregates."""
+
+from __future__ import annotations
+
+from sqlstream.planner.fusing import fused
+from sqlstream.planner.nodes import Node, WindowAggregate
+from sqlstream.planner.rewriting import bottom_up
+
+
+def fuse_windows_into_aggregate(plan: Node) -> Node:
+    return bottom_up(plan, lambda node: fused(node) if isinstance(node, WindowAggregate) else node)

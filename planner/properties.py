@@ -13,7 +13,9 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, Never
 from sqlstream.planner.nodes import (
+    AlignedWindow,
     AssignTime,
     AssignWindows,
     Correlate,
@@ -27,6 +29,7 @@ from sqlstream.planner.nodes import (
     Session,
     Unary,
     Union,
+    UserWindow,
     Window,
     WindowAggregate,
 )
@@ -48,7 +51,26 @@ def _(node: Scan) -> frozenset[RowKind]:
 
 @changelog_mode.register
 def _(node: WindowAggregate) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    """RETRACTING withdraws what it emitted before; only windows that merge take a result back for good."""
+    if node.firing.accumulation is not Accumulation.RETRACTING or not fires_again(node.firing):
+        return APPEND_ONLY
+    window = window_of(node)
+    merges = window is not None and isinstance(window.window, (Session, UserWindow))
+    return frozenset(RowKind) if merges else frozenset(RowKind) - {RowKind.DELETE}
+
+
+def fires_again(firing: Firing) -> bool:
+    """True where a window may give several results."""
+    return firing.late.allow_ms > _delay_ms(firing) or firing.trigger not in (
+        None,
+        AfterProcessingTime(),
+        AfterWatermark(delay_ms=_delay_ms(firing)),
+        Never(),
+    )
+
+
+def _delay_ms(firing: Firing) -> int:
+    return firing.trigger.delay_ms if isinstance(firing.trigger, AfterWatermark) else 0
 
 
 _KIND_NAMES = (
@@ -192,7 +214,12 @@ def _(node: Project) -> frozenset[frozenset[str]]:
 
 @unique_keys.register
 def _(node: WindowAggregate) -> frozenset[frozenset[str]]:
-    """One row per key and window; the start tells windows apart except those of CUMULATE, which share it."""
+    """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
+    window = window_of(node)
+    by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
+    retracts = node.firing.accumulation is Accumulation.RETRACTING
+    if not by_bounds or (fires_again(node.firing) and not retracts):
+        return frozenset()
     grouping = {node.grouping_id} if node.grouping_id else set()
     return frozenset({frozenset({*node.keys, *grouping, node.columns.start, node.columns.end})})
 
@@ -236,4 +263,4 @@ def _(node: WindowAggregate) -> ArrivalOrder:
 
 @arrival_order.register
 def _(node: AssignWindows) -> ArrivalOrder:
-    return ArrivalOrder.WINDOW if isinstance(node.window, Session) else arrival_order(node.input)
+    return arrival_order(node.input) if isinstance(node.window, AlignedWindow) else ArrivalOrder.WINDOW

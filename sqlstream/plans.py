@@ -44,10 +44,9 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
             message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
             yield Diagnostic(NOT_A_SOURCE, message, hint="SHOW CONNECTORS tells which ones are sources.")
     if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
-        table = plan.table
+        table, span = plan.table, statement.target.span
         if not connector(table.connector).is_sink:
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
-            span = statement.target.span
             yield Diagnostic(NOT_A_SINK, message, span, hint="SHOW CONNECTORS tells which ones are sinks.")
         elif changelog_mode(plan) != APPEND_ONLY and not connector(table.connector).takes_updates(table):
             message = f'table "{table.name}" takes inserted rows only, and the query updates its results'

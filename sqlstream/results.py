@@ -10,8 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ExecutionError
-from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.nodes import Schema
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.nodes import Output
+from sqlstream.planner.properties import changelog_mode
 from sqlstream.types import STRING, DataType, from_arrow
 
 if TYPE_CHECKING:
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
 
 ENDLESS = "SS480"
 
+KIND = "op"
+"""What callers call the kinds of rows of updating queries; Flink's client does, too."""
+
 _SHOWN = 20
+
+
+def columns_of(plan: Output) -> tuple[tuple[str, DataType], ...]:
+    """Names and types of what the caller of a query gets; rows of an updating query begin with their kinds."""
+    kind = () if changelog_mode(plan) == APPEND_ONLY else ((KIND, STRING),)
+    return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -88,14 +98,16 @@ class Rows:
 class Query:
     """A query that runs: an iterator of its rows, which come while it runs. Each row is delivered once.
 
-    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows.
-    TIMESTAMPs are shown in ``time_zone``.
+    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows. Those of an
+    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``. TIMESTAMPs are shown in ``time_zone``.
     """
 
-    def __init__(self, job: Job, names: tuple[str, ...], schema: Schema, time_zone: str) -> None:
+    def __init__(self, job: Job, plan: Output, time_zone: str) -> None:
         self.job = job
-        self.columns = names
-        self.types = tuple(f.type for f in schema)
+        columns = columns_of(plan)
+        self.columns = tuple(name for name, _ in columns)
+        self.types = tuple(type_ for _, type_ in columns)
+        self._updating = len(columns) > len(plan.names)
         self._time_zone = time_zone
         self._incoming = job.results()
         self._table: pa.Table | None = None
@@ -121,8 +133,8 @@ class Query:
         return self._rows[self._position - 1]
 
     def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
-        """The rows with their kinds."""
-        return ((RowKind.INSERT, row) for row in self)
+        """The rows behind their kinds."""
+        return ((RowKind(row[0]), row[1:]) if self._updating else (RowKind.INSERT, row) for row in self)
 
     def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
         """The next ``count`` rows, fewer at the end of the query; waits for them."""

@@ -13,6 +13,7 @@ from sqlstream.folders import Folders
 from sqlstream.planner.catalog import Column, Function, Table
 from sqlstream.planner.nodes import Insert, Node, Output, Scan
 from sqlstream.plans import require_sources, scanned_tables
+from sqlstream.results import columns_of
 from sqlstream.spark_settings import SparkHandle
 from sqlstream.udfs.functions import load
 
@@ -114,26 +115,34 @@ class Runner:
             name=name,
             checkpoint_dir=checkpoint,
             interval_ms=_interval_ms(plan, settings["execution.checkpointing.interval"]),
+            clock_interval_ms=settings["sqlstream.clock-interval"],
+            gear=settings["sqlstream.gear"],
+            key_groups=settings["pipeline.max-parallelism"],
         )
         self.jobs.append(job)
         return job
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""
+        from sqlstream.jobs.results import with_kind_first
         from sqlstream.planner.lowering import lower
 
         require_sources(plan)
-        return lower(plan, self.runtime(workspace)).toDF(*plan.names)
+        rows = with_kind_first(lower(plan, self.runtime(workspace)))
+        return rows.toDF(*(name for name, _ in columns_of(plan)))
 
     def runtime(self, workspace: Workspace) -> JobRuntime:
         """What lowering needs, for a plan that nobody starts here."""
         from sqlstream.jobs import JobRuntime
         from sqlstream.jobs.control import ControlRows
+        from sqlstream.jobs.layout import DEFAULT_KEY_GROUPS
         from sqlstream.jobs.storage import storage_at
 
         spark = self.spark.get(workspace.settings)
         sources = SessionSources(Environment(spark, self.folders.root), workspace.catalog.copy())
-        return JobRuntime(spark, sources, ControlRows(storage_at(self.folders.scratch_checkpoint(), spark)))
+        control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
+        key_groups = workspace.settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
+        return JobRuntime(spark, sources, control, workspace.settings["sqlstream.gear"], key_groups)
 
     def close(self) -> None:
         for job in self.jobs:

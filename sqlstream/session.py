@@ -204,7 +204,7 @@ class Session:
         job = self._runner.start(plan, self.workspace)
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         assert zone is not None, "Spark always has a time zone"
-        return Query(job, plan.names, plan.schema, zone)
+        return Query(job, plan, zone)
 
 
 def _require_statements(statements: tuple[nodes.Statement, ...]) -> None:

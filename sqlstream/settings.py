@@ -47,9 +47,24 @@ OPTIONS = (
         "which goes away with the session.",
     ),
     Option("parallelism.default", integer(1, 4096), "Partitions of shuffles. Not given, one per core."),
+    Option(
+        "pipeline.max-parallelism",
+        integer(1, 32768),
+        "Key groups: the parts that state is kept in, and so the most tasks that can share the work of an operator. "
+        "A job keeps that of its checkpoint. Not given, 64.",
+    ),
     Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
     Option(
-        "sqlstream.gear", one_of("native", planned=("auto", "columnar")), "Which operators run: Spark's own.", "native"
+        "sqlstream.clock-interval",
+        DURATION,
+        "How often the clock ticks for windows and triggers on processing time; without them it does not tick.",
+        "1 s",
+    ),
+    Option(
+        "sqlstream.gear",
+        one_of("auto", "native", planned=("columnar",)),
+        "Which operators keep state: kernels over columns (columnar), or Spark's own (native), which can do less.",
+        "auto",
     ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option("table.local-time-zone", TIME_ZONE, "Zone in which timestamps are read and shown.", "UTC"),

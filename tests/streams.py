@@ -77,6 +77,8 @@ class Streams:
     spark: SparkSession
     folder: Path
     from_rows: bool = True
+    gear: str = "native"
+    max_parallelism: int = 4
     implementations: dict[str, object] = field(default_factory=dict)
     numbers: Iterable[int] = field(default_factory=itertools.count)
 
@@ -151,6 +153,9 @@ class Streams:
 
     def control(self, name: str) -> DataFrame:
         return self.control_rows.stream(self.spark, name)
+
+    def clock(self) -> DataFrame:
+        return self.control_rows.clock(self.spark)
 
     def event_time_from_rows(self, name: str) -> bool:
         return self.from_rows

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.fingerprint import fingerprint, first_difference
+from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
 from sqlstream.planner.nodes import Node
+
+
+def gear_of(plan: Node, gear: str) -> str:
+    return "native" if gear == AUTO else gear
+
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +32,7 @@ class Checkpoint:
 
     path: str
     storage: Storage
+    layout: Layout
 
     @property
     def spark_location(self) -> str:
@@ -38,16 +45,27 @@ def checkpoint_exists(path: str, spark: SparkSession) -> bool:
     return storage_at(path, spark).read(_PLAN) is not None
 
 
-def open_checkpoint(path: str, plan: Node, spark: SparkSession) -> Checkpoint:
-    """The checkpoint of a plan, new or to go on from; ExecutionError SS421 where it belongs to another plan."""
+def open_checkpoint(
+    path: str, plan: Node, spark: SparkSession, gear: str = AUTO, key_groups: int | None = None
+) -> Checkpoint:
+    """The checkpoint of a plan, new or to go on from.
+
+    ExecutionError SS421 where it belongs to another plan, SS424 and SS425 where its state is laid out otherwise than
+    ``gear`` and ``key_groups`` say; ``auto`` and None leave that to the checkpoint, or to us where it is new.
+    """
     _require_plain(path)
     storage = storage_at(path, spark)
     stored, current = storage.read(_PLAN), fingerprint(plan)
+    if stored is not None and stored.strip() != current.strip():
+        raise _other_plan(path, stored, current)
+    layout = stored_layout(storage)
+    if layout is None:
+        layout = Layout(gear_of(plan, gear), key_groups or DEFAULT_KEY_GROUPS)
+        store_layout(storage, layout)
+    require_same(path, layout, gear, key_groups)
     if stored is None:
         storage.write(_PLAN, current)
-    elif stored.strip() != current.strip():
-        raise _other_plan(path, stored, current)
-    return Checkpoint(path, storage)
+    return Checkpoint(path, storage, layout)
 
 
 def _require_plain(path: str) -> None:

@@ -1,25 +1,52 @@
-"""The clock of processing time: control rows, once per second, for as long as a job runs."""
+"""The clock of processing time: control rows, at an interval, for as long as a job runs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from dataclasses import dataclass
 from threading import Event, Thread
 
 from sqlstream.jobs.control import ControlRows
-
-TICK_SECONDS = 1.0
-
-
-def start_clock(control: ControlRows, tables: Iterable[str], stopped: Event) -> Thread:
-    """Tick the watermark of ``tables`` until ``stopped``."""
-    thread = Thread(target=_tick, args=(control, tuple(tables), stopped), name="sqlstream-clock", daemon=True)
-    thread.start()
-    return thread
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.lower import watermarked_nodes
+from sqlstream.planner.nodes import Node
 
 
-def _tick(control: ControlRows, tables: tuple[str, ...], stopped: Event) -> None:
-    while not stopped.wait(TICK_SECONDS):
-        now_ms = time.time_ns() // 1_000_000
-        for table in tables:
-            control.lift(table, now_ms - 1, f"tick-{now_ms}")  # rows of this very millisecond may still come
+@dataclass(frozen=True)
+class Clock:
+    """What follows the clock in a plan: the watermark of ``tables``, and with ``ticks`` the timers of its operators.
+
+    ``ends``: bounded input ends processing time by a tick.
+    """
+
+    tables: tuple[str, ...] = ()
+    ticks: bool = False
+    ends: bool = False
+    interval_ms: int = 1000
+
+    def __bool__(self) -> bool:
+        return bool(self.tables) or self.ticks
+
+    def start(self, control: ControlRows, stopped: Event) -> Thread:
+        """Tick until ``stopped``."""
+        thread = Thread(target=self._run, args=(control, stopped), name="sqlstream-clock", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self, control: ControlRows, stopped: Event) -> None:
+        while not stopped.wait(self.interval_ms / 1000):
+            self.show(control, time.time_ns() // 1_000_000, f"tick-{time.time_ns()}")
+
+    def show(self, control: ControlRows, now_ms: int, name: str) -> None:
+        """Move all that follows the clock; ``name`` is unique within the job."""
+        for table in self.tables:
+            control.lift(table, now_ms - 1, name)  # rows of this very millisecond may still come
+        if self.ticks:
+            control.tick(now_ms, name)
+
+
+def clock_of(plan: Node, interval_ms: int = 1000) -> Clock:
+    """The clock of a plan, which has nothing to move where no operator uses processing time."""
+    clocked = (node.table for node in watermarked_nodes(plan) if node.domain is TimeDomain.PROCESSING)
+    tables = tuple(dict.fromkeys(clocked))
+    return Clock(tables, False, False, interval_ms)

@@ -1,6 +1,7 @@
-"""Control rows: files of a table that lift its watermark from outside.
+"""Control rows: files that lift the watermark of a table, or move the clock of processing time, from outside.
 
-They end bounded inputs, tick processing time and drive tests. Each file holds one row ``{"watermark_ms": …}``.
+They end bounded inputs, tick processing time and drive tests. Each file holds one row, ``{"watermark_ms": …}`` of a
+table or ``{"processing_time_ms": …}`` of the clock.
 """
 
 from __future__ import annotations
@@ -16,27 +17,41 @@ from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_CLOCK = "control-clock"
 _END = "end-of-input"
 
 
 @dataclass(frozen=True)
 class ControlRows:
-    """The control rows of a job, a folder per table. ``transient``: Spark deletes the files that it has read."""
+    """The control rows of a job, a folder per table and one for the clock.
+
+    ``transient``: Spark deletes the files that it has read.
+    """
 
     storage: Storage
     transient: bool = False
 
     def stream(self, spark: SparkSession, table: str) -> DataFrame:
         """A streaming DataFrame of one column ``watermark_ms BIGINT``."""
-        folder = _folder(table)
+        return self._stream(spark, _folder(table), "watermark_ms BIGINT")
+
+    def clock(self, spark: SparkSession) -> DataFrame:
+        """A streaming DataFrame of one column ``processing_time_ms BIGINT``."""
+        return self._stream(spark, _CLOCK, "processing_time_ms BIGINT")
+
+    def _stream(self, spark: SparkSession, folder: str, schema: str) -> DataFrame:
         self.storage.make_folder(folder)
-        reader = spark.readStream.schema("watermark_ms BIGINT").option("recursiveFileLookup", "true")
+        reader = spark.readStream.schema(schema).option("recursiveFileLookup", "true")
         reader = reader.option("cleanSource", "delete" if self.transient else "off")
         return reader.json(self.storage.location(folder))
 
     def lift(self, table: str, watermark_ms: int, name: str) -> None:
         """Lift the table's watermark to exactly ``watermark_ms``; ``name`` is unique within table and job."""
         self.storage.write(f"{_folder(table)}/{name}.json", json.dumps({"watermark_ms": watermark_ms}))
+
+    def tick(self, processing_time_ms: int, name: str) -> None:
+        """Move the clock; ``name`` is unique among the ticks of the job."""
+        self.storage.write(f"{_CLOCK}/{name}.json", json.dumps({"processing_time_ms": processing_time_ms}))
 
     def has_ended(self, table: str) -> bool:
         """True where the end has been said before."""
@@ -46,6 +61,15 @@ class ControlRows:
         """Say once that no more rows of the table will come."""
         if not self.has_ended(table):
             self.lift(table, END_OF_INPUT_MS, _END)
+
+    @property
+    def clock_has_ended(self) -> bool:
+        return self.storage.read(f"{_CLOCK}/{_END}.json") is not None
+
+    def end_clock(self) -> None:
+        """Say once that processing time has come to its end."""
+        if not self.clock_has_ended:
+            self.tick(END_OF_INPUT_MS, _END)
 
 
 def _folder(table: str) -> str:

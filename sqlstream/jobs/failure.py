@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 
 JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
 
-_OURS = re.compile(r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: )(SS4\d\d): (.+)")
+_OURS = re.compile(
+    # An expression of ours that fails, or one of our errors that ends the traceback of a Python worker.
+    r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: |\bsqlstream\.errors\.\w+: )(?P<code>SS\d{3}): (?P<message>.+)"
+    r"(?:\nDETAIL: (?P<detail>.+))?(?:\nHINT: (?P<hint>.+))?"
+)
 _CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
@@ -20,11 +25,9 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    code, message = _cause(text)
+    found = _ours(text) or _cause(text)
     where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
-    if code == JOB_FAILED and "[MALFORMED_RECORD_IN_PARSING" in text:
-        return ExecutionError(BAD_ROW, _bad_row(text, message), detail=where, hint=_BAD_ROW_HINT)
-    return ExecutionError.of([Diagnostic(code, message, detail=where)])
+    return ExecutionError.of([replace(found, detail=" ".join(filter(None, (found.detail, where))))])
 
 
 _BAD_ROW_HINT = (
@@ -46,13 +49,23 @@ def is_cancellation(error: BaseException) -> bool:
     return any(words in str(error) for words in _CANCELLED)
 
 
-def _cause(text: str) -> tuple[str, str]:
-    ours = _OURS.findall(text)
-    if ours:
-        code, message = ours[-1]
-        return code, _SQLSTATE.sub("", message).strip()
+def _ours(text: str) -> Diagnostic | None:
+    """What an expression or a Python worker of ours has raised; the last one is the root cause."""
+    found = list(_OURS.finditer(text))
+    if not found:
+        return None
+    parts = {name: part and _SQLSTATE.sub("", part).strip() for name, part in found[-1].groupdict().items()}
+    return Diagnostic(parts["code"], parts["message"], detail=parts["detail"], hint=parts["hint"])
+
+
+def _cause(text: str) -> Diagnostic:
     causes = _CAUSE.findall(text)
-    if causes:
-        kind, message = causes[-1]
-        return JOB_FAILED, f"{kind.rpartition('.')[2]}: {message.strip()}"
-    return JOB_FAILED, text.strip().splitlines()[0] if text.strip() else "the job failed without a message"
+    if not causes:
+        return Diagnostic(
+            JOB_FAILED, text.strip().splitlines()[0] if text.strip() else "the job failed without a message"
+        )
+    kind, message = causes[-1]
+    message = f"{kind.rpartition('.')[2]}: {message.strip()}"
+    if "[MALFORMED_RECORD_IN_PARSING" in text:
+        return Diagnostic(BAD_ROW, _bad_row(text, message), hint=_BAD_ROW_HINT)
+    return Diagnostic(JOB_FAILED, message)

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
-from sqlstream.jobs.clock import start_clock
+from sqlstream.jobs.clock import clock_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import is_cancellation, job_error
-from sqlstream.jobs.launch import Launch, Sink, clocked_tables, flushed_tables
+from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
+from sqlstream.jobs.layout import AUTO
 from sqlstream.jobs.progress import Progress, advanced, observed
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
@@ -26,6 +27,7 @@ from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Node, Output
+from sqlstream.results import columns_of
 from sqlstream.spark import is_connect
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ class Job:
     def results(self) -> Iterator[pa.Table]:
         """The rows of a query without sink, a table per micro-batch, while the job runs and then to its end.
 
-        Columns have the names of the query, which may repeat. Raises the error of a FAILED job at the end.
+        Columns are those of ``results.columns_of``; names may repeat. Raises the error of a FAILED job at the end.
         """
         assert self._results is not None, "a job with a sink has no results"
         yield from self._results
@@ -140,15 +142,15 @@ class Job:
 
     def _started_clock(self) -> Thread | None:
         launch = self._launch
-        if launch.bounded or not launch.clocked:
+        if launch.bounded or not launch.clock:
             return None
-        return start_clock(launch.control, launch.clocked, self._stopping)
+        return launch.clock.start(launch.control, self._stopping)
 
     def _run_to_end(self) -> None:
         self._watch()
         if self._launch.ended and self._progress.rows_in:
             raise _rows_after_the_end()
-        if self._launch.bounded and self._launch.flushed and not self._stopping.is_set():
+        if self._launch.needs_flush and not self._stopping.is_set():
             self._launch.end_input()
             with self._lock:
                 if self._stopping.is_set():
@@ -192,19 +194,25 @@ def start_job(
     name: str | None = None,
     checkpoint_dir: str | None = None,
     interval_ms: int = 0,
+    clock_interval_ms: int = 1000,
+    gear: str = AUTO,
+    key_groups: int | None = None,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
     ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
-    ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible.
+    ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible;
+    ``clock_interval_ms`` that between ticks of processing time, where something waits for them. ``gear`` and
+    ``key_groups`` as ``open_checkpoint`` takes them.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    checkpoint = open_checkpoint(path, plan, spark)
-    clocked, bounded = clocked_tables(plan), properties.bounded(plan)
-    control = ControlRows(checkpoint.storage, transient=bool(clocked) and not bounded)
+    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups)
+    clock, bounded = clock_of(plan, clock_interval_ms), properties.bounded(plan)
+    control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
     watermarks = restored_watermarks(plan, control)
-    rows = lower(plan, JobRuntime(spark, sources, control))
+    layout = checkpoint.layout
+    rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups))
     flushed = flushed_tables(plan)
     results = None
     if sink is None:
@@ -218,9 +226,9 @@ def start_job(
         control=control,
         bounded=bounded,
         flushed=flushed,
-        clocked=clocked,
+        clock=clock,
         interval_ms=interval_ms,
-        ended=bounded and any(control.has_ended(table) for table in flushed),
+        ended=bounded and input_has_ended(control, flushed, clock),
         watermarks=watermarks,
     )
     return Job(name or launch.query_name, plan, launch, results)
@@ -237,6 +245,7 @@ def _rows_after_the_end() -> ExecutionError:
 
 def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint) -> Results:
     assert isinstance(plan, Output), "only a query has results for its caller"
+    names = tuple(name for name, _ in columns_of(plan))
     if is_connect(spark):
-        return StoredResults(plan.names, spark, checkpoint.storage.location("results"))
-    return Results(plan.names)
+        return StoredResults(names, spark, checkpoint.storage.location("results"))
+    return Results(names)

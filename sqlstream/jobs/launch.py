@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint
+from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
-from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import Node
 
@@ -39,10 +39,15 @@ class Launch:
     control: ControlRows
     bounded: bool
     flushed: tuple[str, ...]
-    clocked: tuple[str, ...]
+    clock: Clock
     interval_ms: int
     ended: bool = False
     watermarks: SourceWatermarks | None = None
+
+    @property
+    def needs_flush(self) -> bool:
+        """True where something waits for the end of a bounded input."""
+        return self.bounded and (bool(self.flushed) or self.clock.ends)
 
     def start(self) -> StreamingQuery:
         """Start Spark's query; from the checkpoint, where there is one."""
@@ -63,6 +68,8 @@ class Launch:
     def end_input(self) -> None:
         for table in self.flushed:
             self.control.end(table)
+        if self.clock.ends:
+            self.control.end_clock()
 
 
 def flushed_tables(plan: Node) -> tuple[str, ...]:
@@ -70,7 +77,6 @@ def flushed_tables(plan: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.table for node in watermarked_nodes(plan)))
 
 
-def clocked_tables(plan: Node) -> tuple[str, ...]:
-    """The tables whose watermark is the clock."""
-    clocked = (node.table for node in watermarked_nodes(plan) if node.domain is TimeDomain.PROCESSING)
-    return tuple(dict.fromkeys(clocked))
+def input_has_ended(control: ControlRows, flushed: Iterable[str], clock: Clock) -> bool:
+    """True where an earlier run has told the end of a bounded input."""
+    return any(map(control.has_ended, flushed)) or (clock.ends and control.clock_has_ended)

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sqlstream.planner.lowering.columns import quoted
+from sqlstream.udfs.kernel import ROW_KIND
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAITING = 16  # tables; more make Spark wait for the caller
 _POLL_SECONDS = 0.2
+
+
+def with_kind_first(rows: DataFrame) -> DataFrame:
+    """The rows with the hidden column of their kinds, if any, before the others."""
+    if ROW_KIND not in rows.columns:
+        return rows
+    return rows.select(ROW_KIND, *(quoted(name) for name in rows.columns if name != ROW_KIND))
 
 
 class Results:
@@ -26,7 +36,7 @@ class Results:
         self._closed = Event()
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(lambda batch, _: self.put(batch.toArrow()))
+        return with_kind_first(rows).writeStream.foreachBatch(lambda batch, _: self.put(batch.toArrow()))
 
     def on_progress(self, last_batch: int) -> None:
         """The job calls this when it knows of new micro-batches, up to ``last_batch``."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 
@@ -30,12 +31,17 @@ class JobRuntime:
     spark: SparkSession
     sources: Sources
     control_rows: ControlRows
+    gear: str = AUTO
+    max_parallelism: int = DEFAULT_KEY_GROUPS
 
     def read(self, scan: Scan) -> DataFrame:
         return self.sources.read(scan)
 
     def control(self, table: str) -> DataFrame:
         return self.control_rows.stream(self.spark, table)
+
+    def clock(self) -> DataFrame:
+        return self.control_rows.clock(self.spark)
 
     def event_time_from_rows(self, table: str) -> bool:
         return True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from sqlstream.jobs.results import Results
+from sqlstream.jobs.results import Results, with_kind_first
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +25,7 @@ class StoredResults(Results):
         self._seen: list[str] = []
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
+        rows = with_kind_first(rows)
         plain = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))  # Parquet does not take every name
         return plain.writeStream.format("parquet").option("path", self._location)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors import Environment
 from sqlstream.connectors import test as test_connector
 from sqlstream.jobs.checkpoint import open_checkpoint
+from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.launch import Launch
@@ -79,10 +80,15 @@ class SteppedJob:
         spark = self._session.spark
         environment = Environment(spark, self._directory)
         test_connector.open_tables(self._directory, (*self._tables.values(), self.sink))
-        checkpoint = open_checkpoint(str(self._directory / "checkpoint"), self._plan, spark)
+        settings = self._session.workspace.settings
+        key_groups = settings["pipeline.max-parallelism"] or 1  # one puts out rows in one order, and takes least time
+        path = str(self._directory / "checkpoint")
+        checkpoint = open_checkpoint(path, self._plan, spark, settings["sqlstream.gear"], key_groups)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
-        runtime = SteppedRuntime(spark, sources, self._control, moved_by_rows=self._moved_by_rows)
+        runtime = SteppedRuntime(
+            spark, sources, self._control, checkpoint.layout.gear, key_groups, moved_by_rows=self._moved_by_rows
+        )
         self._watermarks = restored_watermarks(self._plan, self._control)
         rows = lower(self._plan, runtime)
         self.output_types = tuple(parse_type(field.dataType.simpleString()) for field in rows.schema)
@@ -94,7 +100,7 @@ class SteppedJob:
             control=self._control,
             bounded=False,
             flushed=(),
-            clocked=(),
+            clock=Clock(),
             interval_ms=0,
         )
         self._query = launch.start()

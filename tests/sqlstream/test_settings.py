@@ -68,13 +68,6 @@ def test_a_wrong_value_is_refused_and_not_stored(key: str, value: str) -> None:
     assert settings.text(key) == next(o.default for o in OPTIONS if o.key == key)
 
 
-@pytest.mark.parametrize("gear", ["auto", "columnar"])
-def test_gears_that_do_not_run_yet_are_refused(gear: str) -> None:
-    with pytest.raises(UnsupportedError) as error:
-        Settings().set("sqlstream.gear", gear)
-    assert error.value.code == "SS350" and "native" in str(error.value)
-
-
 def test_settings_of_spark_pass_as_they_are() -> None:
     settings = Settings()
     settings.set("spark.sql.ansi.enabled", "false")
@@ -91,7 +84,7 @@ def test_all_keys_are_listed_with_their_values() -> None:
     settings = Settings()
     settings.set("spark.x", "1")
     rows = dict(settings.rows())
-    assert rows["spark.x"] == "1" and rows["sqlstream.gear"] == "native"
+    assert rows["spark.x"] == "1" and rows["sqlstream.gear"] == "auto"
     assert set(rows) == {*(o.key for o in OPTIONS), "spark.x"}
 
 

@@ -12,6 +12,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.fingerprint import fingerprint, first_difference
+from sqlstream.jobs.layout import Layout
 from sqlstream.jobs.storage import LocalStorage, SparkStorage, storage_at
 from sqlstream.planner.nodes import AssignWindows, Hop, Output, Tumble, Union, WindowAggregate
 from tests.streams import item, table, timed
@@ -43,7 +44,7 @@ def test_the_fingerprint_has_a_line_per_node_and_leaves_options_out():
 @pytest.mark.parametrize(
     ("other", "now"),
     [
-        (plan(Hop(1000, 2000)), "AssignWindows(window=Hop(1000, 2000, 0)"),
+        (plan(Hop(1000, 2000)), "AssignWindows(window=Hop(1000, 2000, 0"),
         (plan(aggregate="SUM(DISTINCT v)"), "WindowAggregate(keys=[k], aggregates=[Item(s, SUM(DISTINCT v)"),
         (plan(source=table("events", k="STRING", v="INT", ts="TIMESTAMP")), "AssignTime(column=ts, delay_ms=0"),
     ],
@@ -98,3 +99,14 @@ def test_control_rows_are_read_from_any_storage(spark, tmp_path, kind):
     rows = spark.read.schema("watermark_ms BIGINT").option("recursiveFileLookup", "true")
     found = rows.json(storage.location("control/odd%2Fname")).where("watermark_ms IS NOT NULL").collect()
     assert sorted(row.watermark_ms for row in found) == [-7, 253_402_300_799_999]
+
+
+@pytest.mark.spark
+def test_a_checkpoint_keeps_its_gear_and_key_groups(spark, tmp_path):
+    path = str(tmp_path)
+    assert open_checkpoint(path, plan(), spark, "native", 7).layout == Layout("native", 7)
+    assert open_checkpoint(path, plan(), spark).layout == Layout("native", 7)
+    with pytest.raises(ExecutionError, match=r'SS424: .* holds the state of the gear "native", not of "columnar"'):
+        open_checkpoint(path, plan(), spark, "columnar")
+    with pytest.raises(ExecutionError, match=r"SS425: .* has its state in 7 key groups, not in 8"):
+        open_checkpoint(path, plan(), spark, "native", 8)

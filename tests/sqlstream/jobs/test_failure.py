@@ -20,6 +20,20 @@ Traceback (most recent call last):
     raise FunctionError(f'{FUNCTION_FAILED}: function "{name}" failed')
 FunctionError: SS411: function "fee" failed: ValueError: no price"""
 
+WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Task failed
+Traceback (most recent call last):
+  File "pyspark/worker.py", line 1, in main
+ValueError: x
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "operator.py", line 90, in on_rows
+sqlstream.errors.ExecutionError: SS404: a row came too late: k = 'a'
+DETAIL: The watermark was at 5.
+HINT: Write LATE DATA DROP.
+\tat org.apache.spark.api.python.BasePythonRunner"""
+
 CAUSED = """Query failed
 org.apache.spark.SparkException: Job aborted.
 \tat org.apache.spark.Thing
@@ -42,6 +56,13 @@ def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first
     assert lines[0] == first
     assert lines[1].startswith('DETAIL: Job "j1" stopped.')
     assert "/checkpoints/j1" in lines[1]
+
+
+def test_an_error_of_ours_in_a_worker_keeps_its_detail_and_hint():
+    (diagnostic,) = job_error(RuntimeError(WORKER), "j1", "/c").diagnostics
+    assert (diagnostic.code, diagnostic.message) == ("SS404", "a row came too late: k = 'a'")
+    assert (diagnostic.detail or "").startswith('The watermark was at 5. Job "j1" stopped.')
+    assert diagnostic.hint == "Write LATE DATA DROP."
 
 
 def test_our_own_errors_stay_as_they_are():

@@ -1,0 +1,48 @@
+"""How a job keeps its state: on which gear and in how many key groups. Its checkpoint fixes both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs.storage import Storage
+
+OTHER_GEAR = "SS424"
+OTHER_KEY_GROUPS = "SS425"
+
+DEFAULT_KEY_GROUPS = 64
+AUTO = "auto"
+
+_FILE = "layout.json"
+_NEW = "('execution.checkpointing.dir')"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``gear`` is ``columnar`` or ``native``; ``key_groups`` matter on the columnar one only."""
+
+    gear: str
+    key_groups: int = DEFAULT_KEY_GROUPS
+
+
+def stored_layout(storage: Storage) -> Layout | None:
+    """The layout of a checkpoint; None where no job has started with it."""
+    text = storage.read(_FILE)
+    return None if text is None else Layout(**json.loads(text))
+
+
+def store_layout(storage: Storage, layout: Layout) -> None:
+    storage.write(_FILE, json.dumps(asdict(layout)))
+
+
+def require_same(path: str, stored: Layout, gear: str, key_groups: int | None) -> None:
+    """ExecutionError SS424, SS425 where settings ask for another layout; ``auto`` and None take what is there."""
+    if gear not in (AUTO, stored.gear):
+        message = f'checkpoint "{path}" holds the state of the gear "{stored.gear}", not of "{gear}"'
+        hint = f"SET 'sqlstream.gear' = '{stored.gear}' to go on, or start in a new directory {_NEW}."
+        raise ExecutionError(OTHER_GEAR, message, hint=hint)
+    if key_groups not in (None, stored.key_groups):
+        message = f'checkpoint "{path}" has its state in {stored.key_groups} key groups, not in {key_groups}'
+        hint = f"RESET 'pipeline.max-parallelism' to go on, or start in a new directory {_NEW}."
+        raise ExecutionError(OTHER_KEY_GROUPS, message, hint=hint)

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.errors import ExecutionError
@@ -24,10 +24,11 @@ def rows_at(values: list[int]) -> pa.Table:
 
 def windows(assigner: Assigner, rows: pa.Table, now: int = 0) -> list[tuple[int, int, int]]:
     """(row, start, end) of all pairs."""
-    found = assigner.assign(rows, SimpleNamespace(processing_time=now))  # type: ignore[arg-type]
+    found = assigner.assign(rows, SimpleNamespace(processing_time=now))
     return list(zip(found.row.tolist(), found.start.tolist(), found.end.tolist(), strict=True))
 
 
+@settings(deadline=None)
 @given(times, st.integers(1, 5000), offsets)
 def test_tumble_is_the_one_window_that_holds_the_row(values, size, offset):
     for (row, start, end), time in zip(windows(Tumble("ts", size, offset), rows_at(values)), values, strict=True):
@@ -36,6 +37,7 @@ def test_tumble_is_the_one_window_that_holds_the_row(values, size, offset):
         assert (start - offset) % size == 0
 
 
+@settings(deadline=None)
 @given(times, st.integers(1, 900), st.integers(1, 5000), offsets)
 def test_hop_finds_every_window_that_holds_the_row(values, slide, size, offset):
     expected = [
@@ -47,6 +49,7 @@ def test_hop_finds_every_window_that_holds_the_row(values, slide, size, offset):
     assert windows(Hop("ts", slide, size, offset), rows_at(values)) == expected
 
 
+@settings(deadline=None)
 @given(times, st.integers(1, 500), st.integers(1, 12), offsets)
 def test_cumulate_finds_every_step_that_ends_after_the_row(values, step, steps, offset):
     size = step * steps
@@ -62,7 +65,7 @@ HOUR = 3_600_000_000
 
 
 def instant(*wall: int, fold: int = 0) -> int:
-    moment = datetime(*wall, tzinfo=BERLIN, fold=fold)  # type: ignore[arg-type, misc]
+    moment = datetime(*wall, tzinfo=BERLIN, fold=fold)  # type: ignore[arg-type,misc]
     return (moment - datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))) // timedelta(microseconds=1)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.assigners.meeting import NEVER, Intervals, earliest_meeting
@@ -57,6 +57,7 @@ rows_of = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(rows_of, st.integers(0, 20)), min_size=1, max_size=4), st.integers(0, 5))
 def test_sessions_of_batches_are_those_of_rows_one_by_one(batches, allowed_ms):
     stored: list[Triple] = []
@@ -71,6 +72,7 @@ def test_sessions_of_batches_are_those_of_rows_one_by_one(batches, allowed_ms):
 FAR = 2**61
 
 
+@settings(deadline=None)
 @given(rows_of, st.lists(st.integers(-2, 2), min_size=25, max_size=25))
 def test_times_centuries_apart_merge_alike(rows, eras):
     far = [(key, start + era * FAR, end + era * FAR) for (key, start, end), era in zip(rows, eras, strict=False)]
@@ -93,6 +95,11 @@ def test_touching_sessions_merge_and_those_a_microsecond_apart_do_not():
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda i: (i[0], i[0] + i[1])), max_size=40)
 
 
+def line(pairs: list[tuple[int, int]]) -> Intervals:
+    return Intervals(*np.array(pairs, np.int64).reshape(-1, 2).T)
+
+
+@settings(deadline=None)
 @given(intervals, intervals)
 @example([(0, 0)], [(0, 0)])
 def test_earliest_meeting_is_that_of_all_pairs(asked, others):
@@ -100,8 +107,8 @@ def test_earliest_meeting_is_that_of_all_pairs(asked, others):
         min([i for i, other in enumerate(others) if other[0] <= one[1] and one[0] <= other[1]], default=NEVER)
         for one in asked
     ]
-    lines = (Intervals(*np.array(pairs, np.int64).reshape(-1, 2).T) for pairs in (asked, others))
-    assert earliest_meeting(*lines, np.arange(len(others))).tolist() == expected
+    found = earliest_meeting(line(asked), line(others), np.arange(len(others)))
+    assert found.tolist() == expected
 
 
 @pytest.mark.skipif(not CASES, reason=f"no cases of peers at {PEERS}")

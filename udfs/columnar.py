@@ -53,8 +53,8 @@ def by_row_to_rows(
 def _call_rows(
     name: str, function: Callable[..., object], returns: pa.DataType, arity: int, *columns: pa.Array
 ) -> pa.Array:
-    rows = zip(*(_values(c) for c in columns), strict=True)
-    return _array(name, [_call(name, function, row[:arity]) for row in rows], returns)
+    rows = zip(*(python_values(c) for c in columns), strict=True)
+    return arrow_array(name, [called(name, function, row[:arity]) for row in rows], returns)
 
 
 def _call_batch(
@@ -64,18 +64,18 @@ def _call_batch(
     pandas: bool,
     *columns: pa.Array,
 ) -> pa.Array:
-    result = _call(name, function, [c.to_pandas() if pandas else c for c in columns])
+    result = called(name, function, [c.to_pandas() if pandas else c for c in columns])
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
     if not isinstance(result, pa.Array):
-        return _array(name, result, returns)
+        return arrow_array(name, result, returns)
     return result if result.type == returns else result.cast(returns)
 
 
 def _aggregate_groups(name: str, kind: Callable[[], typing.Any], returns: pa.DataType, groups: pa.Array) -> pa.Array:
     aggregate = kind()
-    results = [_call(name, _aggregated, (aggregate, rows)) for rows in _values(groups)]
-    return _array(name, results, returns)
+    results = [called(name, _aggregated, (aggregate, rows)) for rows in python_values(groups)]
+    return arrow_array(name, results, returns)
 
 
 def _aggregated(aggregate: typing.Any, rows: list[object]) -> object:
@@ -87,7 +87,7 @@ def _aggregated(aggregate: typing.Any, rows: list[object]) -> object:
     return aggregate.finish(state)
 
 
-def _call(name: str, function: Callable[..., object], arguments: Iterable[object]) -> object:
+def called(name: str, function: Callable[..., object], arguments: Iterable[object]) -> object:
     try:
         return function(*arguments)
     except Exception as error:
@@ -102,7 +102,7 @@ def _wants_pandas(function: Callable[..., object]) -> bool:
 # --- values ---------------------------------------------------------------------------------------------------
 
 
-def _values(column: pa.Array) -> list[object]:
+def python_values(column: pa.Array) -> list[object]:
     """Python values; maps as dicts."""
     return [_python(v, column.type) for v in column.to_pylist()] if _has_map(column.type) else column.to_pylist()
 
@@ -121,7 +121,7 @@ def _python(value: typing.Any, kind: pa.DataType) -> object:
     return [_python(v, kind.value_type) for v in value]
 
 
-def _array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
+def arrow_array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
     try:
         return pa.array([_arrow(v, kind) for v in values], kind)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:

@@ -6,6 +6,7 @@ from sqlstream.udfs.assigners.given import Given
 from sqlstream.udfs.assigners.merging import LATE, Sessions, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.session import Session
 from sqlstream.udfs.assigners.unbounded import Global
+from sqlstream.udfs.assigners.user import User
 
 __all__ = [
     "LATE",
@@ -18,6 +19,7 @@ __all__ = [
     "Session",
     "Sessions",
     "Tumble",
+    "User",
     "Windows",
     "late_windows",
     "merge_sessions",

@@ -1,0 +1,131 @@
+"""Window assigners of users: ``GROUP BY k WINDOW USING f(args)``.
+
+A class whose ``assign`` is asked once per row, in order of arrival, in which windows the row belongs::
+
+    from sqlstream.udfs.assigners.user import AssignerContext, Window
+
+    class UntilMidnight:
+        merging = False                           # True: windows of one key that intersect or touch become one
+        default_trigger = "AFTER WATERMARK"       # what TRIGGER says where a query has none
+
+        def __init__(self, hours: int) -> None:   # the constant arguments of the call
+            self.length = hours * 3_600_000
+
+        def assign(self, row, time: int, context: AssignerContext) -> list[Window]:
+            return [Window(time, time + self.length)]
+
+Times and bounds are whole milliseconds since 1970 (UTC), as in Flink; a window is ``[start, end)``. ``row`` has the
+columns of the query's input as attributes, with SQL's NULL as None. A row without windows takes no part in the query.
+An assigner keeps nothing from one row to the next: it is made anew whenever a worker starts.
+
+``merging`` and ``default_trigger`` may be left out: windows then do not merge and fire when the clock passes their end.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.assigners.assigner import Assigned, times_of
+from sqlstream.udfs.assigners.merging import MILLISECOND
+from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called, python_values
+from sqlstream.udfs.kernel import NO_WATERMARK, Context, Domain
+
+
+class Window(NamedTuple):
+    """``[start, end)`` in milliseconds since 1970 (UTC)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class AssignerContext:
+    """The clocks in milliseconds; ``watermark`` is None before the first."""
+
+    processing_time: int
+    watermark: int | None
+
+
+class UserAssigner(Protocol):
+    """What a user writes; ``merging`` and ``default_trigger`` are optional attributes beside it."""
+
+    def assign(self, row: Any, time: int, context: AssignerContext) -> Iterable[Window]: ...
+
+
+@dataclass(frozen=True)
+class User:
+    """Asks an instance of the class ``implementation``, made with ``arguments``. ``columns`` are those of its rows.
+
+    Errors: SS411 where it raises, SS412 where it returns something else than windows with a start before their end.
+    """
+
+    name: str
+    implementation: type
+    arguments: tuple[object, ...]
+    columns: tuple[str, ...]
+    time: str | None
+    domain: Domain = Domain.EVENT
+
+    @property
+    def merging(self) -> bool:
+        return bool(getattr(self.implementation, "merging", False))
+
+    @property
+    def default_trigger(self) -> str | None:
+        """The text of a TRIGGER clause, without the word."""
+        found: str | None = getattr(self.implementation, "default_trigger", None)
+        return found
+
+    def assign(self, rows: pa.Table, context: Context) -> Assigned:
+        seen = _context(context)
+        times = (times_of(rows, self.time, context) // MILLISECOND).tolist()
+        found = [self._windows(row, time, seen) for row, time in zip(self._rows(rows), times, strict=True)]
+        row = np.repeat(np.arange(len(found)), [len(windows) for windows in found])
+        bounds = np.array([bound for windows in found for bound in windows], np.int64).reshape(-1, 2) * MILLISECOND
+        return Assigned(row, bounds[:, 0], bounds[:, 1])
+
+    def _windows(self, row: object, time: int, context: AssignerContext) -> list[tuple[int, int]]:
+        """In order of their ends."""
+        found = called(self.name, self._instance.assign, (row, time, context))
+        return sorted(_checked(self.name, found), key=lambda window: (window[1], window[0]))
+
+    def _rows(self, rows: pa.Table) -> Iterator[object]:
+        if not self.columns:
+            return (_NO_COLUMNS for _ in range(rows.num_rows))
+        row = namedtuple("Row", self.columns, rename=True)  # type: ignore[misc]
+        columns = (python_values(rows.column(name).combine_chunks()) for name in self.columns)
+        return (row(*values) for values in zip(*columns, strict=True))
+
+    @cached_property
+    def _instance(self) -> UserAssigner:
+        return cast(UserAssigner, called(self.name, self.implementation, self.arguments))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the instance, which need not pickle."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+_NO_COLUMNS = namedtuple("Row", ())()
+
+
+def _context(context: Context) -> AssignerContext:
+    watermark = None if context.watermark == NO_WATERMARK else context.watermark // MILLISECOND
+    return AssignerContext(context.processing_time // MILLISECOND, watermark)
+
+
+def _checked(name: str, found: Any) -> list[tuple[int, int]]:
+    try:
+        windows = [(int(start), int(end)) for start, end in found]
+    except (TypeError, ValueError) as error:
+        raise FunctionError(f'{WRONG_RESULT}: assigner "{name}" returned what is no list of windows') from error
+    for start, end in windows:
+        if start >= end:
+            raise FunctionError(f'{WRONG_RESULT}: assigner "{name}" returned a window from {start} to {end}')
+    return windows

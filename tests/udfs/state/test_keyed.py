@@ -1,0 +1,232 @@
+"""Rows by key, in buckets by hash."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.state.chunks import StateSchemaError
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.memory import MemoryStore
+
+TIMERS = pa.schema(
+    [(KEY_HASH, pa.int64()), ("n", pa.int64()), (EVENT_TIMER, pa.int64()), (PROCESSING_TIMER, pa.int64())]
+)
+COUNTS = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.int64()), ("n", pa.int64())])
+
+MIX = -7046029254386353131
+
+
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """Well spread 64 bits for small numbers."""
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers, np.int64) * np.int64(MIX)
+
+
+def counts(keys, n=1) -> pa.Table:
+    keys = np.asarray(keys, np.int64)
+    return pa.table([mixed(keys), keys, np.full(len(keys), n)], schema=COUNTS)
+
+
+def stored(keys: int) -> MemoryStore:
+    store = MemoryStore()
+    state = KeyedState(store, "s", COUNTS)
+    state.append(counts(range(keys)))
+    state.flush()
+    return store
+
+
+def read_all(store: MemoryStore, keys: int) -> list:
+    rows = KeyedState(store, "s", COUNTS).load(mixed(np.arange(keys)))
+    return sorted(zip(rows["k"].to_pylist(), rows["n"].to_pylist(), strict=True))
+
+
+def touch(store: MemoryStore, keys: np.ndarray) -> None:
+    """Adds one to the counts of keys, as a kernel would."""
+    state = KeyedState(store, "s", COUNTS)
+    rows = state.load(mixed(keys))
+    n = np.where(np.isin(rows["k"], keys), rows["n"].to_numpy() + 1, rows["n"].to_numpy())
+    state.replace(rows.set_column(2, "n", pa.array(n)))
+    state.flush()
+
+
+@pytest.mark.parametrize("touched", [10, 1000])
+def test_a_batch_costs_the_buckets_it_touches(touched):
+    store = stored(100_000)
+    everything = store.size
+    store.forget_traffic()
+    touch(store, np.arange(touched) * 97)
+    traffic = store.traffic
+    assert (traffic.gets, traffic.puts) == (2, 1)
+    assert traffic.entries_read <= touched + 1
+    assert traffic.entries_written <= touched + 1
+    index = len(store.entries["s", 0])
+    fraction = min(1.0, touched * 512 / 100_000)
+    assert traffic.bytes_read - index <= everything * fraction
+    assert traffic.bytes_written - index <= everything * fraction
+    if touched == 10:
+        assert traffic.bytes_read < everything / 20
+    assert read_all(store, 100_000) == [(k, 2 if k % 97 == 0 and k < 97 * touched else 1) for k in range(100_000)]
+
+
+def test_appending_reads_only_the_index():
+    store = stored(100_000)
+    store.forget_traffic()
+    state = KeyedState(store, "s", COUNTS)
+    state.append(counts([1, 2, 3]))
+    state.flush()
+    assert (store.traffic.gets, store.traffic.entries_read, store.traffic.puts) == (1, 1, 1)
+    assert store.traffic.bytes_written < 15_000
+    assert read_all(store, 100_000)[:6] == [(0, 1), (1, 1), (1, 1), (2, 1), (2, 1), (3, 1)]
+
+
+def test_loading_without_a_change_writes_nothing():
+    store = stored(1000)
+    store.forget_traffic()
+    state = KeyedState(store, "s", COUNTS)
+    state.replace(state.load(mixed(np.arange(1000))))
+    state.flush()
+    assert store.traffic.puts == 0
+
+
+def test_only_changed_buckets_are_written():
+    store = stored(10_000)
+    store.forget_traffic()
+    state = KeyedState(store, "s", COUNTS)
+    rows = state.load(mixed(np.arange(10_000)))
+    n = np.where(rows["k"].to_numpy() == 5, 7, 1)
+    state.replace(rows.set_column(2, "n", pa.array(n)))
+    state.flush()
+    assert store.traffic.entries_written == 2
+
+
+def test_buckets_split_and_join_as_rows_come_and_go():
+    store = stored(10_000)
+    assert 20 <= len(store.entries) - 1 <= 40
+    state = KeyedState(store, "s", COUNTS)
+    rows = state.load(mixed(np.arange(10_000)))
+    state.replace(rows.filter(pa.array(rows["k"].to_numpy() < 100)))
+    state.flush()
+    assert len(store.entries) - 1 == 1
+    assert read_all(store, 10_000) == [(k, 1) for k in range(100)]
+    state = KeyedState(store, "s", COUNTS)
+    state.load(mixed(np.arange(10_000)))
+    state.replace(COUNTS.empty_table())
+    state.flush()
+    assert store.entries == {}
+
+
+def test_rows_of_one_key_stay_in_one_bucket_however_many():
+    store = MemoryStore()
+    for _ in range(3):
+        state = KeyedState(store, "s", COUNTS)
+        state.load(mixed(np.arange(20)))
+        state.append(counts([5] * 1000 + list(range(20))))
+        state.flush()
+    state = KeyedState(store, "s", COUNTS)
+    assert sum(k == 5 for k in state.load(mixed(np.array([5])))["k"].to_pylist()) == 3003
+    before = store.traffic.puts
+    state.flush()
+    assert store.traffic.puts == before
+
+
+def test_timers_are_found_by_the_index():
+    store = MemoryStore()
+    state = KeyedState(store, "s", TIMERS, bucket_rows=4)
+    n = np.arange(100)
+    none = np.full(100, END_OF_TIME)
+    state.append(pa.table([mixed(n), n, n * 10, np.where(n % 2, n, none)], schema=TIMERS))
+    assert state.next_timer(Domain.EVENT) == 0
+    assert state.next_timer(Domain.PROCESSING) == 1
+    state.flush()
+
+    state = KeyedState(store, "s", TIMERS, bucket_rows=4)
+    rows = state.due(Domain.EVENT, 45)
+    assert set(rows["n"].to_pylist()) >= {0, 1, 2, 3, 4}
+    assert rows.num_rows <= 5 * 4
+    state.replace(rows.filter(pa.array(rows[EVENT_TIMER].to_numpy() > 45)))
+    assert state.next_timer(Domain.EVENT) == 50
+    state.flush()
+    state = KeyedState(store, "s", TIMERS, bucket_rows=4)
+    assert state.next_timer(Domain.EVENT) == 50
+    assert state.rows() == 95
+    assert state.due(Domain.EVENT, 49).num_rows == 0
+    assert state.due(Domain.PROCESSING, 5).num_rows > 0
+    assert state.loaded() == state.due(Domain.PROCESSING, 5)
+
+
+def test_no_timer_is_never_due():
+    state = KeyedState(MemoryStore(), "s", TIMERS)
+    state.append(pa.table([[1], [1], [END_OF_TIME], [5]], schema=TIMERS))
+    assert state.due(Domain.EVENT, END_OF_TIME).num_rows == 0
+    assert state.due(Domain.PROCESSING, END_OF_TIME).num_rows == 1
+
+
+def test_state_of_other_columns_is_refused():
+    with pytest.raises(StateSchemaError, match='stored state "s" has other columns'):
+        KeyedState(stored(3), "s", TIMERS).load(np.array([1]))
+
+
+_KEYS = st.lists(st.integers(0, 30), max_size=12)
+_STEP = st.one_of(
+    st.tuples(st.just("append"), _KEYS),
+    st.tuples(st.just("load"), _KEYS),
+    st.tuples(st.just("due"), st.integers(0, 40)),
+    st.tuples(st.just("drop"), st.integers(0, 3)),
+    st.tuples(st.just("raise"), st.integers(1, 50)),
+    st.tuples(st.just("flush"), st.booleans()),
+)
+
+
+def timed(keys: list[int]) -> pa.Table:
+    timers = [END_OF_TIME if k % 7 == 0 else k for k in keys]
+    return pa.table([mixed(np.array(keys, np.int64)), keys, timers, [END_OF_TIME] * len(keys)], schema=TIMERS)
+
+
+def values(rows: pa.Table) -> list:
+    return sorted(zip(rows["n"].to_pylist(), rows[EVENT_TIMER].to_pylist(), strict=True))
+
+
+@settings(max_examples=300)
+@given(st.lists(_STEP, max_size=30), st.sampled_from([1, 3, 512]))
+def test_it_is_a_multiset_of_rows(steps, bucket_rows):
+    """What is loaded has all rows of the keys asked for, and nothing gets lost or doubled on the way."""
+    store = MemoryStore()
+    model: list = []
+    state = KeyedState(store, "s", TIMERS, bucket_rows)
+    for step in steps:
+        match step:
+            case "append", keys:
+                state.append(timed(keys))
+                model += values(timed(keys))
+            case "load", keys:
+                found = values(state.load(mixed(np.array(keys, np.int64))))
+                assert [row for row in found if row[0] in keys] == sorted(row for row in model if row[0] in keys)
+            case "due", time:
+                found = values(state.due(Domain.EVENT, time))
+                assert [r for r in found if r[1] <= time] == sorted(r for r in model if r[1] <= time)
+            case "drop", remainder:
+                rows = state.loaded()
+                kept = rows.filter(pa.array(rows["n"].to_numpy() % 4 != remainder))
+                dropped = rows.filter(pa.array(rows["n"].to_numpy() % 4 == remainder))
+                state.replace(kept.take(np.arange(kept.num_rows)[::-1]))
+                for row in values(dropped):
+                    model.remove(row)
+            case "raise", time:
+                rows = state.loaded()
+                for row in values(rows):
+                    model.remove(row)
+                rows = rows.set_column(2, EVENT_TIMER, pa.array(np.full(rows.num_rows, time)))
+                state.replace(rows)
+                model += values(rows)
+            case "flush", restart:
+                state.flush()
+                state = KeyedState(store, "s", TIMERS, bucket_rows) if restart else state
+                assert state.rows() == len(model)
+        assert state.next_timer(Domain.EVENT) == min([time for _, time in model], default=END_OF_TIME)
+    assert values(state.load(mixed(np.arange(31)))) == sorted(model)

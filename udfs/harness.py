@@ -1,0 +1,277 @@
+"""Drives a kernel without an engine, in the order of calls that ``kernel.py`` promises, and checks what it owes.
+
+harness = KernelHarness(kernel, schema, keys=["k"])
+harness.rows([{"k": "a", "ts": 1_000}])
+harness.watermark(10_000)
+assert harness.output() == [...]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.memory import MemoryStore, Traffic
+
+Row = dict[str, Any]
+
+
+class KeyGroup:
+    """The context of one key group: its store, its clocks, and what the kernel told it."""
+
+    def __init__(self, store: MemoryStore, timers: dict[Domain, int], processing_time: int, watermark: int) -> None:
+        self.store = store
+        self.timers = timers
+        self.watermark = watermark
+        self.processing_time = processing_time
+        self.emitted: list[pa.Table] = []
+        self.emitted_late: list[pa.Table] = []
+        self.counters: Counter[str] = Counter()
+
+    def emit(self, rows: pa.Table) -> None:
+        self.emitted.append(rows)
+
+    def emit_late(self, rows: pa.Table) -> None:
+        self.emitted_late.append(rows)
+
+    def count(self, metric: str, value: int) -> None:
+        self.counters[metric] += value
+
+    def set_timer(self, domain: Domain, time: int) -> None:
+        self.timers[domain] = int(time)
+
+
+class KernelHarness:
+    """One kernel over ``groups`` key groups.
+
+    Rows are tables, or dicts of ``schema`` with timestamps as microseconds. Where they have no KEY_HASH it is made from
+    ``keys``. Each step is one micro-batch. ``arrow_rows`` cuts a batch's rows into Arrow batches of that many, each of
+    which is combined and exchanged by itself. ``restarts`` restarts before each step.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        schema: pa.Schema | None = None,
+        keys: Sequence[str] = (),
+        *,
+        groups: int = 1,
+        arrow_rows: int = 10_000,
+        restarts: bool = False,
+        processing_time: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.counters: Counter[str] = Counter()
+        self._schema = schema
+        self._keys = keys
+        self._arrow_rows = arrow_rows
+        self._restarts = restarts
+        self._watermark = NO_WATERMARK
+        self._processing_time = processing_time
+        self._groups = [self._new_group(MemoryStore(), _no_timers()) for _ in range(groups)]
+        self._output: list[pa.Table] = []
+        self._late: list[pa.Table] = []
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def rows(self, rows: Sequence[Row] | pa.Table) -> None:
+        """A micro-batch of rows. Those with EMITTED_AHEAD come first."""
+        self.batch(rows)
+
+    def watermark(self, time: int) -> None:
+        self.batch(watermark=time)
+
+    def processing_time(self, time: int) -> None:
+        self.batch(processing_time=time)
+
+    def finish(self) -> None:
+        """The end of the input: first of event time, then of processing time."""
+        self.batch(watermark=END_OF_TIME)
+        self.batch(processing_time=END_OF_TIME)
+
+    def batch(
+        self,
+        rows: Sequence[Row] | pa.Table = (),
+        *,
+        watermark: int | None = None,
+        processing_time: int | None = None,
+    ) -> None:
+        """A micro-batch that may bring rows, a new watermark and a new processing time at once."""
+        if self._restarts:
+            self.restart()
+        ahead, behind = _split_ahead(self._table(rows))
+        watermark = self._watermark if watermark is None else watermark
+        self._processing_time = self._processing_time if processing_time is None else processing_time
+        assert watermark >= self._watermark, "watermarks do not go back"
+        for group, of_ahead, of_behind in zip(self._groups, self._cut(ahead), self._cut(behind), strict=True):
+            group.processing_time = self._processing_time
+            self._run(group, of_ahead, watermark, of_behind)
+        self._watermark = watermark
+
+    def _run(self, group: KeyGroup, ahead: pa.Table | None, watermark: int, behind: pa.Table | None) -> None:
+        if ahead is not None:
+            self._call(group, lambda: self.kernel.on_rows(ahead, group), ())
+        group.watermark = watermark
+        if group.timers[Domain.EVENT] <= watermark and group.timers[Domain.EVENT] != END_OF_TIME:
+            self._call(group, lambda: self.kernel.on_event_time(watermark, group), (Domain.EVENT,))
+        time = group.processing_time
+        if group.timers[Domain.PROCESSING] <= time and group.timers[Domain.PROCESSING] != END_OF_TIME:
+            self._call(group, lambda: self.kernel.on_processing_time(time, group), tuple(Domain))
+        if behind is not None:
+            self._call(group, lambda: self.kernel.on_rows(behind, group), tuple(Domain))
+
+    def _call(self, group: KeyGroup, call: Callable[[], None], passed: Sequence[Domain]) -> None:
+        """Runs a method of the kernel and checks what it emitted and that no timer of these clocks is left behind."""
+        call()
+        clocks = {Domain.EVENT: group.watermark, Domain.PROCESSING: group.processing_time}
+        for domain in passed:
+            timer = group.timers[domain]
+            assert timer > clocks[domain] or timer == END_OF_TIME, f"{domain.value} timer {timer} <= {clocks[domain]}"
+        if not self.kernel.uses_processing_time:
+            assert group.timers[Domain.PROCESSING] == END_OF_TIME, "the kernel says it uses no processing time"
+        self._output += _checked(group.emitted, self.kernel.output)
+        self._late += _checked(group.emitted_late, self.kernel.late_output)
+        self.counters.update(group.counters)
+        for told in (group.emitted, group.emitted_late, group.counters):
+            told.clear()
+
+    # --- results ----------------------------------------------------------------------------------------------
+
+    def output(self) -> list[Row]:
+        """The rows emitted since the last call; timestamps as microseconds."""
+        return _rows(self.output_table())
+
+    def late(self) -> list[Row]:
+        """The rows emitted as late since the last call."""
+        return [row for table in _taken(self._late) for row in _rows(table)]
+
+    def output_table(self) -> pa.Table:
+        return pa.concat_tables([self.kernel.output.empty_table(), *_taken(self._output)])
+
+    def next_timer(self, domain: Domain) -> int:
+        """The earliest timer of all key groups; END_OF_TIME for none."""
+        return min(group.timers[domain] for group in self._groups)
+
+    @property
+    def stores(self) -> list[MemoryStore]:
+        return [group.store for group in self._groups]
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went to and from the stores since the start or the last restart."""
+        total = Traffic()
+        for store in self.stores:
+            for name, value in vars(store.traffic).items():
+                setattr(total, name, getattr(total, name) + value)
+        return total
+
+    # --- restarts ---------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """Kernel, state, timers and clocks as a checkpoint keeps them."""
+        groups = [(group.store.snapshot(), group.timers) for group in self._groups]
+        return pickle.dumps((self.kernel, groups, self._watermark, self._processing_time))
+
+    def restore(self, snapshot: bytes) -> None:
+        self.kernel, groups, self._watermark, self._processing_time = pickle.loads(snapshot)
+        self._groups = [self._new_group(MemoryStore(entries), timers) for entries, timers in groups]
+
+    def restart(self) -> None:
+        """Goes on with nothing but what a checkpoint keeps."""
+        self.restore(self.snapshot())
+
+    def _new_group(self, store: MemoryStore, timers: dict[Domain, int]) -> KeyGroup:
+        return KeyGroup(store, timers, self._processing_time, self._watermark)
+
+    # --- input ------------------------------------------------------------------------------------------------
+
+    def _table(self, rows: Sequence[Row] | pa.Table) -> pa.Table | None:
+        if len(rows) == 0:
+            return None
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), self._schema)
+        if KEY_HASH in table.schema.names and table.column(KEY_HASH).null_count == 0:
+            return table
+        kept = table.drop_columns([KEY_HASH]) if KEY_HASH in table.schema.names else table
+        return kept.append_column(KEY_HASH, key_hashes(kept, self._keys))
+
+    def _cut(self, table: pa.Table | None) -> list[pa.Table | None]:
+        """Per key group the rows as they come out of the exchange; None for no rows."""
+        if table is None or table.num_rows == 0:
+            return [None] * len(self._groups)
+        batches = [table.slice(start, self._arrow_rows) for start in range(0, table.num_rows, self._arrow_rows)]
+        return [self._exchanged(batches, group) for group in range(len(self._groups))]
+
+    def _exchanged(self, batches: list[pa.Table], group: int) -> pa.Table | None:
+        cut = (batch.filter(pa.array(self._group_of(batch) == group)) for batch in batches)
+        parts = [_through_ipc(self.kernel.combine(rows)) for rows in cut if rows.num_rows]
+        return pa.concat_tables(parts) if parts else None
+
+    def _group_of(self, batch: pa.Table) -> np.ndarray:
+        groups: np.ndarray = batch.column(KEY_HASH).to_numpy() % len(self._groups)
+        return groups
+
+
+def key_hashes(table: pa.Table, keys: Sequence[str]) -> pa.Array:
+    """A KEY_HASH per row that depends on nothing but the key's values and types."""
+    found = dense_ids(table, keys)
+    distinct = table.select(list(keys)).take(found.first).to_pylist() if keys else [{}] * found.count
+    hashes = np.array([_hash(tuple(row.values())) for row in distinct], np.int64)
+    return pa.array(hashes[found.ids])
+
+
+def _hash(values: tuple[object, ...]) -> int:
+    digest = hashlib.blake2b(repr(values).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _split_ahead(table: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:
+    if table is None or EMITTED_AHEAD not in table.schema.names:
+        return None, table
+    is_ahead = pc.fill_null(table.column(EMITTED_AHEAD), False)
+    rows = table.drop_columns([EMITTED_AHEAD])
+    return rows.filter(is_ahead), rows.filter(pc.invert(is_ahead))
+
+
+def _through_ipc(table: pa.Table) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def _checked(tables: list[pa.Table], schema: pa.Schema | None) -> Iterator[pa.Table]:
+    for table in tables:
+        assert schema is not None, "late rows, but the kernel has no schema for them"
+        assert table.schema.equals(schema), f"emitted {table.schema}, which is not {schema}"
+        yield table.replace_schema_metadata(None)
+
+
+def _no_timers() -> dict[Domain, int]:
+    return dict.fromkeys(Domain, END_OF_TIME)
+
+
+def _taken(tables: list[pa.Table]) -> list[pa.Table]:
+    taken = tables.copy()
+    tables.clear()
+    return taken
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    plain = [_microseconds(column) for column in table.columns]
+    rows: list[Row] = pa.table(plain, names=table.schema.names).to_pylist()
+    return rows
+
+
+def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())

@@ -1,0 +1,147 @@
+"""Tables by number, such as the panes of time windows. Appending reads nothing but the small index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.kernel import StateKey, Store
+from sqlstream.udfs.state.chunks import check_fingerprint, chunk_key, chunk_keys, decode, encode, fingerprint
+
+MOST_CHUNKS = 16
+"""An entry of more chunks becomes one chunk when it is read."""
+
+
+class _Entry(NamedTuple):
+    chunks: int
+    rows: int
+
+
+_NONE = _Entry(0, 0)
+
+
+class ChunkedState:
+    """Tables of one schema by int64 id, each stored as chunks in the order in which they were appended.
+
+    An instance serves one call of a kernel: it reads the index once, reads what it is asked for once, and writes
+    everything in ``flush``. Until then its own reads see what was appended and replaced.
+    """
+
+    def __init__(self, store: Store, name: str, schema: pa.Schema) -> None:
+        self.name = name
+        self.schema = schema.remove_metadata()
+        self._store = store
+        self._index: dict[int, _Entry] | None = None
+        self._tables: dict[int, pa.Table] = {}
+        self._appended: dict[int, list[pa.Table]] = {}
+        self._replaced: set[int] = set()
+
+    def append(self, number: int, rows: pa.Table) -> None:
+        """Adds rows after those of the entry."""
+        if rows.num_rows:
+            self._appended.setdefault(int(number), []).append(self._checked(rows))
+
+    def read(self, ids: Sequence[int] | np.ndarray) -> dict[int, pa.Table]:
+        """The tables of these ids; an empty table where there is no entry."""
+        asked = [int(number) for number in ids]
+        self._fetch([number for number in asked if number not in self._tables])
+        return {number: self._table(number) for number in asked}
+
+    def replace(self, number: int, rows: pa.Table | None) -> None:
+        """The new table of an id. None, or a table without rows, drops the entry."""
+        number = int(number)
+        self._tables[number] = self._empty() if rows is None else self._checked(rows)
+        self._appended.pop(number, None)
+        self._replaced.add(number)
+
+    def ids(self) -> np.ndarray:
+        """The ids of all entries, sorted."""
+        found = {number for number in self._entries() if number not in self._replaced} | self._appended.keys()
+        found |= {number for number in self._replaced if self._tables[number].num_rows}
+        return np.array(sorted(found), np.int64)
+
+    def rows(self, number: int) -> int:
+        """The number of rows of an entry, without reading it."""
+        replaced = number in self._replaced
+        stored = int(self._tables[number].num_rows) if replaced else self._entries().get(number, _NONE).rows
+        return stored + sum(rows.num_rows for rows in self._appended.get(number, ()))
+
+    def flush(self) -> None:
+        """Writes all changes in one call of the store, if there are any."""
+        self._merge_fragments()
+        changes: dict[StateKey, bytes | None] = {}
+        for number in self._replaced:
+            changes |= self._rewritten(number)
+        for number, parts in self._appended.items():
+            changes |= self._extended(number, pa.concat_tables(parts))
+        self._replaced.clear()
+        self._appended.clear()
+        if changes:
+            self._store.put({**changes, self._index_key: self._index_bytes()})
+
+    # --- index ------------------------------------------------------------------------------------------------
+
+    @property
+    def _index_key(self) -> StateKey:
+        return self.name, 0
+
+    def _entries(self) -> dict[int, _Entry]:
+        if self._index is None:
+            (data,) = self._store.get([self._index_key])
+            self._index = {} if data is None else self._index_of(data)
+        return self._index
+
+    def _index_of(self, data: bytes) -> dict[int, _Entry]:
+        header, *entries = np.frombuffer(data, np.int64).reshape(-1, 3).tolist()
+        check_fingerprint(header[0], self.schema, self.name)
+        return {number: _Entry(chunks, rows) for number, chunks, rows in entries}
+
+    def _index_bytes(self) -> bytes | None:
+        entries = [(number, entry.chunks, entry.rows) for number, entry in self._entries().items()]
+        header = (fingerprint(self.schema), 0, 0)
+        return np.array([header, *entries], np.int64).tobytes() if entries else None
+
+    # --- entries ----------------------------------------------------------------------------------------------
+
+    def _fetch(self, ids: Sequence[int]) -> None:
+        keys = {number: chunk_keys(self.name, number, self._entries().get(number, _NONE).chunks) for number in ids}
+        wanted = [key for of_id in keys.values() for key in of_id]
+        found = dict(zip(wanted, self._store.get(wanted), strict=True)) if wanted else {}
+        for number, of_id in keys.items():
+            self._tables[number] = decode((found[key] for key in of_id), self.schema)
+
+    def _table(self, number: int) -> pa.Table:
+        parts = self._appended.get(number)
+        return pa.concat_tables([self._tables[number], *parts]) if parts else self._tables[number]
+
+    def _merge_fragments(self) -> None:
+        """Entries that were read, and have many chunks, are written as one."""
+        for number in self._tables:
+            if number not in self._replaced and self._entries().get(number, _NONE).chunks > MOST_CHUNKS:
+                self.replace(number, self._table(number))
+
+    def _rewritten(self, number: int) -> dict[StateKey, bytes | None]:
+        rows = self._tables[number]
+        old = self._entries().pop(number, _NONE).chunks
+        if rows.num_rows == 0:
+            return dict.fromkeys(chunk_keys(self.name, number, old))
+        self._entries()[number] = _Entry(1, rows.num_rows)
+        return {chunk_key(self.name, number, 0): encode(rows), **dict.fromkeys(chunk_keys(self.name, number, old, 1))}
+
+    def _extended(self, number: int, rows: pa.Table) -> dict[StateKey, bytes | None]:
+        old = self._entries().get(number, _NONE)
+        self._entries()[number] = _Entry(old.chunks + 1, old.rows + rows.num_rows)
+        if number in self._tables:
+            self._tables[number] = pa.concat_tables([self._tables[number], rows])
+        return {chunk_key(self.name, number, old.chunks): encode(rows)}
+
+    def _empty(self) -> pa.Table:
+        return self.schema.empty_table()
+
+    def _checked(self, rows: pa.Table) -> pa.Table:
+        if not rows.schema.equals(self.schema):
+            raise TypeError(f'rows of state "{self.name}" must be of {self.schema}, not {rows.schema}')
+        return rows.replace_schema_metadata(None)

@@ -8,19 +8,22 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import StateKey, Store
+from sqlstream.udfs.kernel import NO_WATERMARK, StateKey, Store
 from sqlstream.udfs.state.chunks import check_fingerprint, chunk_key, chunk_keys, decode, encode, fingerprint
 
 MOST_CHUNKS = 16
 """An entry of more chunks becomes one chunk when it is read."""
 
 
-class _Entry(NamedTuple):
+class Extent(NamedTuple):
+    """How much an entry holds: chunks, rows, and those of the rows that are in the first chunk."""
+
     chunks: int
     rows: int
+    base: int
 
 
-_NONE = _Entry(0, 0)
+_NONE = Extent(0, 0, 0)
 
 
 class ChunkedState:
@@ -34,7 +37,8 @@ class ChunkedState:
         self.name = name
         self.schema = schema.remove_metadata()
         self._store = store
-        self._index: dict[int, _Entry] | None = None
+        self._index: dict[int, Extent] | None = None
+        self._mark = self._stored_mark = NO_WATERMARK
         self._tables: dict[int, pa.Table] = {}
         self._appended: dict[int, list[pa.Table]] = {}
         self._replaced: set[int] = set()
@@ -69,6 +73,21 @@ class ChunkedState:
         stored = int(self._tables[number].num_rows) if replaced else self._entries().get(number, _NONE).rows
         return stored + sum(rows.num_rows for rows in self._appended.get(number, ()))
 
+    def extent(self, number: int) -> Extent:
+        """How much is stored of an entry, without what was appended and replaced since the last ``flush``."""
+        return self._entries().get(number, _NONE)
+
+    @property
+    def mark(self) -> int:
+        """A number that is kept as long as there are entries; NO_WATERMARK at first."""
+        self._entries()
+        return self._mark
+
+    @mark.setter
+    def mark(self, mark: int) -> None:
+        self._entries()
+        self._mark = mark
+
     def flush(self) -> None:
         """Writes all changes in one call of the store, if there are any."""
         self._merge_fragments()
@@ -79,8 +98,9 @@ class ChunkedState:
             changes |= self._extended(number, pa.concat_tables(parts))
         self._replaced.clear()
         self._appended.clear()
-        if changes:
+        if changes or (self._mark != self._stored_mark and self._entries()):
             self._store.put({**changes, self._index_key: self._index_bytes()})
+            self._stored_mark = self._mark
 
     # --- index ------------------------------------------------------------------------------------------------
 
@@ -88,20 +108,21 @@ class ChunkedState:
     def _index_key(self) -> StateKey:
         return self.name, 0
 
-    def _entries(self) -> dict[int, _Entry]:
+    def _entries(self) -> dict[int, Extent]:
         if self._index is None:
             (data,) = self._store.get([self._index_key])
             self._index = {} if data is None else self._index_of(data)
         return self._index
 
-    def _index_of(self, data: bytes) -> dict[int, _Entry]:
-        header, *entries = np.frombuffer(data, np.int64).reshape(-1, 3).tolist()
+    def _index_of(self, data: bytes) -> dict[int, Extent]:
+        header, *entries = np.frombuffer(data, np.int64).reshape(-1, 4).tolist()
         check_fingerprint(header[0], self.schema, self.name)
-        return {number: _Entry(chunks, rows) for number, chunks, rows in entries}
+        self._mark = self._stored_mark = header[1]
+        return {number: Extent(*extent) for number, *extent in entries}
 
     def _index_bytes(self) -> bytes | None:
-        entries = [(number, entry.chunks, entry.rows) for number, entry in self._entries().items()]
-        header = (fingerprint(self.schema), 0, 0)
+        entries = [(number, *extent) for number, extent in self._entries().items()]
+        header = (fingerprint(self.schema), self._mark, 0, 0)
         return np.array([header, *entries], np.int64).tobytes() if entries else None
 
     # --- entries ----------------------------------------------------------------------------------------------
@@ -128,12 +149,12 @@ class ChunkedState:
         old = self._entries().pop(number, _NONE).chunks
         if rows.num_rows == 0:
             return dict.fromkeys(chunk_keys(self.name, number, old))
-        self._entries()[number] = _Entry(1, rows.num_rows)
+        self._entries()[number] = Extent(1, rows.num_rows, rows.num_rows)
         return {chunk_key(self.name, number, 0): encode(rows), **dict.fromkeys(chunk_keys(self.name, number, old, 1))}
 
     def _extended(self, number: int, rows: pa.Table) -> dict[StateKey, bytes | None]:
         old = self._entries().get(number, _NONE)
-        self._entries()[number] = _Entry(old.chunks + 1, old.rows + rows.num_rows)
+        self._entries()[number] = Extent(old.chunks + 1, old.rows + rows.num_rows, old.base or rows.num_rows)
         if number in self._tables:
             self._tables[number] = pa.concat_tables([self._tables[number], rows])
         return {chunk_key(self.name, number, old.chunks): encode(rows)}

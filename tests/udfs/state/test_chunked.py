@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlstream.udfs.kernel import NO_WATERMARK
 from sqlstream.udfs.state.chunked import MOST_CHUNKS, ChunkedState
 from sqlstream.udfs.state.chunks import StateSchemaError
 from sqlstream.udfs.state.memory import MemoryStore
@@ -44,6 +45,36 @@ def test_one_call_reads_and_one_call_writes():
     state.read(range(5))
     state.flush()
     assert (store.traffic.gets, store.traffic.puts) == (3, 1)
+
+
+def test_a_mark_is_kept_as_long_as_there_are_entries():
+    store = MemoryStore()
+    state = ChunkedState(store, "panes", SCHEMA)
+    state.append(1, table(1))
+    state.flush()
+    state = ChunkedState(store, "panes", SCHEMA)
+    state.mark = 7
+    state.flush()
+    state = ChunkedState(store, "panes", SCHEMA)
+    assert state.mark == 7
+    state.flush()
+    assert store.traffic.puts == 2
+    state.replace(1, None)
+    state.flush()
+    assert store.size == 0
+    assert ChunkedState(store, "panes", SCHEMA).mark == NO_WATERMARK
+
+
+def test_an_entry_knows_how_much_it_holds():
+    store = MemoryStore()
+    state = ChunkedState(store, "panes", SCHEMA)
+    for numbers in [(1, 2), (3,)]:
+        state.append(1, table(*numbers))
+        state.flush()
+    assert ChunkedState(store, "panes", SCHEMA).extent(1) == (2, 3, 2)
+    state.replace(1, table(1, 2, 3))
+    state.flush()
+    assert ChunkedState(store, "panes", SCHEMA).extent(1) == (1, 3, 3)
 
 
 def test_appending_costs_the_same_however_much_is_stored():

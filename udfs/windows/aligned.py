@@ -1,0 +1,243 @@
+"""TUMBLE, HOP and CUMULATE with the default trigger: panes of accumulators that the windows share.
+
+Rows are aggregated per key and pane before they are exchanged; the state holds these parts, by pane, and is read when
+a window closes. Windows fire in order of their ends, keys by first appearance in the window's panes, which are read in
+order of time. Empty windows cost nothing.
+
+Late rows inside ALLOW fire their window again row by row, which parts of several rows cannot do: windows with an
+allowed lateness run in the general ``WindowKernel``, as do triggers, evictors and changes of results. There, too, go
+HOP and CUMULATE with aggregates that depend on the order in which rows of different panes arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.errors import ExecutionError
+from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
+from sqlstream.udfs.assigners.assigner import Times, micros
+from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.keys import Ids, dense_ids
+from sqlstream.udfs.state.chunked import ChunkedState
+from sqlstream.udfs.windows.numbering import number, renumbered, runs
+from sqlstream.udfs.windows.pane_contents import compact, read_entries
+from sqlstream.udfs.windows.pane_results import Firing, collapse, firings
+from sqlstream.udfs.windows.panes import CLOSES_BEFORE_END, Panes
+
+LATE_ROW = "SS432"
+
+PANE = "__pane_start"
+"""BIGINT column of combined rows: the pane of the accumulators, on the clock of the windows' zone."""
+
+_ROWS = "__rows"
+_PROCESSING_TIME_PANE = 0
+
+
+@dataclass(frozen=True)
+class AlignedWindows(Kernel):
+    """``aggregates`` per ``keys`` and window; ``aggregates.input`` is the schema of the rows, KEY_HASH aside.
+
+    Late rows are counted; with ``late_columns`` they also come out of ``emit_late``, with the bounds of the last of
+    their windows, and rows are not combined then; with ``fails_on_late`` the first one is ExecutionError SS432.
+    In processing time rows belong to the windows that are open when their batch comes.
+    """
+
+    keys: tuple[str, ...]
+    assigner: Tumble | Hop | Cumulate
+    aggregates: Aggregates
+    late_columns: tuple[str, ...] | None = None
+    fails_on_late: bool = False
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([*self._key_fields, *_BOUNDS, *self.aggregates.results])
+
+    @cached_property
+    def late_output(self) -> pa.Schema | None:
+        if self.late_columns is None:
+            return None
+        return pa.schema([*(self.aggregates.input.field(name) for name in self.late_columns), *_BOUNDS])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.assigner.domain is Domain.PROCESSING
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        if self.late_columns is not None:
+            return rows
+        return self._parts(rows, None if self.uses_processing_time else self._panes_of(rows))
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        state = self._state(context)
+        parts = self._accepted(rows, state, context)
+        panes = self._append(parts, state)
+        compact(state, panes, self.keys, self._counted)
+        self._finish(state, context)
+
+    def _parts(self, rows: pa.Table, panes: Times | None) -> pa.Table:
+        """One row per pane and key: by pane, then by first appearance. Without panes one row per key."""
+        cells = _cells(panes, dense_ids(rows, self.keys))
+        first = pa.array(cells.first)
+        pane = np.full(cells.count, _PROCESSING_TIME_PANE) if panes is None else panes[cells.first]
+        head = [rows.column(name).take(first) for name in (KEY_HASH, *self.keys)]
+        values = self._counted.lift(rows, cells.ids, cells.count)
+        return pa.Table.from_arrays([pa.array(pane), *head, *values.columns], schema=self._part_schema)
+
+    def _panes_of(self, rows: pa.Table) -> Times:
+        assert self.assigner.time is not None, "windows in event time name the column of the time"
+        times = micros(rows.column(self.assigner.time), self.assigner.time)
+        return self._panes.start(to_wall(times, self.assigner.zone))
+
+    def _append(self, parts: pa.Table, state: ChunkedState) -> Times:
+        """Adds the parts to their panes, which are returned."""
+        pane: Times = parts.column(PANE).to_numpy()
+        rows = parts.select(self._state_schema.names)
+        if (pane[1:] < pane[:-1]).any():
+            order = np.argsort(pane, kind="stable")
+            rows, pane = rows.take(pa.array(order)), pane[order]
+        found = runs(pane)
+        for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
+            state.append(int(pane[start]), rows.slice(start, stop - start))
+        return pane[found.start]
+
+    # --- late rows --------------------------------------------------------------------------------------------
+
+    def _accepted(self, rows: pa.Table, state: ChunkedState, context: Context) -> pa.Table:
+        """Parts of rows that some window takes. Windows that have closed will not see them."""
+        if self.uses_processing_time:
+            return self._now(rows, state, context)
+        if self.late_columns is not None:
+            rows = self._without_late(rows, context)
+        parts = rows if PANE in rows.schema.names else self._parts(rows, self._panes_of(rows))
+        pane = parts.column(PANE).to_numpy()
+        first_open = self._panes.first_open(pane, context.watermark)
+        if (first_open > self._panes.first_end(pane)).any():
+            state.mark = max(state.mark, context.watermark)
+        is_late = first_open > self._panes.last_end(pane)
+        if not is_late.any():
+            return parts
+        late = self._counted.finish(parts.filter(pa.array(is_late)))
+        self._count_late(int(late.column(_ROWS).to_numpy().sum()), context)
+        return parts.filter(pa.array(~is_late))
+
+    def _without_late(self, rows: pa.Table, context: Context) -> pa.Table:
+        """The rows that are not late; the others go out."""
+        assert self.late_columns is not None
+        panes = self._panes_of(rows)
+        last = self._panes.last_end(panes)
+        is_late = self._panes.closing_time(last) <= context.watermark
+        if not is_late.any():
+            return rows
+        late = rows.filter(pa.array(is_late))
+        self._count_late(late.num_rows, context)
+        columns = [*late.select(self.late_columns).columns, *self._bounds(last[is_late])]
+        context.emit_late(pa.Table.from_arrays(columns, schema=self.late_output))
+        return rows.filter(pa.array(~is_late))
+
+    def _count_late(self, count: int, context: Context) -> None:
+        if self.fails_on_late:
+            raise ExecutionError(LATE_ROW, "a row came after its window had closed",
+                                 hint="LATE DATA DROP counts such rows, LATE DATA TO keeps them.")  # fmt: skip
+        context.count("late_rows", count)
+
+    def _now(self, rows: pa.Table, state: ChunkedState, context: Context) -> pa.Table:
+        """Parts in the first pane of which no window has closed: windows close a millisecond before their end."""
+        parts = self.combine(rows) if PANE not in rows.schema.names else rows
+        now = max(context.processing_time, state.mark) + CLOSES_BEFORE_END
+        pane = self._panes.start(to_wall(np.array([now], np.int64), self.assigner.zone))
+        return parts.set_column(0, PANE, pa.array(np.repeat(pane, parts.num_rows)))
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        self._fire(watermark, context)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        self._fire(time, context)
+
+    def _fire(self, clock: int, context: Context) -> None:
+        state, panes = self._state(context), self._panes
+        stored = state.ids()
+        begin, stop = (panes.first_open(stored, time) for time in (state.mark, clock))
+        due = begin < stop
+        if due.any():
+            entries = read_entries(state, stored[due], self.keys, self._counted)
+            for firing in firings(entries, panes, begin[due], stop[due], self.keys, self._counted):
+                context.emit(self._results(firing))
+        for pane in stored[stop > panes.last_end(stored)]:
+            state.replace(pane, None)
+        if panes.cumulative and due.any():
+            collapse(state, entries, panes, clock, self.keys, self._counted)
+        state.mark = clock
+        self._finish(state, context)
+
+    def _finish(self, state: ChunkedState, context: Context) -> None:
+        """Writes the state and sets the timer to the closing of the first window that has rows."""
+        stored = state.ids()
+        timers = self._panes.closing_time(self._panes.first_open(stored, state.mark))
+        state.flush()
+        context.set_timer(self.assigner.domain, int(timers.min(initial=END_OF_TIME)))
+
+    # --- results ----------------------------------------------------------------------------------------------
+
+    def _results(self, firing: Firing) -> pa.Table:
+        values = self._counted.finish(firing.accumulators).select(self.aggregates.results.names)
+        columns = [*firing.keys.columns, *self._bounds(firing.end), *values.columns]
+        return pa.Table.from_arrays(columns, schema=self.output)
+
+    def _bounds(self, end: Times) -> tuple[pa.Array, pa.Array]:
+        zone = self.assigner.zone
+        return _timestamps(start_of(self._panes.window_start(end), zone)), _timestamps(end_of(end, zone))
+
+    # --- schemas ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _panes(self) -> Panes:
+        return Panes.of(self.assigner)
+
+    @cached_property
+    def _counted(self) -> Aggregates:
+        """With the number of rows, which tells how many are late and is there where nothing else is asked for."""
+        rows = AggregateCall(_ROWS, "count", (), pa.int64())
+        return Aggregates((*self.aggregates.calls, rows), self.aggregates.input)
+
+    @cached_property
+    def _key_fields(self) -> list[pa.Field]:
+        return [pa.field(name, self.aggregates.input.field(name).type) for name in self.keys]
+
+    @cached_property
+    def _state_schema(self) -> pa.Schema:
+        return pa.schema([*self._key_fields, *self._counted.accumulators])
+
+    @cached_property
+    def _part_schema(self) -> pa.Schema:
+        return pa.schema([(PANE, pa.int64()), (KEY_HASH, pa.int64()), *self._state_schema])
+
+    def _state(self, context: Context) -> ChunkedState:
+        return ChunkedState(context.store, "panes", self._state_schema)
+
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_BOUNDS = (pa.field("window_start", _TIMESTAMP), pa.field("window_end", _TIMESTAMP))
+
+
+def _timestamps(times: Times) -> pa.Array:
+    return pa.array(times, pa.int64()).view(_TIMESTAMP)
+
+
+def _cells(panes: Times | None, keys: Ids) -> Ids:
+    """Pairs of pane and key, numbered by pane, then by first appearance."""
+    if panes is None or len(panes) == 0 or (panes == panes[0]).all():
+        return keys
+    found = dense_ids(pa.table({PANE: panes}), (PANE,))
+    ranks = np.argsort(np.argsort(panes[found.first]))
+    cells = number(ranks[found.ids] * keys.count + keys.ids, found.count * keys.count)
+    return renumbered(cells, np.argsort(panes[cells.first], kind="stable"))

@@ -1,0 +1,33 @@
+"""Triggers: when a window fires. Those of the dialect, and what triggers of users are written with."""
+
+from sqlstream.udfs.triggers.clocks import (
+    AfterDelay,
+    AfterProcessingTime,
+    AtOnce,
+    AtWatermark,
+    EachBatch,
+    EveryInterval,
+    Never,
+)
+from sqlstream.udfs.triggers.combined import AfterWatermark, And, Or, Purging, Then
+from sqlstream.udfs.triggers.counting import Delta, EveryRows, When
+from sqlstream.udfs.triggers.trigger import Trigger
+
+__all__ = [
+    "AfterDelay",
+    "AfterProcessingTime",
+    "AfterWatermark",
+    "And",
+    "AtOnce",
+    "AtWatermark",
+    "Delta",
+    "EachBatch",
+    "EveryInterval",
+    "EveryRows",
+    "Never",
+    "Or",
+    "Purging",
+    "Then",
+    "Trigger",
+    "When",
+]

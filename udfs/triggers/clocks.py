@@ -1,0 +1,275 @@
+"""Triggers that wait for a clock: the ends of windows, intervals, silence; and those that wait for nothing.
+
+A timer of the column ``next`` is NONE while none is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.triggers.positions import spread
+from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
+from sqlstream.udfs.triggers.trigger import (
+    NONE,
+    Answer,
+    Due,
+    Fire,
+    Fires,
+    Run,
+    Trigger,
+    Windows,
+    fire_at,
+    fires_at,
+    never,
+    no_answer,
+)
+
+ARMED = Column("armed", False, Merging.GREATEST)
+
+
+class _Silent(Trigger):
+    """Fires at no row."""
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        return never(run.count)
+
+    def quiet(self, run: Run) -> bool:
+        return True
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        self.take(state, run, run.starts, run.ends, never(run.count))
+        return fires_at(np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Never(_Silent):
+    """Flink's NeverTrigger."""
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class EachBatch(Never):
+    """Once per call of the operator for each window that it touched: EMIT CHANGES. The operator itself sees to it."""
+
+
+@dataclass(frozen=True)
+class AtOnce(Trigger):
+    """At each row."""
+
+    @property
+    def looks_at_rows(self) -> bool:
+        return True
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        return fire_at(np.where(cursor < run.ends, cursor, NONE))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        pass
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        return fires_at(np.sort(spread(run.starts, run.lengths)[0]))
+
+
+class _LateAtOnce(Trigger):
+    """Each row of a window that the watermark has closed fires."""
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        return fire_at(np.where(run.windows.closed & (cursor < run.ends), cursor, NONE))
+
+    def quiet(self, run: Run) -> bool:
+        return not run.windows.closed.any()
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        self.take(state, run, run.starts, run.ends, never(run.count))
+        closed = run.windows.closed
+        return fires_at(np.sort(spread(run.starts[closed], run.lengths[closed])[0]))
+
+
+@dataclass(frozen=True)
+class AtWatermark(_LateAtOnce):
+    """Flink's EventTimeTrigger: when the watermark closes the window, then at each late row."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (ARMED,)
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        state["armed"] = ~run.windows.closed
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        return np.where(state["armed"] & (domain is Domain.EVENT), windows.last_moment, NONE)
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        fires = self.timer(state, due.domain, due.windows) == due.time
+        state["armed"] = state["armed"] & ~fires
+        return Answer(fires, np.zeros_like(fires))
+
+    def rest(self, state: TriggerState) -> None:
+        pass
+
+    def on_merge(self, state: TriggerState, windows: Windows) -> None:
+        state["armed"] = ~windows.closed
+
+
+@dataclass(frozen=True)
+class AfterProcessingTime(_Silent):
+    """Flink's ProcessingTimeTrigger: when the clock reaches the window's end."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (ARMED,)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return True
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        state["armed"] = np.ones(state.count, bool)
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        return np.where(state["armed"] & (domain is Domain.PROCESSING), windows.last_moment, NONE)
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        fires = self.timer(state, due.domain, due.windows) == due.time
+        state["armed"] = state["armed"] & ~fires
+        return Answer(fires, np.zeros_like(fires))
+
+    def rest(self, state: TriggerState) -> None:
+        pass
+
+    def on_merge(self, state: TriggerState, windows: Windows) -> None:
+        state["armed"] = windows.processing_time < windows.last_moment
+
+
+@dataclass(frozen=True)
+class AfterDelay(_Silent):
+    """``interval`` of processing time after the first row since the last firing: EARLY and LATE EVERY interval.
+
+    With ``renewed`` after the last row: AFTER interval OF SILENCE, Flink's ProcessingTimeoutTrigger.
+    """
+
+    interval: int
+    renewed: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("next", NONE, Merging.GREATEST if self.renewed else Merging.LEAST),)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return True
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        starts = (stop > start) if self.renewed else (stop > start) & (state["next"] == NONE)
+        state["next"] = np.where(starts, run.windows.processing_time + self.interval, state["next"])
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        return state["next"] if domain is Domain.PROCESSING else super().timer(state, domain, windows)
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        if due.domain is not Domain.PROCESSING:
+            return no_answer(state.count)
+        fires = state["next"] == due.time
+        state["next"] = np.where(fires, NONE, state["next"])
+        return Answer(fires, np.zeros_like(fires))
+
+    def rest(self, state: TriggerState) -> None:
+        state["next"] = np.full(state.count, NONE)
+
+    def merge(self, state: TriggerState, groups: Values, windows: Windows) -> TriggerState:
+        """The latest of the timers that are set, where every row renews them."""
+        if not self.renewed:
+            return super().merge(state, groups, windows)
+        latest = np.full(len(windows.end), np.iinfo(np.int64).min)
+        is_set = state["next"] != NONE
+        np.maximum.at(latest, groups[is_set], state["next"][is_set])
+        return TriggerState(len(latest), {"next": np.where(latest == np.iinfo(np.int64).min, NONE, latest)})
+
+
+@dataclass(frozen=True)
+class EveryInterval(_LateAtOnce):
+    """Flink's continuous triggers: at the multiples of ``interval`` while the window is open, and at its end.
+
+    ``domain`` is the clock of the multiples. On event time, the first one is the next after the first row's time, which
+    is in the column ``time``, and after the watermark.
+    On processing time multiples end with the window's end on that clock; rows after it wait for the next multiple.
+    """
+
+    interval: int
+    domain: Domain
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.domain is Domain.PROCESSING or self.time is not None, "multiples of event time follow rows"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ARMED, Column("next", NONE, Merging.LEAST)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.domain is Domain.PROCESSING
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        return never(run.count) if self.domain is Domain.PROCESSING else super().fire(state, run, cursor)
+
+    def quiet(self, run: Run) -> bool:
+        return self.domain is Domain.PROCESSING or super().quiet(run)
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        found = super().fires(state, run)
+        return found if self.domain is Domain.EVENT else fires_at(np.zeros(0, np.int64))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        closed = run.windows.closed
+        state["armed"] = ~closed
+        waits = (state["next"] == NONE) & (stop > start)
+        if self.domain is Domain.EVENT:
+            waits &= ~closed
+        state["next"] = np.where(waits, self._following(self._base(run, start), run.windows), state["next"])
+
+    def _base(self, run: Run, start: Values) -> Values:
+        """The newest multiple that the first row, or the watermark, has reached."""
+        if self.domain is Domain.PROCESSING:
+            return _floor(np.full(run.count, run.windows.processing_time), self.interval)
+        assert self.time is not None
+        times = np.append(run.times(self.time), run.windows.watermark)
+        return _floor(np.maximum(times[start], run.windows.watermark), self.interval)
+
+    def _following(self, time: Values, windows: Windows) -> Values:
+        """The multiple after one, at most the window's last moment, unless that has passed."""
+        following, last = time + self.interval, windows.last_moment
+        return np.where((following > last) & (time < last), last, following)
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        end = np.where(state["armed"] & (domain is windows.domain), windows.last_moment, NONE)
+        return np.minimum(end, state["next"]) if domain is self.domain else end
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        ends = state["armed"] & (due.windows.last_moment == due.time) & (due.domain is due.windows.domain)
+        multiple = (state["next"] == due.time) & (due.domain is self.domain)
+        state["armed"] = state["armed"] & ~ends
+        state["next"] = np.where(multiple, self._again(due), state["next"])
+        return Answer(ends | multiple, np.zeros_like(ends))
+
+    def _again(self, due: Due) -> Values:
+        """The multiple after the one that fired; none after the window's end, nor when time itself has ended."""
+        following, last = self._following(due.time, due.windows), due.windows.last_moment
+        over = (due.time >= last) | ((due.now == NONE) & ((last >= NONE - 1000) | (self.domain is Domain.PROCESSING)))
+        return np.where(over, NONE, following)
+
+    def rest(self, state: TriggerState) -> None:
+        state["next"] = np.full(state.count, NONE)
+
+    def on_merge(self, state: TriggerState, windows: Windows) -> None:
+        state["armed"] = ~windows.closed
+
+
+def _floor(time: Values, interval: int) -> Values:
+    multiple: Values = time - time % interval
+    return multiple

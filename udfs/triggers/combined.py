@@ -1,0 +1,295 @@
+"""Triggers made of triggers: PURGING, OR, AND, THEN, and AFTER WATERMARK with EARLY and LATE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.triggers.clocks import ARMED, AtOnce, Never
+from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
+from sqlstream.udfs.triggers.trigger import (
+    NONE,
+    Answer,
+    Due,
+    Fire,
+    Fires,
+    Run,
+    Trigger,
+    Windows,
+    in_order,
+    silence,
+)
+
+
+@dataclass(frozen=True)
+class Purging(Trigger):
+    """Flink's PurgingTrigger: each firing drops what the window held."""
+
+    inner: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.inner,)
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        found = self.inner.fire(state.parts[0], run, cursor)
+        return Fire(found.position, np.ones_like(found.purge), (found,))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        self.inner.take(state.parts[0], run, start, stop, fire.parts[0])
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        self.inner.restart(state.parts[0], run, position, fire.parts[0])
+
+    def quiet(self, run: Run) -> bool:
+        return self.inner.quiet(run)
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        found = self.inner.fires(state.parts[0], run)
+        return found._replace(purge=np.ones_like(found.purge))
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        return self.inner.timer(state.parts[0], domain, windows)
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        found = self.inner.on_time(state.parts[0], due)
+        return found._replace(purges=found.fires)
+
+
+class _Pair(Trigger):
+    left: Trigger
+    right: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return self.left, self.right
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        for part, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
+            part.take(of_part, run, start, stop, its)
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        for part, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
+            part.restart(of_part, run, position, its)
+
+    def quiet(self, run: Run) -> bool:
+        return all(part.quiet(run) for part in self.parts)
+
+    def _fires(self, state: TriggerState, run: Run, cursor: Values) -> tuple[Fire, Fire]:
+        left, right = (p.fire(s, run, cursor) for p, s in zip(self.parts, state.parts, strict=True))
+        return left, right
+
+    def _timers(self, state: TriggerState, domain: Domain, windows: Windows) -> tuple[Values, Values]:
+        left, right = (p.timer(s, domain, windows) for p, s in zip(self.parts, state.parts, strict=True))
+        return left, right
+
+
+@dataclass(frozen=True)
+class Or(_Pair):
+    """When either fires; then both begin again."""
+
+    left: Trigger
+    right: Trigger
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        left, right = self._fires(state, run, cursor)
+        position = np.minimum(left.position, right.position)
+        purge = (left.purge & (left.position == position)) | (right.purge & (right.position == position))
+        return Fire(position, purge, (left, right))
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        """Where one side fires at no row, the other one decides alone."""
+        for quiet, loud in ((1, 0), (0, 1)):
+            if self.parts[quiet].quiet(run):
+                found = self.parts[loud].fires(state.parts[loud], run)
+                _watch(self.parts[quiet], state.parts[quiet], run, found)
+                return found
+        return super().fires(state, run)
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        return np.minimum(*self._timers(state, domain, windows))
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        left, right = (p.on_time(s, due) for p, s in zip(self.parts, state.parts, strict=True))
+        for part, of_part, own in zip(self.parts, state.parts, (left, right), strict=True):
+            _rest_where(part, of_part, (left.fires | right.fires) & ~own.fires)
+        return Answer(left.fires | right.fires, left.purges | right.purges)
+
+
+@dataclass(frozen=True)
+class And(_Pair):
+    """When both have fired since the last firing. ``left`` and ``right`` remember: 1 has fired, 2 and would purge."""
+
+    left: Trigger
+    right: Trigger
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return Column("left", 0, Merging.GREATEST), Column("right", 0, Merging.GREATEST)
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        parts = self._fires(state, run, cursor)
+        at, purge = [], np.zeros(run.count, bool)
+        for name, its in zip(("left", "right"), parts, strict=True):
+            at.append(np.where(state[name] > 0, -1, its.position))
+            purge |= np.where(state[name] > 0, state[name] == 2, its.purge)
+        return Fire(np.maximum(*at), purge, parts)
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        super().take(state, run, start, stop, fire)
+        for name, its in zip(("left", "right"), fire.parts, strict=True):
+            fired = (state[name] == 0) & (its.position < stop)
+            state[name] = np.where(fired, 1 + its.purge, state[name])
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        super().restart(state, run, position, fire)
+        self._forget(state)
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        left, right = self._timers(state, domain, windows)
+        return np.minimum(np.where(state["left"] > 0, NONE, left), np.where(state["right"] > 0, NONE, right))
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        for name, part, of_part in zip(("left", "right"), self.parts, state.parts, strict=True):
+            found = part.on_time(of_part, due)
+            state[name] = np.where((state[name] == 0) & found.fires, 1 + found.purges, state[name])
+        fires = (state["left"] > 0) & (state["right"] > 0)
+        purges = fires & ((state["left"] == 2) | (state["right"] == 2))
+        _rest_where(self, state, fires)
+        return Answer(fires, purges)
+
+    def rest(self, state: TriggerState) -> None:
+        super().rest(state)
+        self._forget(state)
+
+    def _forget(self, state: TriggerState) -> None:
+        for name in ("left", "right"):
+            state[name] = np.zeros(state.count, np.int64)
+
+
+@dataclass(frozen=True)
+class Then(_Pair):
+    """The left one fires once, then the right one counts. ``moved`` remembers that the left one has fired."""
+
+    left: Trigger
+    right: Trigger
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("moved", False, Merging.GREATEST),)
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        left, right = self._fires(state, run, cursor)
+        moved = state["moved"]
+        position = np.where(moved, right.position, left.position)
+        return Fire(position, np.where(moved, right.purge, left.purge), (left, right))
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        super().restart(state, run, position, fire)
+        state["moved"] = state["moved"] | (fire.position == position)
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        left, right = self._timers(state, domain, windows)
+        return np.where(state["moved"], right, left)
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        moved = state["moved"].copy()
+        left, right = (p.on_time(s, due) for p, s in zip(self.parts, state.parts, strict=True))
+        fires = np.where(moved, right.fires, left.fires)
+        _rest_where(self.right, state.parts[1], fires & ~moved)
+        state["moved"] = moved | fires
+        return Answer(fires, np.where(moved, right.purges, left.purges))
+
+
+@dataclass(frozen=True)
+class AfterWatermark(Trigger):
+    """At the window's end; before it as ``early`` says, after it as ``late`` does, which is at each row by default."""
+
+    early: Trigger = field(default_factory=Never)
+    late: Trigger = field(default_factory=AtOnce)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (ARMED,)
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return self.early, self.late
+
+    @property
+    def looks_at_rows(self) -> bool:
+        return self.early.looks_at_rows
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        early, late = (p.fire(s, run, cursor) for p, s in zip(self.parts, state.parts, strict=True))
+        closed = run.windows.closed
+        position = np.where(closed, late.position, early.position)
+        return Fire(position, np.where(closed, late.purge, early.purge), (early, late))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        state["armed"] = ~run.windows.closed
+        for number, chosen in enumerate((~run.windows.closed, run.windows.closed)):
+            part = state.parts[number].at(chosen)
+            its = fire.parts[number].at(chosen)
+            self.parts[number].take(part, run.at(chosen), start[chosen], stop[chosen], its)
+            state.parts[number].put(chosen, part)
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        for part, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
+            part.restart(of_part, run, position, its)
+
+    def quiet(self, run: Run) -> bool:
+        return not run.windows.closed.any() and self.early.quiet(run)
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        closed = run.windows.closed
+        state["armed"] = ~closed
+        found = []
+        for number, chosen in enumerate((~closed, closed)):
+            part = state.parts[number].at(chosen)
+            found.append(self.parts[number].fires(part, run.at(chosen)))
+            state.parts[number].put(chosen, part)
+        return in_order(found)
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        early, late = (p.timer(s, domain, windows) for p, s in zip(self.parts, state.parts, strict=True))
+        end = np.where(state["armed"] & (domain is Domain.EVENT), windows.last_moment, NONE)
+        return np.minimum(end, np.where(windows.closed, late, early))
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        ends = state["armed"] & (due.windows.last_moment == due.time) & (due.domain is Domain.EVENT)
+        state["armed"] = state["armed"] & ~ends
+        early, late = (p.on_time(s, due) for p, s in zip(self.parts, state.parts, strict=True))
+        closed = due.windows.closed & ~ends
+        _rest_where(self, state, ends)
+        fires = np.where(closed, late.fires, early.fires) | ends
+        return Answer(fires, np.where(closed, late.purges, early.purges) & ~ends)
+
+    def on_merge(self, state: TriggerState, windows: Windows) -> None:
+        state["armed"] = ~windows.closed
+
+
+def _rest_where(trigger: Trigger, state: TriggerState, chosen: Values) -> None:
+    if chosen.any():
+        some = state.at(chosen)
+        trigger.rest(some)
+        state.put(chosen, some)
+
+
+def _watch(trigger: Trigger, state: TriggerState, run: Run, found: Fires) -> None:
+    """A trigger that fires at no row sees the rows, beginning again at the last firing of another one."""
+    silent = silence(trigger, run.count)
+    last = np.searchsorted(found.position, run.ends) - 1
+    fired = np.zeros(run.count, bool)
+    stop = run.starts.copy()
+    if len(found.position):
+        at = found.position[np.maximum(last, 0)]
+        fired = (last >= 0) & (at >= run.starts)
+        stop = np.where(fired, at + 1, run.starts)
+        some, part = run.at(fired), state.at(fired)
+        trigger.take(part, some, some.starts, stop[fired], silent.at(fired))
+        trigger.restart(part, some, stop[fired] - 1, silent.at(fired))
+        state.put(fired, part)
+    trigger.take(state, run, stop, run.ends, silent)

@@ -1,0 +1,131 @@
+"""Triggers that look at rows: EVERY n ROWS, WHEN, DELTA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sqlstream.udfs.triggers.positions import first_where, spread
+from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
+from sqlstream.udfs.triggers.trigger import NONE, Fire, Fires, Run, Trigger, fire_at, fires_at
+
+
+@dataclass(frozen=True)
+class EveryRows(Trigger):
+    """Flink's CountTrigger. When sessions merge, their counts add up."""
+
+    rows: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("count", 0, Merging.SUM),)
+
+    @property
+    def looks_at_rows(self) -> bool:
+        return True
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        position = self._next(state, cursor)
+        return fire_at(np.where(position < run.ends, position, NONE))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        state["count"] = state["count"] + (stop - start)
+
+    def rest(self, state: TriggerState) -> None:
+        state["count"] = np.zeros(state.count, np.int64)
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        first = self._next(state, run.starts)
+        times = np.where(first < run.ends, (run.ends - 1 - first) // self.rows + 1, 0)
+        position, owner = spread(np.zeros(run.count, np.int64), times)
+        rest = run.ends - 1 - (first + (times - 1) * self.rows)
+        state["count"] = np.where(times > 0, rest, state["count"] + run.lengths)
+        return fires_at(np.sort(first[owner] + position * self.rows))
+
+    def _next(self, state: TriggerState, cursor: Values) -> Values:
+        position: Values = cursor + np.maximum(self.rows - 1 - state["count"], 0)
+        return position
+
+
+@dataclass(frozen=True)
+class When(Trigger):
+    """At each row where a BOOLEAN column is true."""
+
+    condition: str
+
+    @property
+    def looks_at_rows(self) -> bool:
+        return True
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        position = self._next(run)[cursor]
+        return fire_at(np.where(position < run.ends, position, NONE))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        pass
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        position, _ = spread(run.starts, run.lengths)
+        return fires_at(np.sort(position[run.flags(self.condition)[position]]))
+
+    def _next(self, run: Run) -> Values:
+        """The first position from each on at which the condition is true."""
+        return run.cached(f"next {self.condition}", lambda: _next_true(run.flags(self.condition)))
+
+
+def _next_true(flags: Values) -> Values:
+    position = np.where(flags, np.arange(len(flags)), NONE)
+    return np.append(np.minimum.accumulate(position[::-1])[::-1], NONE)
+
+
+@dataclass(frozen=True)
+class Delta(Trigger):
+    """Flink's DeltaTrigger: a value exceeds that of the row of the last firing by more than a threshold.
+
+    The first row with a value sets the reference. NULL fires nothing. Of sessions that merge, the reference of the one
+    that is older in the state counts.
+    """
+
+    value: str
+    threshold: str
+    absolute: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return Column("known", False, Merging.GREATEST), Column("reference", 0.0, Merging.FIRST)
+
+    @property
+    def looks_at_rows(self) -> bool:
+        return True
+
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        known, reference = self._referenced(state, run, cursor, run.ends)
+        value, threshold = run.numbers(self.value), run.numbers(self.threshold)
+
+        def exceeds(position: Values, owner: Values) -> Values:
+            delta = value[position] - reference[owner]
+            return (np.abs(delta) if self.absolute else delta) > threshold[position]
+
+        return fire_at(first_where(np.where(known, cursor, run.ends), run.ends, exceeds))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        state["known"], state["reference"] = self._referenced(state, run, start, stop)
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        value = run.numbers(self.value)[position]
+        state["reference"] = np.where(np.isnan(value), state["reference"], value)
+
+    def _referenced(self, state: TriggerState, run: Run, start: Values, stop: Values) -> tuple[Values, Values]:
+        """Whether there is a reference once these rows were seen, and which."""
+        if state["known"].all():
+            return state["known"], state["reference"]
+        value = run.numbers(self.value)
+
+        def has_value(position: Values, owner: Values) -> Values:
+            present: Values = ~np.isnan(value[position])
+            return present
+
+        first = first_where(np.where(state["known"], stop, start), stop, has_value)
+        found = first != NONE
+        return state["known"] | found, np.where(found, value[np.where(found, first, 0)], state["reference"])

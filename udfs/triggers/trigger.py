@@ -1,0 +1,266 @@
+"""What a trigger is: when the windows of a batch fire, for all window instances at once.
+
+A window instance is a key and one of its windows. Triggers are frozen; what they remember of instances are the
+columns of a ``TriggerState``, which methods change in place. All methods work on all instances of the state they get;
+whoever means some of them takes those out (``TriggerState.at``) and puts them back.
+
+A firing of the whole ``restart``s a trigger, so that both sides of an OR begin again when one of them fires.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import END_OF_TIME, Domain
+from sqlstream.udfs.triggers.state import Column, TriggerState, Values
+
+NONE = END_OF_TIME
+"""No position, no timer."""
+
+LAST_MOMENT = 1000
+"""A window is closed by the watermark ``end - 1 ms``."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of instances, and what time it is. ``end`` and times in microseconds."""
+
+    start: Values
+    end: Values
+    watermark: int
+    processing_time: int
+    domain: Domain = Domain.EVENT
+
+    @property
+    def last_moment(self) -> Values:
+        """The time at which each window closes, in its own domain; for a global window the end of the input."""
+        return self.end - LAST_MOMENT
+
+    @property
+    def closed(self) -> Values:
+        """True where the watermark has reached the window's end. Only windows on event time can be closed."""
+        if self.domain is Domain.PROCESSING:
+            return np.zeros(len(self.end), bool)
+        return self.watermark >= self.last_moment
+
+    def at(self, index: Values) -> Windows:
+        return replace(self, start=self.start[index], end=self.end[index])
+
+
+@dataclass(frozen=True)
+class Run:
+    """The rows of a batch, by window instance: positions ``starts[i]`` to ``ends[i]`` are those of instance i, in order
+    of arrival. ``row`` is the number of the row in the batch at each position; a row has one for each of its windows.
+    ``own_start``: the start of the row's own window at each position, where windows merge.
+    """
+
+    rows: pa.Table
+    row: Values
+    starts: Values
+    ends: Values
+    windows: Windows
+    own_start: Values | None = None
+    _columns: dict[str, Values] = field(default_factory=dict, compare=False)
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    @property
+    def lengths(self) -> Values:
+        return self.ends - self.starts
+
+    def at(self, index: Values) -> Run:
+        """Some of the instances; positions stay as they are."""
+        return replace(self, starts=self.starts[index], ends=self.ends[index], windows=self.windows.at(index))
+
+    def flags(self, name: str) -> Values:
+        """A BOOLEAN column by position; NULL is false."""
+        return self._cached(name, lambda column: pc.fill_null(column, False).to_numpy())
+
+    def numbers(self, name: str) -> Values:
+        """A numeric column by position as DOUBLE; NULL is NaN."""
+        return self._cached(name, lambda column: pc.cast(column, pa.float64(), safe=False).to_numpy())
+
+    def times(self, name: str) -> Values:
+        """A TIMESTAMP or BIGINT column of microseconds by position."""
+        return self._cached(name, lambda column: pc.cast(column, pa.int64()).to_numpy())
+
+    def cached(self, name: str, compute: Callable[[], Values]) -> Values:
+        """What was computed once for all positions, by name."""
+        if name not in self._columns:
+            self._columns[name] = compute()
+        return self._columns[name]
+
+    def _cached(self, name: str, convert: Callable[[pa.ChunkedArray], Values]) -> Values:
+        return self.cached(name, lambda: convert(self.rows.column(name))[self.row])
+
+
+class Fire(NamedTuple):
+    """The next firing of each instance: its position, or NONE; whether it purges; and those of a trigger's parts."""
+
+    position: Values
+    purge: Values
+    parts: tuple[Fire, ...] = ()
+
+    def at(self, index: Values) -> Fire:
+        return Fire(self.position[index], self.purge[index], tuple(part.at(index) for part in self.parts))
+
+
+class Fires(NamedTuple):
+    """All firings at the rows of a run: their positions, ascending, and whether they purge."""
+
+    position: Values
+    purge: Values
+
+
+class Due(NamedTuple):
+    """A timer of each instance has come. ``now`` is the clock of the domain, which may be far ahead of ``time``."""
+
+    domain: Domain
+    time: Values
+    now: int
+    windows: Windows
+
+    def at(self, index: Values) -> Due:
+        return Due(self.domain, self.time[index], self.now, self.windows.at(index))
+
+
+class Answer(NamedTuple):
+    """Which instances fire, and which of those purge what they held."""
+
+    fires: Values
+    purges: Values
+
+
+class Trigger(ABC):
+    """When a window fires."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What the trigger itself remembers of an instance."""
+        return ()
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return ()
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """True where rows of open windows can fire, so that sessions must merge in order of arrival."""
+        return any(part.looks_at_rows for part in self.parts)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return any(part.uses_processing_time for part in self.parts)
+
+    def fresh(self, count: int) -> TriggerState:
+        values = {column.name: column.fresh(count) for column in self.columns}
+        return TriggerState(count, values, tuple(part.fresh(count) for part in self.parts))
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
+        """The first firing of each instance at or after its cursor; the rows before it were taken. Changes nothing."""
+
+    @abstractmethod
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        """The rows at positions ``start`` to ``stop`` (exclusive) have come; ``fire`` is what was asked before that."""
+
+    def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
+        """The whole trigger fired at these positions; this one as well where ``fire.position`` is the same."""
+        self.rest(state)
+
+    def quiet(self, run: Run) -> bool:
+        """True where no row of this run can fire, whatever came before."""
+        return False
+
+    def fires(self, state: TriggerState, run: Run) -> Fires:
+        """All firings at the rows of a run, which are taken: the first of every instance, then the second, …"""
+        found: list[Fires] = []
+        cursor, active = run.starts.copy(), np.arange(run.count)
+        while len(active):
+            some, part = run.at(active), state.at(active)
+            fire = self.fire(part, some, cursor[active])
+            fired = fire.position != NONE
+            stop = np.where(fired, fire.position + 1, some.ends) if fired.any() else some.ends
+            self.take(part, some, cursor[active], stop, fire)
+            found.append(self._restarted(part, some, fire, fired))
+            state.put(active, part)
+            cursor[active] = stop
+            active = active[stop < some.ends]
+        return in_order(found)
+
+    def _restarted(self, state: TriggerState, run: Run, fire: Fire, fired: Values) -> Fires:
+        chosen, firing = fire.at(fired), state.at(fired)
+        self.restart(firing, run.at(fired), chosen.position, chosen)
+        state.put(fired, firing)
+        return Fires(chosen.position, chosen.purge)
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
+        """The next timer of each instance in a domain, or NONE."""
+        return np.full(state.count, NONE, np.int64)
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        """The time of some timer of each instance has come; not necessarily of one of this trigger's."""
+        return no_answer(state.count)
+
+    def rest(self, state: TriggerState) -> None:
+        """The whole trigger fired, at a timer: what was counted begins again."""
+        for part, of_part in zip(self.parts, state.parts, strict=True):
+            part.rest(of_part)
+
+    # --- merging ----------------------------------------------------------------------------------------------
+
+    def merge(self, state: TriggerState, groups: Values, windows: Windows) -> TriggerState:
+        """One state per group, from those of the instances in it, for the merged windows."""
+        count = len(windows.end)
+        values = {column.name: column.merged(state[column.name], groups, count) for column in self.columns}
+        parts = zip(self.parts, state.parts, strict=True)
+        merged = TriggerState(count, values, tuple(part.merge(of_part, groups, windows) for part, of_part in parts))
+        self.on_merge(merged, windows)
+        return merged
+
+    def on_merge(self, state: TriggerState, windows: Windows) -> None:
+        """Sets timers that follow from the merged windows."""
+        return
+
+
+def no_answer(count: int) -> Answer:
+    return Answer(np.zeros(count, bool), np.zeros(count, bool))
+
+
+def fire_at(position: Values) -> Fire:
+    return Fire(position, np.zeros(len(position), bool))
+
+
+def never(count: int) -> Fire:
+    return fire_at(np.full(count, NONE, np.int64))
+
+
+def silence(trigger: Trigger, count: int) -> Fire:
+    """That nothing fires, in the form in which the trigger says it."""
+    return never(count)._replace(parts=tuple(silence(part, count) for part in trigger.parts))
+
+
+def fires_at(position: Values) -> Fires:
+    return Fires(position, np.zeros(len(position), bool))
+
+
+def in_order(found: list[Fires]) -> Fires:
+    """Firings of several rounds, by position."""
+    if not found:
+        return fires_at(np.zeros(0, np.int64))
+    position = np.concatenate([fires.position for fires in found])
+    order = np.argsort(position, kind="stable")
+    return Fires(position[order], np.concatenate([fires.purge for fires in found])[order])

@@ -1,0 +1,315 @@
+"""Windows that keep their rows: for evictors, and for window table functions that nobody aggregates.
+
+Rows lie in a KeyedState of their own, in order of arrival, each with the bounds of the window that it came to. Rows of
+a session are found by the key and by where they begin, so that merging sessions moves no rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.evictors import Evictor, Panes
+from sqlstream.udfs.kernel import KEY_HASH, Store
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.triggers.positions import spread
+from sqlstream.udfs.triggers.trigger import Fires, Run
+from sqlstream.udfs.windows.contents import NEWEST, OLDEST, Held, Pane, pane_of, with_bounds
+from sqlstream.udfs.windows.emission import ranks_of
+from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.instances import END, START, Instances, joined, rows_without_columns
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Buffered:
+    """``rows``: the columns of the kernel's input, ``keys`` those of the key. ``time``: as in ``Accumulated``."""
+
+    function: Aggregates | AllRows
+    rows: pa.Schema
+    keys: tuple[str, ...]
+    evictor: Evictor | None = None
+    time: str | None = None
+    merging: bool = False
+
+    @property
+    def held(self) -> pa.Schema:
+        return pa.schema([])
+
+    @property
+    def results(self) -> pa.Schema:
+        if isinstance(self.function, Aggregates):
+            return self.function.results
+        return pa.schema([self.rows.field(name) for name in self.function.columns])
+
+    @cached_property
+    def measured(self) -> Aggregates | AllRows:
+        return with_bounds(self.function, self.time) if isinstance(self.function, Aggregates) else self.function
+
+    @property
+    def stored(self) -> pa.Schema:
+        return pa.schema([*self.rows, pa.field(START, pa.int64()), pa.field(END, pa.int64())])
+
+    def fresh(self, count: int) -> pa.Table:
+        return rows_without_columns(count)
+
+    def open(self, store: Store) -> Held:
+        return _Rows(self, KeyedState(store, "rows", self.stored))
+
+
+class _Sequence(NamedTuple):
+    """Rows of the instances that fire, instance by instance, in order of arrival, those in the state first.
+
+    ``starts``: the first row of each instance. ``old``: how many of them were in the state. ``source``: the number of
+    each row, among those of the state and then among those of the batch.
+    """
+
+    rows: pa.Table
+    starts: Values
+    old: Values
+    source: Values
+
+
+class _Firing(NamedTuple):
+    """``instance``: the number of the firing instance, ``stop``: its rows up to this one (exclusive) have come."""
+
+    instance: Values
+    stop: Values
+    purges: Values
+
+
+@dataclass
+class _Rows:
+    """``_loaded``: the rows that were read last, and of which of the instances asked for each of them is, or -1."""
+
+    contents: Buffered
+    state: KeyedState
+    _loaded: pa.Table = None
+    _owner: Values = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
+        owner = np.repeat(np.arange(run.count), run.lengths)
+        arrived = self._stored(run, instances, owner)
+        firing = np.zeros(run.count, bool)
+        firing[owner[fires.position]] = True
+        if not firing.any():
+            instances.filled = np.ones(run.count, bool)
+            self._append(arrived, run.row)
+            return self._nothing()
+        return self._with_firings(instances, run, fires, arrived, owner, firing)
+
+    def _with_firings(
+        self, instances: Instances, run: Run, fires: Fires, arrived: pa.Table, owner: Values, firing: Values
+    ) -> Pane:
+        chosen = np.flatnonzero(firing)
+        number = np.cumsum(firing) - 1
+        now = np.flatnonzero(firing[owner])
+        old, old_owner = self._load(instances.at(chosen))
+        sequence = _sequence(old, old_owner, arrived.take(now), number[owner[now]], len(chosen))
+        fired = owner[fires.position]
+        stop = sequence.starts[number[fired]] + sequence.old[number[fired]] + fires.position + 1 - run.starts[fired]
+        stays, pane = self._fire(sequence, instances.at(chosen), _Firing(number[fired], stop, fires.purge))
+        kept = np.ones(len(arrived), bool)
+        kept[now] = stays[np.argsort(sequence.source)][len(old) :]
+        self._keep(len(old), stays, sequence)
+        self._append(arrived.filter(pa.array(kept)), run.row[kept])
+        instances.filled = np.ones(run.count, bool)
+        instances.filled[chosen] = _any_by(stays, sequence.starts)
+        return pane
+
+    def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
+        if len(index) == 0:
+            return self._nothing()
+        some = instances.at(index)
+        old, owner = self._load(some)
+        sequence = _sequence(old, owner, old.slice(0, 0), np.zeros(0, np.int64), len(index))
+        stop = sequence.starts + sequence.old
+        stays, pane = self._fire(sequence, some, _Firing(np.arange(len(index)), stop, purges))
+        self._keep(len(old), stays, sequence)
+        instances.filled[index] = _any_by(stays, sequence.starts)
+        return pane
+
+    def drop(self, instances: Instances, index: Values) -> None:
+        index = index[instances.filled[index]]
+        instances.filled[index] = False
+        if len(index):
+            self._load(instances.at(index))
+            self._retain(self._owner == -1)
+
+    def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
+        return rows_without_columns(count)
+
+    def flush(self) -> None:
+        self.state.flush()
+
+    # --- firing -----------------------------------------------------------------------------------------------
+
+    def _fire(self, sequence: _Sequence, instances: Instances, firing: _Firing) -> tuple[Values, Pane]:
+        """Which rows stay in the end, and what the firings give: the first of every instance, then the second, …"""
+        stays = np.ones(sequence.rows.num_rows, bool)
+        rank = ranks_of(firing.instance)
+        panes: list[tuple[Values, Values, Values]] = []
+        for turn in range(int(rank.max(initial=-1)) + 1):
+            of = np.flatnonzero(rank == turn)
+            instance = firing.instance[of]
+            starts = sequence.starts[instance]
+            position, pane = spread(starts, firing.stop[of] - starts)
+            alive = stays[position]
+            position, pane = position[alive], pane[alive]
+            position, pane = self._evicted(sequence, instances, instance, position, pane, stays, before=True)
+            panes.append((of[pane], position, of))
+            position, pane = self._evicted(sequence, instances, instance, position, pane, stays, before=False)
+            stays[position[firing.purges[of][pane]]] = False
+        return stays, self._results(sequence, panes, len(firing.instance))
+
+    def _evicted(
+        self, sequence: _Sequence, instances: Instances, instance: Values, position: Values, pane: Values,
+        stays: Values, *, before: bool,
+    ) -> tuple[Values, Values]:  # fmt: skip
+        if self.contents.evictor is None or len(position) == 0:
+            return position, pane
+        starts = np.flatnonzero(np.diff(pane, prepend=-1))
+        of = instance[pane[starts]]
+        panes = Panes(sequence.rows.take(position), starts, instances.start[of], instances.end[of])
+        kept = self.contents.evictor.before(panes) if before else self.contents.evictor.after(panes)
+        if kept is None:
+            return position, pane
+        stays[position[~kept]] = False
+        return position[kept], pane[kept]
+
+    def _results(self, sequence: _Sequence, panes: list[tuple[Values, Values, Values]], count: int) -> Pane:
+        of = np.concatenate([part[0] for part in panes])
+        position = np.concatenate([part[1] for part in panes])
+        order = np.argsort(of, kind="stable")
+        of, rows = of[order], sequence.rows.take(position[order])
+        empty = np.bincount(of, minlength=count) == 0
+        function = self.contents.measured
+        if isinstance(function, Aggregates):
+            results = function.finish(function.lift(rows, of, count))
+            return pane_of(results, self.contents.results.names)._replace(empty=empty)
+        return self._rows_as_they_are(rows, of, count, empty)
+
+    def _rows_as_they_are(self, rows: pa.Table, of: Values, count: int, empty: Values) -> Pane:
+        pane = Pane(rows.select(self.contents.results.names), of, empty=empty)
+        if self.contents.time is None:
+            return pane
+        times = pa.table({"of": of, "time": rows.column(self.contents.time)}).group_by("of", use_threads=False)
+        found = times.aggregate([("time", "min"), ("time", "max")])
+        place = np.zeros(count, np.int64)
+        place[found.column("of").to_numpy()] = np.arange(found.num_rows)
+        oldest, newest = (found.column(f"time_{kind}").take(place) for kind in ("min", "max"))
+        return pane._replace(oldest=oldest, newest=newest)
+
+    def _nothing(self) -> Pane:
+        empty = self.contents.rows.empty_table()
+        return self._results(_Sequence(empty, *(np.zeros(0, np.int64),) * 3), [(np.zeros(0, np.int64),) * 3], 0)
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def _stored(self, run: Run, instances: Instances, owner: Values) -> pa.Table:
+        """The rows of a run by position, as they are stored."""
+        rows = run.rows.select(self.contents.rows.names).take(run.row)
+        start = instances.start[owner] if run.own_start is None else run.own_start
+        rows = rows.append_column(START, pa.array(start))
+        return rows.append_column(END, pa.array(instances.end[owner]))
+
+    def _append(self, rows: pa.Table, arrival: Values) -> None:
+        """Adds rows in order of arrival."""
+        if rows.num_rows:
+            rows = rows.take(np.argsort(arrival, kind="stable")).combine_chunks()
+            self.state.append(rows.cast(self.state.schema))
+
+    def _load(self, instances: Instances) -> tuple[pa.Table, Values]:
+        """The rows in the state that these instances hold, and the number of the instance of each."""
+        self.state.load(np.unique(instances.hashes))
+        self._loaded = self.state.loaded().combine_chunks()
+        self._owner = self._owners(instances, self._loaded)
+        here = np.flatnonzero(self._owner >= 0)
+        return self._loaded.take(here), self._owner[here]
+
+    def _owners(self, instances: Instances, rows: pa.Table) -> Values:
+        keys = pa.concat_tables([_named(instances.keys, self.contents.keys), _named(rows, self.contents.keys)])
+        ids = dense_ids(keys.combine_chunks(), [KEY_HASH, *self.contents.keys]).ids
+        key, of_row = ids[: instances.count], ids[instances.count :]
+        start, end = (rows.column(name).to_numpy() for name in (START, END))
+        order = np.lexsort((instances.end, instances.start, key))
+        line = _Line(key[order], instances.start[order], instances.end[order])
+        if self.contents.merging:
+            return order_or_none(order, line.holding(of_row, start))
+        return order_or_none(order, line.equal(of_row, start, end))
+
+    def _keep(self, count: int, stays: Values, sequence: _Sequence) -> None:
+        """Takes those of the ``count`` rows of the state that have left out of it."""
+        old = stays[np.argsort(sequence.source)][:count]
+        if old.all():
+            return
+        kept = np.ones(self._loaded.num_rows, bool)
+        kept[np.flatnonzero(self._owner >= 0)[~old]] = False
+        self._retain(kept)
+
+    def _retain(self, kept: Values) -> None:
+        if not kept.all():
+            self.state.replace(self._loaded.filter(pa.array(kept)))
+
+
+class _Line(NamedTuple):
+    """Windows by key, start and end."""
+
+    key: Values
+    start: Values
+    end: Values
+
+    def holding(self, key: Values, start: Values) -> Values:
+        """The last window of the key that begins at or before a start and ends after it; -1 for none."""
+        found = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
+        return np.where((found >= 0) & (self.key[found] == key) & (self.end[found] > start), found, -1)
+
+    def equal(self, key: Values, start: Values, end: Values) -> Values:
+        windows = np.stack([self.key, self.start, self.end])
+        found = _search(windows, np.stack([key, start, end])) - 1
+        same = (found >= 0) & (self.key[found] == key) & (self.start[found] == start) & (self.end[found] == end)
+        return np.where(same, found, -1)
+
+
+def _search(ordered: Values, asked: Values) -> Values:
+    """How many columns of ``ordered``, which are in order, come before or equal each column asked for."""
+    both = np.concatenate([ordered, asked], axis=1)
+    order = np.lexsort(both[::-1])
+    passed = np.cumsum(order < ordered.shape[1])
+    found = np.empty(len(order), np.int64)
+    found[order] = passed
+    return found[ordered.shape[1] :]
+
+
+def order_or_none(order: Values, found: Values) -> Values:
+    return np.where(found >= 0, order[found], -1) if len(order) else np.full(len(found), -1)
+
+
+def _sequence(old: pa.Table, old_owner: Values, new: pa.Table, new_owner: Values, count: int) -> _Sequence:
+    owner = np.concatenate([old_owner, new_owner])
+    order = np.argsort(owner, kind="stable")
+    sizes = np.bincount(owner, minlength=count)
+    of_old = np.bincount(old_owner, minlength=count)
+    return _Sequence(joined(old, new).take(order), np.cumsum(sizes) - sizes, of_old, order)
+
+
+def _any_by(flags: Values, starts: Values) -> Values:
+    """For each stretch of flags whether one is true; stretches may be empty."""
+    ends = np.append(starts[1:], len(flags))
+    sums = np.concatenate([[0], np.cumsum(flags)])
+    found: Values = sums[ends] > sums[starts]
+    return found
+
+
+def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    return table.select([KEY_HASH, *keys])
+
+
+__all__ = ["NEWEST", "OLDEST", "Buffered"]

@@ -1,0 +1,237 @@
+"""What windows hold between firings: accumulators of their aggregates, or their rows.
+
+``Accumulated`` keeps accumulators in the rows of the window instances, ``Buffered`` keeps rows in a state of their own,
+which it appends to without reading and reads for firings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.kernel import Store
+from sqlstream.udfs.triggers.trigger import Fires, Run
+from sqlstream.udfs.windows.instances import Instances, joined, with_rows
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+OLDEST, NEWEST = "__oldest", "__newest"
+
+
+class Pane(NamedTuple):
+    """Rows of the window function. ``of``: the firing of each, None where each firing has exactly one. ``oldest`` and
+    ``newest``: the times of the rows of each firing, where windows have no bounds. ``empty``: firings without rows."""
+
+    results: pa.Table
+    of: Values | None = None
+    oldest: pa.Array | None = None
+    newest: pa.Array | None = None
+    empty: Values | None = None
+
+
+class Held(Protocol):
+    """The contents of windows during one call of the kernel."""
+
+    def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
+        """Rows have come to all of these instances, which fired at some of them. Sets ``filled``."""
+        ...
+
+    def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
+        """Some instances fire, each of which holds something."""
+        ...
+
+    def drop(self, instances: Instances, index: Values) -> None:
+        """What these instances hold is gone."""
+        ...
+
+    def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
+        """The ``held`` columns of ``count`` instances made of these, in order."""
+        ...
+
+    def flush(self) -> None: ...
+
+
+class Contents(Protocol):
+    """Frozen and picklable."""
+
+    @property
+    def held(self) -> pa.Schema:
+        """The columns kept in the rows of instances."""
+        ...
+
+    @property
+    def results(self) -> pa.Schema: ...
+
+    def fresh(self, count: int) -> pa.Table:
+        """The ``held`` columns of new instances."""
+        ...
+
+    def open(self, store: Store) -> Held: ...
+
+
+def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
+    """With the times of the oldest and the newest row as two more results."""
+    if time is None:
+        return aggregates
+    kind = aggregates.input.field(time).type
+    calls = (AggregateCall(OLDEST, "min", (time,), kind), AggregateCall(NEWEST, "max", (time,), kind))
+    return replace(aggregates, calls=aggregates.calls + calls)
+
+
+def pane_of(results: pa.Table, names: list[str], of: Values | None = None) -> Pane:
+    if OLDEST not in results.schema.names:
+        return Pane(results, of)
+    return Pane(results.select(names), of, results.column(OLDEST), results.column(NEWEST))
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """Accumulators. ``time``: the column whose extremes bound windows that have no bounds themselves."""
+
+    aggregates: Aggregates
+    time: str | None = None
+
+    @cached_property
+    def measured(self) -> Aggregates:
+        return with_bounds(self.aggregates, self.time)
+
+    @property
+    def held(self) -> pa.Schema:
+        return self.measured.accumulators
+
+    @property
+    def results(self) -> pa.Schema:
+        return self.aggregates.results
+
+    def fresh(self, count: int) -> pa.Table:
+        empty = self.measured.input.empty_table()
+        return self.measured.lift(empty, np.zeros(0, np.int64), count)
+
+    def open(self, store: Store) -> Held:
+        return _Accumulators(self)
+
+
+@dataclass
+class _Accumulators:
+    contents: Accumulated
+
+    @property
+    def _aggregates(self) -> Aggregates:
+        return self.contents.measured
+
+    def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
+        instances.filled = np.ones(instances.count, bool)
+        if len(fires.position) == 0:
+            instances.held = self._added(instances.held, self._lifted(run, _owners(run), run.count))
+            return pane_of(self._aggregates.finish(self.contents.fresh(0)), self.contents.results.names)
+        return self._with_firings(instances, run, fires)
+
+    def _lifted(self, run: Run, groups: Values, count: int) -> pa.Table:
+        """``groups`` by position."""
+        if len(run.row) != run.rows.num_rows:
+            return self._aggregates.lift(run.rows.take(run.row), groups, count)
+        by_row = np.empty(len(run.row), np.int64)
+        by_row[run.row] = groups
+        return self._aggregates.lift(run.rows, by_row, count)
+
+    def _added(self, held: pa.Table, lifted: pa.Table) -> pa.Table:
+        count = held.num_rows
+        both = joined(held, lifted)
+        return self._aggregates.merge(both, np.concatenate([np.arange(count), np.arange(count)]), count)
+
+    def _with_firings(self, instances: Instances, run: Run, fires: Fires) -> Pane:
+        """Rows up to a firing, and those behind the last one, are parts; accumulated along each instance's parts."""
+        parts = _parts(run, fires)
+        lifted = self._lifted(run, parts.of_position, len(parts.instance))
+        chains = _chains(instances.count, parts)
+        sums = self._along(joined(instances.held, lifted).take(chains.order), chains)
+        results = self._aggregates.finish(sums.take(chains.place[instances.count + parts.fired]))
+        rest = sums.take(chains.place[instances.count + parts.last])
+        instances.held = with_rows(rest, chains.emptied, self.contents.fresh(len(chains.emptied)))
+        instances.filled[chains.emptied] = False
+        return pane_of(results, self.contents.results.names)
+
+    def _along(self, accumulators: pa.Table, chains: _Chains) -> pa.Table:
+        """Each accumulator merged with those before it in its chain: with the nearest 1, 2, 4, … of them in turn."""
+        distance, longest = 1, int(chains.rank.max(initial=0))
+        while distance <= longest:
+            here = np.flatnonzero(chains.rank >= distance)
+            pairs = np.stack([here - distance, here], axis=1).ravel()
+            merged = self._aggregates.merge(accumulators.take(pairs), np.repeat(np.arange(len(here)), 2), len(here))
+            accumulators = with_rows(accumulators, here, merged)
+            distance *= 2
+        return accumulators
+
+    def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
+        results = self._aggregates.finish(instances.held.take(index))
+        self.drop(instances, index[purges])
+        return pane_of(results, self.contents.results.names)
+
+    def drop(self, instances: Instances, index: Values) -> None:
+        instances.held = with_rows(instances.held, index, self.contents.fresh(len(index)))
+        instances.filled[index] = False
+
+    def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
+        return self._aggregates.merge(instances.held, groups, count)
+
+    def flush(self) -> None:
+        pass
+
+
+class _Parts(NamedTuple):
+    """``instance``: that of each part. ``fired``: the parts that end in a firing, in order; ``purges`` of those.
+    ``last``: the last part of each instance. ``of_position``: the part of each position."""
+
+    instance: Values
+    fired: Values
+    purges: Values
+    last: Values
+    of_position: Values
+
+
+def _parts(run: Run, fires: Fires) -> _Parts:
+    count = len(run.row)
+    begins = np.zeros(count + 1, bool)
+    begins[run.starts] = True
+    begins[fires.position + 1] = True
+    of_position = np.cumsum(begins[:count]) - 1
+    instance = _owners(run)[np.flatnonzero(begins[:count])]
+    return _Parts(instance, of_position[fires.position], fires.purge, of_position[run.ends - 1], of_position)
+
+
+class _Chains(NamedTuple):
+    """What is to be accumulated along: what each instance held, then its parts; a purge begins a new chain.
+
+    ``order``: instances and parts, numbered one behind the other, in order. ``place``: where each of them stands.
+    ``rank``: the place of each within its chain. ``emptied``: instances that hold nothing in the end.
+    """
+
+    order: Values
+    place: Values
+    rank: Values
+    emptied: Values
+
+
+def _chains(count: int, parts: _Parts) -> _Chains:
+    owner = np.concatenate([np.arange(count), parts.instance])
+    order = np.argsort(owner, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    begins = np.zeros(len(order) + 1, bool)
+    begins[place[:count]] = True
+    purging = parts.fired[parts.purges]
+    begins[place[count + purging] + 1] = True
+    starts = np.flatnonzero(begins[: len(order)])
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    emptied = np.flatnonzero(np.isin(parts.last, purging))
+    return _Chains(order, place, rank, emptied)
+
+
+def _owners(run: Run) -> Values:
+    """The instance of each position of a run that has all positions."""
+    return np.repeat(np.arange(run.count), run.lengths)

@@ -1,0 +1,187 @@
+"""What firings put out: bounds, panes, results; retractions of what they put out before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.windows.instances import Instances
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+PANE, PANE_INDEX = "__pane", "__pane_index"
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+TIMESTAMP = pa.timestamp("us", "UTC")
+EARLY, ON_TIME, LATE = range(3)
+PANE_NAMES = ("EARLY", "ON_TIME", "LATE")
+
+INSERT, DELETE, BEFORE, AFTER = range(4)
+KINDS = ("+I", "-D", "-U", "+U")
+
+
+class Firings(NamedTuple):
+    """Firings in the order in which they come out. ``instance``: the number of the instance of each, ``when``: what
+    orders it among the firings of one call, ``start`` and ``end``: bounds in microseconds, ``pane``: EARLY and so on.
+
+    ``results`` are rows of the window function, ``of``: the firing of each of them; None where each has exactly one.
+    """
+
+    instance: Values
+    when: Values
+    start: pa.Array
+    end: pa.Array
+    pane: Values
+    results: pa.Table
+    of: Values | None = None
+
+
+class Emitted(NamedTuple):
+    rows: pa.Table
+    when: Values
+
+
+@dataclass(frozen=True)
+class Emission:
+    """``keys``: columns of the key that come out first. ``results``: schema of the window function."""
+
+    keys: pa.Schema
+    results: pa.Schema
+    panes: bool = False
+    retracting: bool = False
+    row_kinds: bool = False
+
+    @property
+    def output(self) -> pa.Schema:
+        kinds = [(ROW_KIND, pa.string())] if self.row_kinds else []
+        return pa.schema([*self.keys, *self.values, *(pa.field(*kind) for kind in kinds)])
+
+    @property
+    def values(self) -> pa.Schema:
+        """All columns but those of the key and the row kind."""
+        bounds = [(WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP)]
+        panes = [(PANE, pa.string()), (PANE_INDEX, pa.int64())] if self.panes else []
+        return pa.schema([*(pa.field(*b) for b in bounds), *self.results, *(pa.field(*p) for p in panes)])
+
+    @property
+    def last(self) -> pa.Schema:
+        """What is remembered of the result that was emitted last."""
+        return self.values if self.retracting else pa.schema([])
+
+    def emit(self, instances: Instances, firings: Firings) -> Emitted:
+        """The rows of firings; pane numbers and last results of the instances move on."""
+        if self.retracting:
+            return self._emit_changes(instances, firings)
+        index = _number(instances, firings.instance)
+        of = np.arange(len(firings.instance)) if firings.of is None else firings.of
+        rows = self._values(firings, of, index)
+        kinds = np.full(len(of), INSERT)
+        return self._output(instances, firings.instance[of], rows, kinds, firings.when[of])
+
+    def withdraw(self, instances: Instances, index: Values, when: Values) -> Emitted:
+        """Deletes the last results of some instances."""
+        return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
+
+    def _emit_changes(self, instances: Instances, firings: Firings) -> Emitted:
+        """-U of what was emitted last and +U of the new result, +I for a first one, nothing where it is the same."""
+        assert firings.of is None, "rows as they are are not retracted"
+        count = len(firings.instance)
+        rows = self._values(firings, np.arange(count), np.zeros(count, np.int64))
+        previous = _previous(firings.instance)
+        candidates = pa.concat_tables([rows, instances.last.take(firings.instance)]).combine_chunks()
+        compared = dense_ids(candidates, [WINDOW_START, WINDOW_END, *self.results.names]).ids
+        first = previous < 0
+        other = np.where(first, count + np.arange(count), previous)
+        had = ~first | instances.emitted[firings.instance]
+        changed = ~had | (compared[:count] != compared[other])
+        chosen = np.flatnonzero(changed)
+        index = _number(instances, firings.instance[chosen])
+        rows = self._values(firings, chosen, index)
+        before = _previous(firings.instance[chosen])
+        old = pa.concat_tables([rows, instances.last.take(firings.instance[chosen])]).combine_chunks()
+        old = old.take(np.where(before < 0, len(chosen) + np.arange(len(chosen)), before))
+        had = had[chosen]
+        newest = _newest(firings.instance[chosen])
+        withdrawn = self._output(
+            instances, firings.instance[chosen][had], old.take(np.flatnonzero(had)), np.full(had.sum(), BEFORE),
+            firings.when[chosen][had],
+        )  # fmt: skip
+        added = self._output(
+            instances, firings.instance[chosen], rows, np.where(had, AFTER, INSERT), firings.when[chosen]
+        )
+        instances.keep_last(firings.instance[chosen][newest], rows.take(newest))
+        order = np.argsort(np.concatenate([2 * np.flatnonzero(had), 2 * np.arange(len(chosen)) + 1]), kind="stable")
+        both = pa.concat_tables([withdrawn.rows, added.rows]).combine_chunks()
+        return Emitted(both.take(order), np.concatenate([withdrawn.when, added.when])[order])
+
+    def _values(self, firings: Firings, of: Values, index: Values) -> pa.Table:
+        """One row for each entry of ``of``, the number of a firing; ``index``: pane numbers by firing or entry."""
+        results = firings.results if firings.of is not None else firings.results.take(of)
+        columns = [firings.start.take(of), firings.end.take(of), *results.columns]
+        if self.panes:
+            names = pa.array(PANE_NAMES).take(pa.array(firings.pane[of]))
+            numbers = index if firings.of is None else index[of]
+            columns += [names, pa.array(numbers)]
+        return pa.table(columns, schema=self.values)
+
+    def _output(self, instances: Instances, of: Values, values: pa.Table, kinds: Values, when: Values) -> Emitted:
+        keys = instances.keys.select(self.keys.names).take(of)
+        columns = [*keys.columns, *values.columns]
+        if self.row_kinds:
+            columns.append(pa.array(KINDS).take(pa.array(kinds)))
+        return Emitted(pa.table(columns, schema=self.output), when)
+
+
+def bounds(values: Values | pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Microseconds as timestamps."""
+    return pc.cast(pa.array(values) if isinstance(values, np.ndarray) else values, TIMESTAMP)
+
+
+def in_order(emitted: list[Emitted]) -> pa.Table | None:
+    """All rows by ``when``; those of one time as they were given. None for no rows."""
+    emitted = [part for part in emitted if part.rows.num_rows]
+    if not emitted:
+        return None
+    when = np.concatenate([part.when for part in emitted])
+    rows = pa.concat_tables([part.rows for part in emitted])
+    return rows if (when[1:] >= when[:-1]).all() else rows.combine_chunks().take(np.argsort(when, kind="stable"))
+
+
+def _number(instances: Instances, of: Values) -> Values:
+    """The pane number of each firing; those of one instance follow each other."""
+    ranks = ranks_of(of)
+    numbers = instances.panes[of] + ranks
+    np.add.at(instances.panes, of, 1)
+    return numbers
+
+
+def ranks_of(groups: Values) -> Values:
+    """For each entry how many before it are of the same group."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(groups) else ordered
+    ranks = np.empty(len(groups), np.int64)
+    ranks[order] = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
+    return ranks
+
+
+def _previous(groups: Values) -> Values:
+    """The entry before each that is of the same group; -1 for none."""
+    order = np.argsort(groups, kind="stable")
+    previous = np.full(len(groups), -1)
+    same = groups[order][1:] == groups[order][:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
+def _newest(groups: Values) -> Values:
+    """The last entry of each group."""
+    newest = np.ones(len(groups), bool)
+    previous = _previous(groups)
+    newest[previous[previous >= 0]] = False
+    return np.flatnonzero(newest)

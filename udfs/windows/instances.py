@@ -1,0 +1,205 @@
+"""Window instances: one per key and window, their state in memory, and as rows of a KeyedState."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.kernel import KEY_HASH, Domain
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.triggers.state import TriggerState
+from sqlstream.udfs.triggers.trigger import Trigger, Windows
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+START, END = "__start", "__end"
+FILLED, PANES, EMITTED = "__filled", "__panes", "__emitted"
+TRIGGER, LAST = "__trigger.", "__last."
+
+_ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of stored instances. ``held``: those that the contents keep in them, ``last``: those of the result
+    that was emitted last, where results are retracted."""
+
+    keys: pa.Schema
+    trigger: Trigger
+    held: pa.Schema
+    last: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        own = [(name, pa.int64()) for name in (START, END, EVENT_TIMER, PROCESSING_TIMER, PANES)]
+        flags = [(name, pa.bool_()) for name in (FILLED, EMITTED)]
+        of_trigger = [(TRIGGER + name, _ARROW[values.dtype.kind]) for name, values in self.trigger.fresh(0).columns()]
+        last = [(LAST + column.name, column.type) for column in self.last]
+        return pa.schema([*self.keys, *(pa.field(*column) for column in own + flags + of_trigger + last), *self.held])
+
+    @property
+    def empty(self) -> Instances:
+        return self.decode(self.schema.empty_table())
+
+    def fresh(self, keys: pa.Table, start: Values, end: Values, held: pa.Table) -> Instances:
+        count = len(start)
+        last = pa.table([pa.nulls(count, column.type) for column in self.last], schema=self.last)
+        state = self.trigger.fresh(count)
+        return Instances(
+            keys, start, end, state, np.zeros(count, bool), np.zeros(count, np.int64), held, np.zeros(count, bool), last
+        )
+
+    def decode(self, rows: pa.Table) -> Instances:
+        state = self.trigger.fresh(rows.num_rows)
+        _fill(state, rows, TRIGGER)
+        last = rows.select([LAST + name for name in self.last.names]).rename_columns(self.last.names)
+        return Instances(
+            rows.select(self.keys.names),
+            _numpy(rows, START),
+            _numpy(rows, END),
+            state,
+            _numpy(rows, FILLED),
+            _numpy(rows, PANES),
+            rows.select(self.held.names),
+            _numpy(rows, EMITTED),
+            last,
+        )
+
+    def encode(self, instances: Instances, timers: dict[Domain, Values]) -> pa.Table:
+        columns: dict[str, Any] = {
+            **_columns(instances.keys),
+            START: instances.start,
+            END: instances.end,
+            EVENT_TIMER: timers[Domain.EVENT],
+            PROCESSING_TIMER: timers[Domain.PROCESSING],
+            PANES: instances.panes,
+            FILLED: instances.filled,
+            EMITTED: instances.emitted,
+            **{TRIGGER + name: values for name, values in instances.trigger.columns()},
+            **{LAST + name: column for name, column in _columns(instances.last).items()},
+            **_columns(instances.held),
+        }
+        schema = self.schema
+        return pa.table([_array(columns[column.name], column.type) for column in schema], schema=schema)
+
+
+@dataclass
+class Instances:
+    """Columns of window instances, changed in place or replaced.
+
+    ``filled``: the window holds something. ``panes``: how many came out. ``held``: what the contents keep here.
+    ``last``: the result that was emitted last, where ``emitted``.
+    """
+
+    keys: pa.Table
+    start: Values
+    end: Values
+    trigger: TriggerState
+    filled: Values
+    panes: Values
+    held: pa.Table
+    emitted: Values
+    last: pa.Table
+
+    @property
+    def count(self) -> int:
+        return len(self.start)
+
+    @property
+    def hashes(self) -> Values:
+        hashes: Values = self.keys.column(KEY_HASH).to_numpy()
+        return hashes
+
+    def at(self, index: Values) -> Instances:
+        """A copy of the instances of an index, or of those where a mask is true."""
+        index = np.flatnonzero(index) if index.dtype == bool else index
+        return Instances(
+            self.keys.take(index),
+            self.start[index],
+            self.end[index],
+            self.trigger.at(index),
+            self.filled[index],
+            self.panes[index],
+            self.held.take(index),
+            self.emitted[index],
+            self.last.take(index),
+        )
+
+    def followed_by(self, other: Instances) -> Instances:
+        return Instances(
+            joined(self.keys, other.keys),
+            np.concatenate([self.start, other.start]),
+            np.concatenate([self.end, other.end]),
+            self.trigger.followed_by(other.trigger),
+            np.concatenate([self.filled, other.filled]),
+            np.concatenate([self.panes, other.panes]),
+            joined(self.held, other.held),
+            np.concatenate([self.emitted, other.emitted]),
+            joined(self.last, other.last),
+        )
+
+    def keep_last(self, index: Values, rows: pa.Table) -> None:
+        """The results that some instances have emitted last."""
+        self.last = with_rows(self.last, index, rows)
+        self.emitted[index] = True
+
+    def windows(self, watermark: int, processing_time: int, domain: Domain) -> Windows:
+        return Windows(self.start, self.end, watermark, processing_time, domain)
+
+
+@dataclass
+class Touched:
+    """``instances`` that a call works on; ``place``: where each stands among what was loaded, -1 for new ones.
+    ``taken``: true for what was loaded and is, or has become part of, one of them."""
+
+    instances: Instances
+    place: Values
+    taken: Values
+
+
+def joined(first: pa.Table, second: pa.Table) -> pa.Table:
+    """One table behind the other, in one piece, also without columns."""
+    if first.num_columns == 0:
+        return rows_without_columns(first.num_rows + second.num_rows)
+    return pa.concat_tables([first, second]).combine_chunks()
+
+
+def rows_without_columns(count: int) -> pa.Table:
+    return pa.table({"": pa.nulls(count)}).select([])
+
+
+def with_rows(table: pa.Table, index: Values, rows: pa.Table) -> pa.Table:
+    """The table with other rows at the places of an index."""
+    if len(index) == 0 or table.num_columns == 0:
+        return table
+    order = np.arange(table.num_rows)
+    order[index] = table.num_rows + np.arange(len(index))
+    return joined(table, rows).take(order)
+
+
+def _fill(state: TriggerState, rows: pa.Table, prefix: str) -> None:
+    for name in state.values:
+        state[name] = _numpy(rows, prefix + name).astype(state[name].dtype, copy=False)
+    for number, part in enumerate(state.parts):
+        _fill(part, rows, f"{prefix}{number}.")
+
+
+def _numpy(rows: pa.Table, name: str) -> Values:
+    values: Values = rows.column(name).to_numpy()
+    return values.copy()
+
+
+def _columns(table: pa.Table) -> dict[str, Any]:
+    return dict(zip(table.schema.names, table.columns, strict=True))
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    return pa.array(values, kind) if isinstance(values, np.ndarray) else values
+
+
+def names_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])

@@ -1,0 +1,93 @@
+"""The general window operator: any assigner, trigger, evictor and window function. Flink's WindowOperator and
+EvictingWindowOperator, for all windows of a batch at once.
+
+An instance is a key and one of its windows. Rows count one by one in order of arrival; a window is gone when the
+watermark passes its end and what lateness is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.assigners import Assigner
+from sqlstream.udfs.evictors import Evictor
+from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.triggers.trigger import Trigger
+from sqlstream.udfs.windows.buffered import Buffered
+from sqlstream.udfs.windows.call import WindowCall
+from sqlstream.udfs.windows.contents import Accumulated, Contents
+from sqlstream.udfs.windows.emission import Emission
+from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.instances import Layout, names_of
+from sqlstream.udfs.windows.late import NO_LATENESS, Lateness
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class WindowKernel(Kernel):
+    """Windows of ``assigner`` over rows that have the columns of ``input``; results come out as ``trigger`` says.
+
+    ``keys``: the key columns, which come out first. ``time``: for windows without bounds (GLOBAL), the column of event
+    times that their results are bounded by. ``retracting``: a result withdraws the one before it, with row kinds;
+    DISCARDING is ``Purging(trigger)``. ``panes``: ``__pane`` and ``__pane_index`` come out too.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    assigner: Assigner
+    trigger: Trigger
+    function: Aggregates | AllRows
+    evictor: Evictor | None = None
+    lateness: Lateness = NO_LATENESS
+    time: str | None = None
+    retracting: bool = False
+    panes: bool = False
+    row_kinds: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.row_kinds or not self.retracting, "retractions have row kinds"
+        assert not (self.retracting and isinstance(self.function, AllRows)), "rows as they are are not retracted"
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.emission.output
+
+    @property
+    def late_output(self) -> pa.Schema | None:
+        return self.lateness.output(self.input)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.assigner.domain is Domain.PROCESSING or self.trigger.uses_processing_time
+
+    @cached_property
+    def contents(self) -> Contents:
+        if isinstance(self.function, Aggregates) and self.evictor is None:
+            return Accumulated(self.function, self.time)
+        return Buffered(self.function, self.input, self.keys, self.evictor, self.time, self.assigner.merging)
+
+    @cached_property
+    def emission(self) -> Emission:
+        keys = names_of(self.input, self.keys)
+        return Emission(keys, self.contents.results, self.panes, self.retracting, self.row_kinds)
+
+    @cached_property
+    def layout(self) -> Layout:
+        keys = names_of(self.input, [KEY_HASH, *self.keys])
+        return Layout(keys, self.trigger, self.contents.held, self.emission.last)
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        WindowCall.of(self, context).on_rows(rows)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        WindowCall.of(self, context).on_time(Domain.EVENT, watermark)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        WindowCall.of(self, context).on_time(Domain.PROCESSING, time)

@@ -269,6 +269,20 @@ class WindowColumns:
         )
 
 
+def kind_of_window(window: Window) -> str:
+    """``HOP``, ``COUNT WINDOW``: how SQL names windows of this kind."""
+    match window:
+        case RowMeasured():
+            return "HOP"
+        case CountWindow():
+            return "COUNT WINDOW"
+        case GlobalWindow():
+            return "GLOBAL WINDOW"
+        case UserWindow():
+            return "WINDOW USING"
+    return type(window).__name__.upper()
+
+
 def time_of_windows(window: Window | None, domain: TimeDomain) -> TimeDomain | None:
     """What windows can be built on window_time of these windows; None where it says nothing about completeness."""
     return None if isinstance(window, (CountWindow, RowMeasured, GlobalWindow)) else domain

@@ -13,7 +13,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
-from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, Never
+from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Eviction, Firing, Never
 from sqlstream.planner.nodes import (
     AlignedWindow,
     AssignTime,
@@ -25,6 +25,7 @@ from sqlstream.planner.nodes import (
     Node,
     Output,
     Project,
+    RowMeasured,
     Scan,
     Session,
     Unary,
@@ -180,6 +181,18 @@ def _(node: Project) -> WindowInfo | None:
 def _(node: Union) -> WindowInfo | None:
     first = window_of(node.branches[0])
     return first if all(window_of(b) == first for b in node.branches) else None
+
+
+def keeps_rows(node: AssignWindows | WindowAggregate) -> str | None:
+    """Why the state holds rows; None where it holds accumulators, or nothing."""
+    match node:
+        case WindowAggregate(firing=Firing(eviction=Eviction())):
+            return "EVICT looks at each"
+        case AssignWindows(window=window) if not isinstance(window, AlignedWindow):
+            return "they come out when their window fires"
+        case WindowAggregate(window=RowMeasured()):
+            return "windows of the last rows share no bounds"
+    return None
 
 
 # --- keys -----------------------------------------------------------------------------------------------------

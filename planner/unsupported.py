@@ -57,41 +57,24 @@ FEATURES: dict[str, Unsupported] = {
         "Add the window's columns: GROUP BY …, window_start, window_end.",
         "The result would be one unbounded aggregate over all windows.",
     ),
-    "trigger": Unsupported(
-        "SS310",
-        "triggers other than AFTER WATERMARK",
-        "Leave TRIGGER out: a window fires once, when the watermark passes its end.",
-    ),
-    "evict": Unsupported("SS311", "EVICT clauses", "Leave EVICT out, or filter the rows in WHERE."),
-    "late data": Unsupported(
-        "SS312",
-        "LATE DATA clauses other than DROP",
-        "Leave LATE DATA out, which drops late rows, or give the WATERMARK of the table a longer delay.",
+    "barrier trigger": Unsupported(
+        "SS310", "triggers ON BARRIER", "Fire at times or rows: TRIGGER EVERY INTERVAL '10' SECOND, EVERY 100 ROWS."
     ),
     "emit": Unsupported(
         "SS313",
-        "EMIT clauses other than EMIT ON WINDOW CLOSE on a window aggregate",
-        "Leave EMIT out: a window emits once, when it closes.",
+        "EMIT clauses on rows of a window table function that nothing aggregates",
+        "Aggregate in the windows, or leave EMIT out.",
     ),
     "emit without window": Unsupported(
         "SS313",
-        "EMIT ON WINDOW CLOSE clauses on a query without a window",
+        "EMIT clauses other than EMIT CHANGES on a query without a window",
         "Leave EMIT out: the rows of a query without a window come out at once.",
     ),
-    "count window": Unsupported("SS314", "count windows", _WINDOW_HINT),
-    "global window": Unsupported("SS315", "global windows", _WINDOW_HINT),
-    "user window": Unsupported("SS316", "window assigners in Python (WINDOW USING)", _WINDOW_HINT),
-    "row measure": Unsupported("SS317", "windows measured in rows", "Give sizes and slides as time intervals."),
-    "session gap": Unsupported(
-        "SS318", "session gaps that depend on the row", "Give a constant gap: INTERVAL '5' MINUTE."
-    ),
-    "session bound": Unsupported(
-        "SS319", "sessions with MAX_DURATION, START_WHEN or END_WHEN", "Give SESSION a gap only."
-    ),
-    "session grouping sets": Unsupported(
+    "window columns in aggregates": Unsupported(
         "SS320",
-        "aggregates of window columns in GROUPING SETS over sessions",
+        "aggregates of window columns in these windows",
         "Aggregate the window columns in a query above.",
+        "Where a window ends is known only when it fires.",
     ),
     "barriers": Unsupported(
         "SS321", "ALIGN BARRIERS clauses", "Read the table without aligning; marker rows can be filtered in WHERE."
@@ -105,11 +88,6 @@ FEATURES: dict[str, Unsupported] = {
     "hint": Unsupported("SS324", "hints", "Remove the hint; options of a table belong into WITH of its CREATE TABLE."),
     "changelog input": Unsupported(
         "SS325", "inputs with updates and deletions", "Read an append-only table ('changelog-mode' = 'I')."
-    ),
-    "order-dependent aggregate": Unsupported(
-        "SS326",
-        "aggregates that depend on the order of arrival (FIRST, LAST)",
-        "Use MIN_BY(value, ts) or MAX_BY(value, ts).",
     ),
     "mixed time": Unsupported(
         "SS327", "queries with both event-time and processing-time windows", "Run two queries, connected by a table."
@@ -129,9 +107,6 @@ FEATURES: dict[str, Unsupported] = {
         "Read from a table; a table with 'connector' = 'datagen' makes rows.",
     ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
-    "pane": Unsupported(
-        "SS336", "calls of window_pane and window_pane_index", "A window fires once, so there is one pane."
-    ),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),
     "async function": Unsupported("SS339", "asynchronous functions", "Declare the function without async."),
@@ -144,6 +119,12 @@ FEATURES: dict[str, Unsupported] = {
         "Stop the query with Ctrl-C, or bound its source with an option of its connector.",
     ),
     "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
+    "window apart": Unsupported(
+        "SS348",
+        "these windows apart from their window function",
+        "Filter below the window, as in TABLE (SELECT … WHERE …), and keep window_start and window_end.",
+        "Windows of rows, and those with TRIGGER, EVICT, LATE DATA, EMIT or panes, fire where they are assigned.",
+    ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

@@ -1,5 +1,6 @@
 """Names, types and legality: statements and queries of the grammar to plan nodes and catalog entries."""
 
+from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.statements import (
     bind_insert,
     bind_query,
@@ -11,6 +12,6 @@ from sqlstream.planner.binder.statements import (
 from sqlstream.planner.binder.tables import bind_table
 
 __all__ = [
-    "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table", "bind_view",
+    "EmitSettings", "bind_insert", "bind_query", "bind_statement", "bind_statement_set", "bind_table", "bind_view",
     "refuse_statement",
 ]  # fmt: skip

@@ -7,32 +7,36 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import clauses_of
-from sqlstream.grammar.nodes import GroupWindow
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregate_calls import Groups
-from sqlstream.planner.binder.clauses import check_clauses
+from sqlstream.planner.binder.apart import apart
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, aliased, bind_grouping
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
+from sqlstream.planner.binder.triggers import Fired
 from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
-from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.firing import Firing
 from sqlstream.planner.naming import Names, extended, field_name
 from sqlstream.planner.nodes import (
+    AlignedWindow,
     AssignWindows,
     Filter,
     Item,
     Node,
     Project,
-    Session,
+    Window,
     WindowAggregate,
     WindowColumns,
 )
-from sqlstream.planner.properties import window_of
+from sqlstream.planner.properties import changelog_mode, window_of
+from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.type_inference import Types
 
 
@@ -40,34 +44,31 @@ from sqlstream.planner.type_inference import Types
 class Windowed:
     """The input of an aggregation. ``keys`` maps bound grouping expressions to fields, in order.
 
-    ``grouped`` is the window if it stood in GROUP BY; its AssignWindows then is on top.
+    ``grouped`` is the window if it stood in GROUP BY; its AssignWindows then is on top. ``below`` has the names of the
+    rows without those of their windows; ``time`` is the field that gave them these, None for the clock.
     """
 
     scope: Scope
+    below: Scope
     keys: dict[exp.Expression, str]
     columns: WindowColumns
+    window: Window
+    time: str | None
     domain: TimeDomain
     grouped: GroupedWindow | None
 
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
     """The plan of a SELECT with groups and the names of its columns."""
-    _refuse_other_windows(select, context)
     grouping = bind_grouping(select, scope, context)
     windowed = (
         _window_from_clause(grouping, scope)
         if grouping.window
         else _window_from_input(select, grouping, scope, context)
     )
-    check_clauses(clauses_of(select), windowed.domain, context)
+    if changelog_mode(windowed.scope.node) != APPEND_ONLY:
+        context.refuse("changelog input", select.args.get("group") or select, "The query below updates its results.")
     return _aggregate(select, grouping, windowed, context)
-
-
-def _refuse_other_windows(select: exp.Select, context: Context) -> None:
-    """COUNT, GLOBAL and USING windows; there is nothing to bind behind them."""
-    if not isinstance(clauses_of(select).window, GroupWindow | None):
-        check_clauses(clauses_of(select), None, context)
-        context.stop_if_wrong()
 
 
 # --- the window -----------------------------------------------------------------------------------------------
@@ -76,15 +77,16 @@ def _refuse_other_windows(select: exp.Select, context: Context) -> None:
 def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
     """The window clause as the table function that means the same."""
     grouped = grouping.window
-    assert grouped is not None and grouped.time.time is not None
-    scope, keys = _with_keys(grouping.keys, scope)
-    partition_by = tuple(keys.values()) if isinstance(grouped.window, Session) else ()
-    assigned = assign_windows(scope, grouped.window, grouped.time, partition_by)
-    hidden = {c.name for c in scope.columns} & set(WINDOW_COLUMNS)
-    visible = tuple(c for c in assigned.columns if c in scope.columns or c.name not in hidden)
+    assert grouped is not None
+    below, keys = _with_keys(grouping.keys, scope)
+    partition_by = () if isinstance(grouped.window, AlignedWindow) else tuple(keys.values())
+    assigned = assign_windows(below, grouped.window, grouped.time, partition_by)
+    hidden = {c.name for c in below.columns} & set(WINDOW_COLUMNS)
+    visible = tuple(c for c in assigned.columns if c in below.columns or c.name not in hidden)
     node = assigned.node
     assert isinstance(node, AssignWindows)
-    return Windowed(Scope(node, visible), keys, node.columns, node.domain, grouped)
+    scope = Scope(node, visible)
+    return Windowed(scope, below, keys, node.columns, node.window, node.time, node.domain, grouped)
 
 
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
@@ -97,7 +99,10 @@ def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, con
     rest = _other_keys(grouping, {c for c in attached.columns if c}, context)
     scope, columns = complete_columns(scope, attached, names, select.args["group"])
     scope, keys = _with_keys(rest, scope)
-    return Windowed(scope, keys, columns, attached.domain, None)
+    bounds = {columns.start, columns.end, columns.time}
+    below = Scope(scope.node, tuple(c for c in scope.columns if c.field not in bounds))
+    time = next((n.time for n in scope.node.walk() if isinstance(n, AssignWindows)), None)
+    return Windowed(scope, below, keys, columns, attached.window, time, attached.domain, None)
 
 
 def _other_keys(grouping: Grouping, window: set[str], context: Context) -> tuple[Key, ...]:
@@ -134,24 +139,35 @@ def _with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dic
 
 def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, context: Context) -> Relation:
     scope, columns = windowed.scope, windowed.columns
-    taken = [*windowed.keys.values(), columns.start, columns.end, columns.time]
-    # The grouping id must not be mistaken for a field of the input.
+    # The grouping id and the panes must not be mistaken for fields of the input.
     reserved = Names([f.name for f in scope.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
-    known = frozenset({columns.start, columns.end, columns.time, *([grouping_id] if grouping_id else [])})
-    names = Names([*taken, *([grouping_id] if grouping_id else [])])
-    groups = Groups(scope.node.schema, windowed.keys, known, context, names)
-    below = scope.over(scope.node.input) if isinstance(scope.node, AssignWindows) and windowed.grouped else scope
-    special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, context)
+    panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
+    known = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
+    names = Names([*windowed.keys.values(), *known])
+    groups = Groups(scope.node.schema, windowed.keys, frozenset(known), context, names)
+    below = windowed.below if windowed.grouped else scope
+    special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
     place = Place("SELECT", True, special.column, special.call)
     selected = expand(select.expressions, scope, context)
     results = [_result(c, scope, context, place, groups) for c in selected]
     having = _having(select, scope, context, special, groups)
+    firing = _firing(select, windowed, context)
     context.stop_if_wrong()
     node = _node(windowed, grouping, groups.items, grouping_id, context, select)
-    if having is not None:
-        node = Filter(node, having)
-    return _projected(node, selected, results, scope, context)
+    read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
+    pane, pane_index = (name if name in read else None for name in panes)
+    node = apart(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)
+    return _projected(Filter(node, having) if having is not None else node, selected, results, scope, context)
+
+
+def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
+    clauses = clauses_of(select)
+    window = windowed.window
+    span = clauses.window.span if clauses.window is not None else span_of(select)
+    has_time = windowed.time is not None
+    fired = Fired(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
+    return bind_firing(clauses, clauses.emit, fired)
 
 
 def _result(column: Selected, scope: Scope, context: Context, place: Place, groups: Groups) -> exp.Expression:
@@ -183,13 +199,13 @@ def _node(
     grouping_id: str | None,
     context: Context,
     select: exp.Select,
-) -> Node:
+) -> WindowAggregate:
     keys, sets = tuple(windowed.keys.values()), _sets(windowed, grouping)
     node = WindowAggregate(
         windowed.scope.node, keys, aggregates, windowed.columns, None, None, sets, grouping_id, windowed.domain
     )
-    if sets is not None and windowed.grouped is not None and isinstance(windowed.grouped.window, Session):
-        return _session_per_set(node, windowed.grouped, select)
+    if sets is not None and windowed.grouped is not None and not isinstance(windowed.window, AlignedWindow):
+        return _window_per_set(node, windowed, select)
     return node
 
 
@@ -201,13 +217,12 @@ def _sets(windowed: Windowed, grouping: Grouping) -> tuple[tuple[str, ...], ...]
     return tuple(tuple(f for i in s if (f := fields[i]) is not None) for s in grouping.sets)
 
 
-def _session_per_set(node: WindowAggregate, grouped: GroupedWindow, select: exp.Select) -> WindowAggregate:
-    """Sessions are those of the keys of each set, so they cannot be assigned before the sets are made."""
-    assert isinstance(node.input, AssignWindows) and isinstance(grouped.window, Session)
+def _window_per_set(node: WindowAggregate, windowed: Windowed, select: exp.Select) -> WindowAggregate:
+    """Such windows are those of the keys of each set, so they cannot be assigned before the sets are made."""
     attached = {node.columns.start, node.columns.end, node.columns.time}
-    if any(c.name in attached for a in node.aggregates for c in a.expression.find_all(exp.Column)):
-        raise unsupported.refusal("session grouping sets", span_of(select))
-    return replace(node, input=node.input.input, window=grouped.window, time=grouped.time.name)
+    if any(columns_of(a.expression) & attached for a in node.aggregates):
+        raise unsupported.refusal("window columns in aggregates", span_of(select))
+    return replace(node, input=windowed.below.node, window=windowed.window, time=windowed.time)
 
 
 def _projected(

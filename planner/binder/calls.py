@@ -20,7 +20,7 @@ WINDOW_PROPERTIES = frozenset(
 )
 SPARK_WINDOWS = frozenset({"window", "session_window"})
 GROUP_WINDOWS = frozenset({"tumble", "hop", "cumulate", "session"})
-_PANES = frozenset({"window_pane", "window_pane_index"})
+PANES = frozenset({"window_pane", "window_pane_index"})
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
 # Aggregates that need a number; Spark would cast a string silently.
@@ -93,12 +93,11 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
     elif name in SPARK_WINDOWS or name == "window_time":
         hint = f"Add {name}(ts, …) to GROUP BY, or use TUMBLE, HOP or SESSION."
         context.wrong("SS221", f"{name} needs a GROUP BY with a window", node, hint)
-    elif name in _PANES:
-        context.refuse("pane", node)
+    elif name in PANES:
+        hint = "Call it in the select list or in HAVING of a query that groups by a window."
+        context.wrong("SS221", f"{name} needs a GROUP BY with a window", node, hint)
     elif name == "current_watermark":
         context.refuse("watermark function", node)
-    elif name in kinds.ORDER_DEPENDENT:
-        context.refuse("order-dependent aggregate", node)
     elif name not in _GROUPING:
         _check_kind(node, name, context)
 

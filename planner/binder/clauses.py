@@ -1,68 +1,70 @@
-"""The streaming clauses of a SELECT: those that ask for the default are accepted, the others refused."""
+"""Streaming clauses that stand where no window is, and EMIT behind a query whose windows are below."""
 
 from __future__ import annotations
 
-from sqlstream.grammar.nodes import (
-    Accumulation,
-    AfterProcessingTime,
-    AfterWatermark,
-    CountWindow,
-    Emit,
-    EmitKind,
-    GlobalWindow,
-    LateAction,
-    LateData,
-    StreamClauses,
-    Trigger,
-    UserWindow,
-)
-from sqlstream.planner.binder.context import Context
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignWindows, Node, WindowAggregate
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.nodes import Emit, EmitKind, StreamClauses
+from sqlstream.planner.binder.apart import apart
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.firing import bind_firing
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.triggers import Fired
+from sqlstream.planner.nodes import AssignWindows, Filter, Node, Project, Union, WindowAggregate
+from sqlstream.planner.properties import window_of
+from sqlstream.planner.rewriting import with_inputs
 
 
-def check_clauses(clauses: StreamClauses, domain: TimeDomain | None, context: Context) -> None:
-    """Refuse what is not the default; ``domain`` is that of the window that is aggregated, None without one."""
-    match clauses.window:
-        case CountWindow(span=span):
-            context.refuse("count window", span)
-        case GlobalWindow(span=span):
-            context.refuse("global window", span)
-        case UserWindow(span=span):
-            context.refuse("user window", span)
-    if clauses.trigger is not None:
-        _check_trigger(clauses.trigger, domain, context)
-    if clauses.evict is not None:
-        context.refuse("evict", clauses.evict.span)
-    if clauses.late_data is not None:
-        _check_late_data(clauses.late_data, domain, context)
+def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
+    """TRIGGER, EVICT and LATE DATA of a SELECT that aggregates nothing in windows."""
+    for name, clause in (("TRIGGER", clauses.trigger), ("EVICT", clauses.evict), ("LATE DATA", clauses.late_data)):
+        if clause is not None:
+            hint = "Add a window such as TUMBLE to GROUP BY."
+            context.wrong("SS211", f"{name} needs a window", clause.span, hint)
 
 
-def check_emit(emit: Emit | None, node: Node, context: Context) -> None:
-    """EMIT ON WINDOW CLOSE is what a query over windows does anyway."""
+def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context) -> Node:
+    """The plan of a query whose EMIT speaks of the windows in its subqueries."""
     if emit is None:
-        return
-    if emit.kind is not EmitKind.ON_WINDOW_CLOSE or emit.interval is not None:
-        context.refuse("emit", emit.span)
-    elif not any(isinstance(n, (WindowAggregate, AssignWindows)) for n in node.walk()):
+        return node
+    if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:
+        _check_closes(emit, node, context)
+        return node
+    if not any(isinstance(n, WindowAggregate | AssignWindows) for n in node.walk()):
+        if emit.kind is not EmitKind.CHANGES:
+            context.refuse("emit without window", emit.span)
+        return node
+    return _emitting(emit, node, select, context)
+
+
+def _check_closes(emit: Emit, node: Node, context: Context) -> None:
+    windows = [n for n in node.walk() if isinstance(n, WindowAggregate | AssignWindows)]
+    if not windows:
         context.refuse("emit without window", emit.span)
+    if any(isinstance(n, WindowAggregate) and n.firing.trigger is not None for n in windows):
+        context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
 
 
-def _check_trigger(trigger: Trigger, domain: TimeDomain | None, context: Context) -> None:
-    expression = trigger.expression
-    default = AfterProcessingTime if domain is TimeDomain.PROCESSING else AfterWatermark
-    plain = isinstance(expression, default) and expression in (AfterWatermark(), AfterProcessingTime())
-    if domain is None and plain:
-        context.wrong("SS211", "TRIGGER needs a window", trigger.span, "Add a window such as TUMBLE to GROUP BY.")
-    elif not plain:
-        context.refuse("trigger", trigger.span)
-    # A window that fires once accumulates and discards alike; RETRACTING would show row kinds of updates.
-    elif trigger.accumulation is Accumulation.RETRACTING:
-        context.refuse("trigger", trigger.span, "RETRACTING is executed for windows that fire several times.")
+def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Node:
+    match node:
+        case WindowAggregate():
+            return _aggregate_emitting(emit, node, select, context)
+        case Project() | Filter() | Union():
+            return with_inputs(node, tuple(_emitting(emit, child, select, context) for child in node.inputs))
+    context.refuse("emit", emit.span)
+    return node
 
 
-def _check_late_data(late: LateData, domain: TimeDomain | None, context: Context) -> None:
-    if late.allow is not None or late.action not in (None, LateAction.DROP):
-        context.refuse("late data", late.span)
-    elif domain is None:
-        context.wrong("SS211", "LATE DATA needs a window", late.span, "Add a window such as TUMBLE to GROUP BY.")
+def _aggregate_emitting(emit: Emit, node: WindowAggregate, select: exp.Expr, context: Context) -> Node:
+    if node.firing.trigger is not None:
+        raise bind_error("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
+    info = window_of(node)
+    assert info is not None
+    timed = node.time is not None or any(isinstance(n, AssignWindows) and n.time for n in node.walk())
+    fired = Fired(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)
+    found = bind_firing(StreamClauses(), emit, fired)
+    late = replace(node.firing.late, allow_ms=max(node.firing.late.allow_ms, found.late.allow_ms))
+    firing = replace(node.firing, trigger=found.trigger, accumulation=found.accumulation, late=late)
+    return apart(replace(node, firing=firing), select)

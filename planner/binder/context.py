@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.nodes import Field, Node
 
@@ -34,6 +35,7 @@ class Context:
     queries: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     problems: list[Diagnostic] = field(default_factory=list)
+    settings: EmitSettings = DEFAULT_EMIT
 
     def with_query(self, name: str, relation: Relation) -> Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})

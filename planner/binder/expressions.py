@@ -25,6 +25,17 @@ from sqlstream.types import BOOLEAN, DataType
 Answer = exp.Expr | None
 
 
+_OF_THE_ROW = "It sees one row. Fire by EVERY n ROWS, or filter the results of all firings in HAVING."
+_AGGREGATE_HINTS = {
+    "WHERE": "Use HAVING for conditions on aggregates.",
+    "WHEN": _OF_THE_ROW,
+    "DELTA": _OF_THE_ROW,
+    "START_WHEN": "It sees one row.",
+    "END_WHEN": "It sees one row.",
+    "SESSION": "The gap is that of one row.",
+}
+
+
 def _unknown(_: exp.Expr) -> Answer:
     return None
 
@@ -141,7 +152,7 @@ class _Binder:
             message = f'aggregate "{name}" stands inside aggregate "{self.inside}"'
             self.context.wrong("SS209", message, node, "Compute the inner aggregate in a subquery in FROM.")
         elif not self.place.aggregates:
-            hint = "Use HAVING for conditions on aggregates." if self.place.clause == "WHERE" else None
+            hint = _AGGREGATE_HINTS.get(self.place.clause)
             self.context.wrong("SS209", f'aggregate "{name}" is not allowed in {self.place.clause}', node, hint)
 
     def _children(self, node: exp.Expr) -> exp.Expr:

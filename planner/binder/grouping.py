@@ -13,18 +13,22 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 from sqlstream.grammar.carrier import clauses_of
-from sqlstream.grammar.nodes import GroupWindow, Rows, WindowClause
+from sqlstream.grammar.nodes import CountWindow, GlobalWindow, GroupWindow, WindowClause
 from sqlstream.grammar.spans import span_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import SPARK_WINDOWS
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.measures import Measured, Row, spark_window, window_of_measures
+from sqlstream.planner.binder.python_calls import python_call
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.windows import SIGNATURES, Measured, spark_window, time_field, window_of_measures
+from sqlstream.planner.binder.window_functions import SIGNATURES
+from sqlstream.planner.binder.windows import default_time, time_field
+from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.naming import field_name, shown_name
-from sqlstream.planner.nodes import Field, Window
+from sqlstream.planner.nodes import Field, RowMeasured, UserWindow, Window
+from sqlstream.planner.nodes import GlobalWindow as GlobalWindowNode
 from sqlstream.planner.rewriting import node_of
 
 Set = tuple[exp.Expr, ...]
@@ -41,10 +45,10 @@ class Key:
 
 @dataclass(frozen=True)
 class GroupedWindow:
-    """A window that stands in GROUP BY; ``spark`` for window() and session_window()."""
+    """A window that stands in GROUP BY; ``spark`` for window() and session_window(). ``time`` None: the clock's."""
 
     window: Window
-    time: Field
+    time: Field | None
     spark: bool
     span: Span | None
 
@@ -152,16 +156,37 @@ def _window(
     if len(calls) + (clause is not None) > 1:
         raise bind_error("SS211", "GROUP BY takes one window", calls[-1])
     plain = [t for t in terms if t not in calls]
-    if isinstance(clause, GroupWindow):
+    if clause is not None:
         return _clause_window(clause, scope, context), plain
     return (bind_spark_window(calls[0], scope, context) if calls else None), plain
 
 
-def _clause_window(clause: GroupWindow, scope: Scope, context: Context) -> GroupedWindow:
-    kind = clause.kind.value
-    time = _time(clause.time, kind, scope, context)
-    values = _by_name(kind, clause.measures, clause.span)
-    return GroupedWindow(window_of_measures(kind, values, clause.span), time, False, clause.span)
+def _clause_window(clause: WindowClause, scope: Scope, context: Context) -> GroupedWindow:
+    match clause:
+        case GroupWindow():
+            kind = clause.kind.value
+            time = _time(clause.time, kind, scope, context)
+            values = _by_name(kind, clause.measures, clause.span)
+            window = window_of_measures(kind, values, clause.span, Row(scope, context))
+            return GroupedWindow(window, time, False, clause.span)
+        case CountWindow():
+            return _count_window(clause, scope, context)
+        case GlobalWindow():
+            return GroupedWindow(GlobalWindowNode(), default_time(scope), False, clause.span)
+    call = python_call(clause.call, FunctionKind.ASSIGNER, scope, context)
+    return GroupedWindow(UserWindow(call), default_time(scope), False, clause.span)
+
+
+def _count_window(clause: CountWindow, scope: Scope, context: Context) -> GroupedWindow:
+    values: dict[str, Measured] = {"SIZE": clause.size, "FULL_ONLY": exp.Boolean(this=clause.full_only)}
+    if clause.slide is not None:
+        values["SLIDE"] = clause.slide
+    window = window_of_measures("COUNT_WINDOW", values, clause.span, Row(scope, context))
+    time = default_time(scope)
+    if time is None and isinstance(window, RowMeasured):
+        hint = "Declare a WATERMARK, or a column pt AS PROCTIME(), in CREATE TABLE."
+        raise bind_error("SS210", "COUNT WINDOW with a measure in time needs a time attribute", clause.span, hint)
+    return GroupedWindow(window, time, False, clause.span)
 
 
 def _by_name(kind: str, measures: Sequence[Measured], span: Span | None) -> dict[str, Measured]:
@@ -170,8 +195,6 @@ def _by_name(kind: str, measures: Sequence[Measured], span: Span | None) -> dict
     if not least <= len(measures) <= len(names):
         hint = f"Write {kind}(ts, {', '.join(n.lower() for n in signature.measures)})."
         raise bind_error("SS220", f"{kind} takes {least} to {len(names)} intervals, not {len(measures)}", span, hint)
-    if any(isinstance(m, Rows) for m in measures):
-        raise unsupported.refusal("row measure", span)
     return dict(zip(names, measures, strict=False))
 
 
@@ -182,7 +205,7 @@ def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> Grouped
     if not 2 <= len(arguments) <= most:
         raise bind_error("SS207", f"{name} takes 2 to {most} arguments, not {len(arguments)}", call)
     time = _time(arguments[0], name, scope, context)
-    return GroupedWindow(spark_window(name, call, arguments), time, True, span_of(call))
+    return GroupedWindow(spark_window(name, call, arguments, Row(scope, context)), time, True, span_of(call))
 
 
 def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
@@ -192,7 +215,8 @@ def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Conte
         raise bind_error("SS207", f"{call.name.upper()} repeats the arguments of {kind}", call)
     time = _time(arguments[0], kind, scope, context)
     values = _by_name(kind, arguments[1:], span_of(call))
-    return GroupedWindow(window_of_measures(kind, values, span_of(call)), time, False, span_of(call))
+    window = window_of_measures(kind, values, span_of(call), Row(scope, context))
+    return GroupedWindow(window, time, False, span_of(call))
 
 
 def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.grammar.carrier import ARG, clauses_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.clauses import check_emit
+from sqlstream.planner.binder.clauses import with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.select import bind_select
@@ -75,8 +75,7 @@ def _set_operation(query: exp.SetOperation, context: Context) -> Relation:
     inside = with_queries(query, context)
     branches = [(bind_relation(branch, inside), branch) for branch in _branches(query)]
     relation = union_all(branches, context)
-    check_emit(clauses_of(query).emit, relation.node, context)
-    return relation
+    return Relation(with_emit(clauses_of(query).emit, relation.node, query, context), relation.names)
 
 
 def _operator(query: exp.SetOperation) -> str:
@@ -95,5 +94,4 @@ def _parentheses(query: exp.Subquery, context: Context) -> Relation:
     refuse_sort(query, context)
     refuse_rest(query, ("this", "with_", "alias", ARG, *_SORT_ARGS), context)
     relation = bind_relation(query.this, with_queries(query, context))
-    check_emit(clauses_of(query).emit, relation.node, context)
-    return relation
+    return Relation(with_emit(clauses_of(query).emit, relation.node, query, context), relation.names)

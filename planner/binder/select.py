@@ -11,7 +11,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name
-from sqlstream.planner.binder.clauses import check_clauses, check_emit
+from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
@@ -37,12 +37,10 @@ def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.
         condition = bind_condition(where.this, scope, context, Place("WHERE"))
         scope = scope.over(Filter(scope.node, condition))
     if is_aggregation(select, context):
-        relation = bind_aggregation(select, scope, context)
-    else:
-        check_clauses(clauses_of(select), None, context)
-        relation = _projection(select, scope, context)
-    check_emit(clauses_of(select).emit, relation.node, context)
-    return relation
+        return bind_aggregation(select, scope, context)
+    refuse_clauses(clauses_of(select), context)
+    relation = _projection(select, scope, context)
+    return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
 
 
 def is_aggregation(select: exp.Select, context: Context) -> bool:

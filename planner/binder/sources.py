@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.grammar.nodes import Descriptor, TableArgument, TableClauses, TableFunction, WatermarkDelay
+from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.completeness import refuse_rest
@@ -19,14 +19,7 @@ from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
-from sqlstream.planner.binder.windows import (
-    SIGNATURES,
-    arguments_by_name,
-    assign_windows,
-    measures_of,
-    time_field,
-    window_of_measures,
-)
+from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.rewriting import node_of
@@ -201,45 +194,16 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 
 
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
-    name = function.name.upper()
-    if name == "COUNT_WINDOW":
-        raise unsupported.refusal("count window", function.span)
-    if name not in SIGNATURES:
+    """A window table function under its alias; without one its columns keep the table's name."""
+    if function.name.upper() not in SIGNATURES:
         known = context.catalog.function(function.name)
         if known is None:
-            hint = did_you_mean(name, [*SIGNATURES, *context.catalog.function_names()], "window functions")
+            hint = did_you_mean(
+                function.name.upper(), [*SIGNATURES, *context.catalog.function_names()], "window functions"
+            )
             raise bind_error("SS203", f'table function "{function.name}" does not exist', function.span, hint)
         raise unsupported.refusal("process function", function.span)
-    arguments = arguments_by_name(function, context)
-    data, descriptor = arguments["DATA"].value, arguments["TIMECOL"].value
-    assert isinstance(data, TableArgument) and isinstance(descriptor, Descriptor)
-    scope = _source(data.source, context, bind_query)
-    if data.order_by:
-        context.refuse("syntax", data.span, f"It is ORDER BY in TABLE of {name}.")
-    partition_by = _partition_by(name, data, scope, context)
-    if len(descriptor.columns) != 1:
-        raise bind_error("SS220", f"DESCRIPTOR of {name} must name one column", descriptor.span)
-    column = exp.column(descriptor.columns[0].copy())
-    resolved = scope.resolve(column)
-    time = time_field(column, resolved, scope, name)
-    window = window_of_measures(name, measures_of(arguments), function.span)
-    return _renamed(assign_windows(scope, window, time, partition_by), table)
-
-
-def _partition_by(name: str, data: TableArgument, scope: Scope, context: Context) -> tuple[str, ...]:
-    if data.partition_by and name != "SESSION":
-        hint = "Group by the columns instead: GROUP BY k, window_start, window_end."
-        raise bind_error("SS220", f"{name} takes no PARTITION BY", data.span, hint)
-    bound = [bind(e, scope, context, Place("PARTITION BY")) for e in data.partition_by]
-    for key, written in zip(bound, data.partition_by, strict=True):
-        if not isinstance(key, (exp.Column, exp.Null)):
-            hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."
-            context.wrong("SS220", "PARTITION BY of SESSION must name columns", written, hint)
-    return tuple(key.name for key in bound if isinstance(key, exp.Column))
-
-
-def _renamed(scope: Scope, table: exp.Table) -> Scope:
-    """All columns under the alias of the table function; without one they keep the table's name."""
+    scope = window_function(function, context, lambda source: _source(source, context, bind_query))
     if not table.alias:
         return scope
     return _aliased(Relation(scope.node, tuple(c.name for c in scope.columns)), table)

@@ -23,22 +23,23 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.inserts import insert_into
 from sqlstream.planner.binder.queries import bind_relation
+from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignWindows, Node, Output, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 
-def bind_query(query: exp.Expr, catalog: Catalog) -> Output:
+def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
-    relation = _relation(query, catalog)
+    relation = _relation(query, catalog, settings)
     return Output(relation.node, relation.names)
 
 
-def bind_insert(statement: Insert, catalog: Catalog) -> InsertNode:
+def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     table = _target(statement.target, catalog)
-    relation = _relation(statement.query, catalog)
+    relation = _relation(statement.query, catalog, settings)
     return insert_into(table, statement.columns, relation, statement)
 
 
@@ -56,24 +57,26 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
     return View(str(statement.name), statement.query, statement.columns, text)
 
 
-def bind_statement(statement: Statement, catalog: Catalog) -> Node:
+def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Node:
     """The plan of a Query or Insert; UnsupportedError for statements about jobs and modules."""
     match statement:
         case Query():
-            return bind_query(statement.query, catalog)
+            return bind_query(statement.query, catalog, settings)
         case Insert():
-            return bind_insert(statement, catalog)
+            return bind_insert(statement, catalog, settings)
     refuse_statement(statement)
     raise TypeError(f"{type(statement).__name__} has no plan")
 
 
-def bind_statement_set(statements: StatementSet, catalog: Catalog) -> tuple[InsertNode, ...]:
+def bind_statement_set(
+    statements: StatementSet, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT
+) -> tuple[InsertNode, ...]:
     """The plans of all inserts; the mistakes of all of them at once."""
     plans: list[InsertNode] = []
     problems: list[Diagnostic] = []
     for insert in statements.inserts:
         try:
-            plans.append(bind_insert(insert, catalog))
+            plans.append(bind_insert(insert, catalog, settings))
         except SqlStreamError as error:
             problems.extend(error.diagnostics)
     if problems:
@@ -90,8 +93,8 @@ def refuse_statement(statement: Statement) -> None:
             raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
 
 
-def _relation(query: exp.Expr, catalog: Catalog) -> Relation:
-    context = Context(catalog)
+def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Relation:
+    context = Context(catalog, settings=settings)
     try:
         relation = bind_relation(query, context)
     except SqlStreamError as error:

@@ -9,7 +9,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.naming import Names, extended, field_of
-from sqlstream.planner.nodes import Cumulate, Hop, Item, Session, Tumble, WindowColumns
+from sqlstream.planner.nodes import Hop, Item, Tumble, WindowColumns, kind_of_window
 from sqlstream.planner.properties import WindowInfo
 from sqlstream.types import TIMESTAMP
 
@@ -21,7 +21,7 @@ def complete_columns(
 
     The start or end of a TUMBLE or HOP determines the other; those of a CUMULATE or SESSION do not (SS213).
     """
-    if isinstance(attached.window, (Cumulate, Session)):
+    if not isinstance(attached.window, Tumble | Hop):
         _check_both(attached, grouped, at)
     unique = Names(f.name for f in scope.node.schema)
     present = dict(zip(WINDOW_COLUMNS, attached.columns, strict=True))
@@ -43,7 +43,7 @@ def _check_both(attached: WindowInfo, grouped: set[str], at: exp.Expr) -> None:
     missing = [n for n, f in zip(WINDOW_COLUMNS[:2], attached.columns[:2], strict=True) if f not in grouped]
     if not missing:
         return
-    kind = type(attached.window).__name__.upper()
+    kind = kind_of_window(attached.window)
     present = "window_end" if missing == ["window_start"] else "window_start"
     message = f"GROUP BY {present} without {missing[0]} does not tell the windows of {kind} apart"
     if len(missing) == 2:

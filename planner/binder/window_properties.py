@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.planner.binder.calls import SPARK_WINDOWS, WINDOW_PROPERTIES
+from sqlstream.planner.binder.calls import PANES, SPARK_WINDOWS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.grouping import GroupedWindow, bind_property_window, bind_spark_window
@@ -28,6 +28,7 @@ class GroupNames:
     grouped: GroupedWindow | None
     keys: tuple[exp.Expr, ...]
     grouping_id: str | None
+    panes: tuple[str, str]
     context: Context
 
     def column(self, column: exp.Column) -> exp.Expr | None:
@@ -56,7 +57,12 @@ class GroupNames:
             return field_of(self.columns.time)
         if name in ("grouping", "grouping_id"):
             return self._grouping(call, name)
-        return None
+        return self._pane(call, name) if name in PANES else None
+
+    def _pane(self, call: exp.Expr, name: str) -> exp.Expr:
+        if call.expressions:
+            raise bind_error("SS207", f"{name} takes no arguments", call)
+        return field_of(self.panes[name == "window_pane_index"])
 
     @property
     def _spark_name(self) -> str:

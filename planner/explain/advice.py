@@ -7,21 +7,11 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.first_result import first_result
 from sqlstream.planner.explain.window_text import window_text
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.nodes import (
-    AssignTime,
-    AssignWindows,
-    Cumulate,
-    Hop,
-    Node,
-    Session,
-    Tumble,
-    Window,
-    WindowAggregate,
-)
-from sqlstream.planner.properties import watermark_delay_ms, window_of
+from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, Cumulate, Hop, Node, WindowAggregate
+from sqlstream.planner.properties import keeps_rows, window_of
 from sqlstream.planner.rules import optimize
 
 _ARRIVAL = frozenset({"collect_list", "array_agg", "listagg", "string_agg"})
@@ -31,38 +21,35 @@ _MANY_PANES = 100
 def advice(plan: Node) -> list[str]:
     """Sentences about a bound plan, most important first."""
     optimized = optimize(plan)
-    return [*latency(optimized), *_unused_watermarks(plan, optimized), *_many_windows(optimized), *_arrival(optimized)]
+    return [
+        *latency(optimized),
+        *_kept_rows(optimized),
+        *_unused_watermarks(plan, optimized),
+        *_many_windows(optimized),
+        *_arrival(optimized),
+    ]
 
 
 def latency(plan: Node) -> Iterator[str]:
     """The latency floor of each windowed operator: no result can come earlier."""
-    found = (_latency(n) for n in plan.walk() if isinstance(n, WindowAggregate) or _is_session(n))
-    yield from dict.fromkeys(found)
+    yield from dict.fromkeys(first_result(n) for n in _firing(plan))
 
 
-def _is_session(node: Node) -> bool:
-    return isinstance(node, AssignWindows) and isinstance(node.window, Session)
+def _firing(plan: Node) -> Iterator[AssignWindows | WindowAggregate]:
+    """The nodes that wait for their windows to fire."""
+    for node in plan.walk():
+        if isinstance(node, WindowAggregate) or (
+            isinstance(node, AssignWindows) and not isinstance(node.window, AlignedWindow)
+        ):
+            yield node
 
 
-def _latency(node: Node) -> str:
-    info = window_of(node)
-    assert info is not None
-    name = window_text(info.window)
-    if info.domain is TimeDomain.PROCESSING:
-        longest = _longest(info.window, 0)
-        return f"Latency floor of {name}: results come when the clock passes the end of the window{longest}."
-    delay = watermark_delay_ms(node) or 0
-    after = f"{readable(delay)} after the end of the window" if delay else "at the end of the window"
-    return f"Latency floor of {name}: results come {after} in event time{_longest(info.window, delay)}."
-
-
-def _longest(window: Window, delay: int) -> str:
-    match window:
-        case Tumble(size_ms=length) | Cumulate(step_ms=length) | Hop(slide_ms=length):
-            return f", so a row waits up to {readable(length + delay)} for its first result"
-        case Session(gap_ms=int() as gap):
-            return f", so a row waits at least {readable(gap + delay)}"
-    return ""
+def _kept_rows(plan: Node) -> Iterator[str]:
+    for node in _firing(plan):
+        reason = keeps_rows(node)
+        info = window_of(node)
+        if reason is not None and info is not None:
+            yield f"{window_text(info.window)} keeps its rows, not aggregates of them: {reason}."
 
 
 def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:

@@ -22,7 +22,7 @@ from sqlstream.planner.nodes import (
     WindowAggregate,
     WindowColumns,
 )
-from sqlstream.planner.properties import window_of
+from sqlstream.planner.properties import keeps_rows, window_of
 
 
 @singledispatch
@@ -84,8 +84,9 @@ def _(node: WindowAggregate) -> str:
         sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)
         parts.append(f"sets {sets} as {node.grouping_id}")
     parts.append(f"{_window_of(node)}{_columns(node.columns)}")
+    parts += [*firing_text(node.firing), *(["keeping rows"] if keeps_rows(node) else [])]
     panes = [name for name in (node.pane, node.pane_index) if name]
-    return f"WindowAggregate({'; '.join([*parts, *firing_text(node.firing), *map(_item, node.aggregates), *panes])})"
+    return f"WindowAggregate({'; '.join([*parts, *map(_item, node.aggregates), *panes])})"
 
 
 def _window_of(node: WindowAggregate) -> str:

@@ -132,7 +132,7 @@ def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
         return None
     if isinstance(value, dict):
         for tag, classes in _TAGGED.items():
-            if tag in value:
+            if isinstance(value.get(tag), str):
                 return decode(classes[value[tag]], value)
     # A measure is a number or rows, a gap a number or an expression.
     kinds = tuple(k for k in kinds if k is not type(None) and (k is int) == isinstance(value, int))

@@ -7,7 +7,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.firing import LateAction
 from sqlstream.planner.nodes import (
+    AlignedWindow,
     AssignTime,
     AssignWindows,
     Correlate,
@@ -15,7 +17,6 @@ from sqlstream.planner.nodes import (
     Node,
     Project,
     Scan,
-    Session,
     Union,
     WindowAggregate,
 )
@@ -72,13 +73,15 @@ def _passes(node: Node, read: set[str]) -> bool:
             return not read & {f.name for f in node.outputs}
         case AssignWindows():
             own = {node.columns.start, node.columns.end, node.columns.time}
-            if isinstance(node.window, Session):
-                # UNSAFE for sessions but on their keys: a filtered row still holds its session together.
+            if not isinstance(node.window, AlignedWindow):
+                # UNSAFE but on keys: a filtered row still holds its session together, or fills its count.
                 return bool(read) and read <= set(node.partition_by)
             return not read & own
         case WindowAggregate():
-            # UNSAFE with grouping sets, where a key is NULL above only, and on aggregates and windows.
-            return bool(read) and read <= set(node.keys) and node.grouping_sets is None
+            # UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody
+            # gets the late rows of all keys.
+            keyed = bool(read) and read <= set(node.keys) and node.grouping_sets is None
+            return keyed and node.firing.late.action is LateAction.DROP
     return False
 
 

@@ -6,7 +6,6 @@ from typing import TypeVar, cast
 
 from sqlstream.catalog import Catalog
 from sqlstream.checking import check_script
-from sqlstream.definitions import Workspace
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query
 from sqlstream.planner.binder import bind_insert, bind_query, bind_table, bind_view
@@ -16,6 +15,7 @@ from sqlstream.planner.nodes import Insert as InsertPlan
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT, INT, STRING, DataType
+from sqlstream.workspace import Workspace
 
 TABLES = """
 CREATE TABLE bids (auction BIGINT, price DECIMAL(10, 2), item STRING, tags ARRAY<STRING>,
@@ -24,6 +24,7 @@ CREATE TABLE bids (auction BIGINT, price DECIMAL(10, 2), item STRING, tags ARRAY
 CREATE TABLE clicks (k STRING, v INT, pt AS PROCTIME()) WITH ('connector' = 'test');
 CREATE TABLE plain (k STRING, v INT, ts TIMESTAMP(3)) WITH ('connector' = 'test');
 CREATE TABLE totals (auction BIGINT, total DECIMAL(20, 2) NOT NULL, twice AS total * 2) WITH ('connector' = 'test');
+CREATE TABLE late (auction BIGINT, price STRING, window_end TIMESTAMP(3)) WITH ('connector' = 'test');
 CREATE TABLE cdc (id INT, ts TIMESTAMP(3), PRIMARY KEY (id) NOT ENFORCED, WATERMARK FOR ts AS ts)
     WITH ('connector' = 'test', 'changelog-mode' = 'I,UA,D');
 CREATE TABLE lookup (id BIGINT, name STRING) WITH ('connector' = 'test', 'role' = 'lookup');
@@ -36,6 +37,8 @@ FUNCTIONS = (
     Function("later", "m:later", FunctionKind.ASYNC, STRING),
     Function("process", "m:process", FunctionKind.PROCESS, STRING),
     Function("evictor", "m:evictor", FunctionKind.EVICTOR, STRING),
+    Function("assigner", "m:assigner", FunctionKind.ASSIGNER, STRING, (("size", BIGINT),), 1, 1),
+    Function("trigger", "m:trigger", FunctionKind.TRIGGER, STRING),
 )
 
 

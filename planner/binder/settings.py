@@ -1,0 +1,23 @@
+"""What settings of the session say to the binder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EmitSettings:
+    """Flink's ``table.exec.emit.*``, for windows whose query does not say when they fire.
+
+    ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
+    ``allow_ms`` is the allowed lateness. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock; None for
+    UTC.
+    """
+
+    early_ms: int | None = None
+    late_ms: int | None = None
+    allow_ms: int | None = None
+    zone: str | None = None
+
+
+DEFAULT_EMIT = EmitSettings()

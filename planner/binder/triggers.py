@@ -1,0 +1,147 @@
+"""Triggers over the rows of a window, with what is legal for which window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from sqlglot import exp
+
+from sqlstream.errors import Span
+from sqlstream.grammar import nodes as syntax
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import firing, unsupported
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.numbers import bind_number, constant_number
+from sqlstream.planner.binder.python_calls import python_call
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.catalog import FunctionKind, TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.firing import Trigger
+from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.nodes import CountWindow, GlobalWindow, RowMeasured, Window, WindowColumns
+
+COUNTED = (CountWindow, RowMeasured)
+
+
+@dataclass(frozen=True)
+class Fired:
+    """The windows that clauses speak of. ``scope`` has the rows below them, ``has_time`` where these carry a time."""
+
+    window: Window
+    columns: WindowColumns
+    domain: TimeDomain
+    has_time: bool
+    scope: Scope
+    context: Context
+    span: Span | None
+
+    @property
+    def clock(self) -> bool:
+        """True for windows of the clock, whose time no watermark tells."""
+        return self.domain is TimeDomain.PROCESSING
+
+
+@singledispatch
+def bind_trigger(found: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
+    """A trigger over the fields of the rows below the window; ``span`` that of the clause. BindError SS226."""
+    raise TypeError(type(found).__name__)
+
+
+@bind_trigger.register(syntax.EveryRows)
+@bind_trigger.register(syntax.EveryInterval)
+@bind_trigger.register(syntax.When)
+def _(found: syntax.Pulse, fired: Fired, span: Span) -> Trigger:
+    return _pulse(found, fired, span, early=False)
+
+
+@bind_trigger.register
+def _(found: syntax.AfterWatermark, fired: Fired, span: Span) -> Trigger:
+    _check_end(fired, span, "AFTER WATERMARK")
+    early, late = (_pulse(p, fired, span, early=True) if p is not None else None for p in (found.early, found.late))
+    return firing.AfterWatermark(early, late)
+
+
+@bind_trigger.register
+def _(found: syntax.AfterProcessingTime, fired: Fired, span: Span) -> Trigger:
+    _check_end(fired, span, "AFTER PROCESSING TIME")
+    return firing.AfterProcessingTime()
+
+
+@bind_trigger.register
+def _(found: syntax.DeltaTrigger, fired: Fired, span: Span) -> Trigger:
+    value = bind_number(found.value, "DELTA", fired.scope, fired.context)
+    threshold = constant_number(found.threshold, "DELTA", fired.scope, fired.context)
+    return firing.Delta(value, threshold, found.absolute)
+
+
+@bind_trigger.register
+def _(found: syntax.AfterSilence, fired: Fired, span: Span) -> Trigger:
+    return firing.AfterSilence(positive_ms(found.interval, "the interval of SILENCE", span))
+
+
+@bind_trigger.register
+def _(found: syntax.OnBarrier, fired: Fired, span: Span) -> Trigger:
+    raise unsupported.refusal("barrier trigger", span)
+
+
+@bind_trigger.register
+def _(found: syntax.Never, fired: Fired, span: Span) -> Trigger:
+    return firing.Never()
+
+
+@bind_trigger.register
+def _(found: syntax.UserTrigger, fired: Fired, span: Span) -> Trigger:
+    return firing.UserTrigger(python_call(found.call, FunctionKind.TRIGGER, fired.scope, fired.context))
+
+
+@bind_trigger.register
+def _(found: syntax.Purging, fired: Fired, span: Span) -> Trigger:
+    return firing.Purging(bind_trigger(found.inner, fired, span))
+
+
+@bind_trigger.register
+def _(found: syntax.Combined, fired: Fired, span: Span) -> Trigger:
+    left, right = (bind_trigger(t, fired, span) for t in (found.left, found.right))
+    return firing.Combined(firing.Combinator[found.combinator.name], left, right)
+
+
+def _check_end(fired: Fired, span: Span, name: str) -> None:
+    if isinstance(fired.window, GlobalWindow):
+        hint = "Fire it by rows, intervals or conditions: EVERY n ROWS, EVERY interval, WHEN (…)."
+        raise bind_error("SS226", f"{name} fires at the end of a window, and GLOBAL WINDOW has none", span, hint)
+    if fired.clock and name == "AFTER WATERMARK":
+        hint = "Write AFTER PROCESSING TIME."
+        raise bind_error("SS226", "windows on processing time have no watermark to fire after", span, hint)
+
+
+def _pulse(found: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> firing.Pulse:
+    match found:
+        case syntax.EveryRows(count=count):
+            if count <= 0:
+                raise bind_error("SS226", f"EVERY {count} ROWS fires never", found.span, "Write 1 or more.")
+            return firing.EveryRows(count)
+        case syntax.EveryInterval():
+            return _every_interval(found, fired, span, early=early)
+        case syntax.When():
+            return firing.When(bind_condition(found.condition, fired.scope, fired.context, Place("WHEN")))
+
+
+def _every_interval(found: syntax.EveryInterval, fired: Fired, span: Span, *, early: bool) -> firing.EveryInterval:
+    """In the window's own time unless said; as EARLY and LATE in processing time."""
+    period = positive_ms(found.interval, "the interval of EVERY", span)
+    if found.domain is syntax.Domain.EVENT and fired.clock:
+        hint = "Leave EVENT TIME out, or build the window on event time."
+        raise bind_error("SS226", "EVERY … EVENT TIME needs a window on event time", found.span, hint)
+    clock = fired.clock or found.domain is syntax.Domain.PROCESSING or (early and found.domain is None)
+    return firing.EveryInterval(period, TimeDomain.PROCESSING if clock else TimeDomain.EVENT)
+
+
+def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
+    assert interval is not None
+    at = span_of(interval) or span
+    found = interval_ms(interval, what, at)
+    if found <= 0:
+        raise bind_error("SS212", f"{what} must be positive, not {readable(found)}", at)
+    return found

@@ -1,0 +1,147 @@
+"""The latency floor of a window: when it can give its first result."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from sqlstream.planner import firing
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.window_text import sql, window_text
+from sqlstream.planner.firing import Combinator
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    CountWindow,
+    Cumulate,
+    Hop,
+    RowMeasured,
+    Rows,
+    Session,
+    Tumble,
+    Window,
+    WindowAggregate,
+)
+from sqlstream.planner.properties import watermark_delay_ms, window_of
+
+
+def first_result(node: AssignWindows | WindowAggregate) -> str:
+    """A sentence; results never come before the end of the micro-batch that brings their last row."""
+    info = window_of(node)
+    assert info is not None
+    name = f"Latency floor of {window_text(info.window)}"
+    if isinstance(info.window, CountWindow | RowMeasured):
+        return f"{name}: {_of_rows(info.window)}."
+    trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
+    if trigger is not None:
+        return f"{name}: its first result comes {when(trigger)}."
+    if info.domain is TimeDomain.PROCESSING:
+        return f"{name}: results come when the clock passes the end of the window{_longest(info.window, 0)}."
+    delay = watermark_delay_ms(node) or 0
+    after = f"{readable(delay)} after the end of the window" if delay else "at the end of the window"
+    return f"{name}: results come {after} in event time{_longest(info.window, delay)}."
+
+
+def _of_rows(window: CountWindow | RowMeasured) -> str:
+    match window:
+        case RowMeasured(slide=int() as slide):
+            return f"results come every {readable(slide)}"
+        case RowMeasured(slide=Rows(count=count)):
+            return f"results come with every {_ordinal(count)} row of a key"
+        case CountWindow(full_only=True):
+            return f"results come with the {_ordinal(window.size)} row of a key and every {window.slide} rows then"
+        case CountWindow():
+            return f"results come with every {_ordinal(window.slide)} row of a key"
+    raise TypeError(type(window).__name__)
+
+
+def _longest(window: Window, delay: int) -> str:
+    match window:
+        case Tumble(size_ms=length) | Cumulate(step_ms=length) | Hop(slide_ms=length):
+            return f", so a row waits up to {readable(length + delay)} for its first result"
+        case Session(gap_ms=int() as gap):
+            return f", so a row waits at least {readable(gap + delay)}"
+    return ""
+
+
+def _ordinal(count: int) -> str:
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
+# --- triggers -------------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def when(trigger: firing.Trigger) -> str:
+    """``with the 10th row of a window``."""
+    raise TypeError(f"no text for {type(trigger).__name__}")
+
+
+@when.register
+def _(trigger: firing.EveryRows) -> str:
+    return f"with the {_ordinal(trigger.count)} row of a window"
+
+
+@when.register
+def _(trigger: firing.EveryInterval) -> str:
+    return f"within {readable(trigger.interval_ms)} of {trigger.domain.value}"
+
+
+@when.register
+def _(trigger: firing.When) -> str:
+    return f"with the first row of {sql(trigger.condition)}"
+
+
+@when.register
+def _(trigger: firing.AfterWatermark) -> str:
+    if trigger.early is not None:
+        return when(trigger.early)
+    later = f"{readable(trigger.delay_ms)} after" if trigger.delay_ms else "at"
+    return f"when the watermark is {later} the end of the window"
+
+
+@when.register
+def _(trigger: firing.AfterProcessingTime) -> str:
+    return "when the clock passes the end of the window"
+
+
+@when.register
+def _(trigger: firing.Delta) -> str:
+    return f"when {sql(trigger.value)} has moved by more than {sql(trigger.threshold)}"
+
+
+@when.register
+def _(trigger: firing.AfterSilence) -> str:
+    return f"{readable(trigger.interval_ms)} after the last row"
+
+
+@when.register
+def _(trigger: firing.OnBarrier) -> str:
+    return "at the first barrier"
+
+
+@when.register
+def _(trigger: firing.Never) -> str:
+    return "never"
+
+
+@when.register
+def _(trigger: firing.EachBatch) -> str:
+    return "with each micro-batch"
+
+
+@when.register
+def _(trigger: firing.UserTrigger) -> str:
+    return f"when {trigger.call.function} says so"
+
+
+@when.register
+def _(trigger: firing.Purging) -> str:
+    return when(trigger.inner)
+
+
+@when.register
+def _(trigger: firing.Combined) -> str:
+    if trigger.combinator is Combinator.THEN:
+        return when(trigger.left)
+    return f"{when(trigger.left)} {trigger.combinator.value.lower()} {when(trigger.right)}"

@@ -113,7 +113,6 @@ class KernelHarness:
         self._processing_time = self._processing_time if processing_time is None else processing_time
         assert watermark >= self._watermark, "watermarks do not go back"
         for group, of_ahead, of_behind in zip(self._groups, self._cut(ahead), self._cut(behind), strict=True):
-            group.processing_time = self._processing_time
             self._run(group, of_ahead, watermark, of_behind)
         self._watermark = watermark
 
@@ -123,7 +122,7 @@ class KernelHarness:
         group.watermark = watermark
         if group.timers[Domain.EVENT] <= watermark and group.timers[Domain.EVENT] != END_OF_TIME:
             self._call(group, lambda: self.kernel.on_event_time(watermark, group), (Domain.EVENT,))
-        time = group.processing_time
+        group.processing_time = time = self._processing_time
         if group.timers[Domain.PROCESSING] <= time and group.timers[Domain.PROCESSING] != END_OF_TIME:
             self._call(group, lambda: self.kernel.on_processing_time(time, group), tuple(Domain))
         if behind is not None:
@@ -208,16 +207,14 @@ class KernelHarness:
         if table is None or table.num_rows == 0:
             return [None] * len(self._groups)
         batches = [table.slice(start, self._arrow_rows) for start in range(0, table.num_rows, self._arrow_rows)]
-        return [self._exchanged(batches, group) for group in range(len(self._groups))]
+        combined = [_through_ipc(self.kernel.combine(batch)) for batch in batches]
+        rows = pa.concat_tables(combined)
+        groups = self._group_of(rows)
+        cut = [rows.filter(pa.array(groups == group)) for group in range(len(self._groups))]
+        return [part if part.num_rows else None for part in cut]
 
-    def _exchanged(self, batches: list[pa.Table], group: int) -> pa.Table | None:
-        cut = (batch.filter(pa.array(self._group_of(batch) == group)) for batch in batches)
-        parts = [_through_ipc(self.kernel.combine(rows)) for rows in cut if rows.num_rows]
-        return pa.concat_tables(parts) if parts else None
-
-    def _group_of(self, batch: pa.Table) -> np.ndarray:
-        groups: np.ndarray = batch.column(KEY_HASH).to_numpy() % len(self._groups)
-        return groups
+    def _group_of(self, rows: pa.Table) -> np.ndarray:
+        return np.asarray(rows.column(KEY_HASH).to_numpy() % len(self._groups))
 
 
 def key_hashes(table: pa.Table, keys: Sequence[str]) -> pa.Array:

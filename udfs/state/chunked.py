@@ -70,8 +70,8 @@ class ChunkedState:
     def rows(self, number: int) -> int:
         """The number of rows of an entry, without reading it."""
         replaced = number in self._replaced
-        stored = int(self._tables[number].num_rows) if replaced else self._entries().get(number, _NONE).rows
-        return stored + sum(rows.num_rows for rows in self._appended.get(number, ()))
+        stored = self._tables[number].num_rows if replaced else self._entries().get(number, _NONE).rows
+        return int(stored + sum(rows.num_rows for rows in self._appended.get(number, ())))
 
     def extent(self, number: int) -> Extent:
         """How much is stored of an entry, without what was appended and replaced since the last ``flush``."""

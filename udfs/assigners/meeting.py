@@ -34,10 +34,10 @@ def _starting_within(asked: Intervals, others: Intervals, arrival: Rows) -> Rows
     order = np.argsort(others.start, kind="stable")
     start = others.start[order]
     left, right = np.searchsorted(start, asked.start), np.searchsorted(start, asked.end, side="right")
-    return _range_minima(arrival[order], left, right)
+    return range_minima(arrival[order], left, right)
 
 
-def _range_minima(values: Rows, left: Rows, right: Rows) -> Rows:
+def range_minima(values: Rows, left: Rows, right: Rows) -> Rows:
     """The minimum of ``values[left:right]`` for each pair; a range is two overlapping ones of a power of two."""
     minima = np.full(len(left), NEVER)
     level = _levels(right - left)

@@ -50,11 +50,16 @@ class Sessions(NamedTuple):
 
 def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:
     """The sessions of ``stored`` and ``rows``. Where there is no lateness, ``watermark`` is NO_WATERMARK."""
+    taken = taken_windows(stored, rows, watermark, allowed)
+    if taken.all():
+        return merge_windows(stored, rows)
+    return _with_late_rows(merge_windows(stored, Windows(*(part[taken] for part in rows))), taken)
+
+
+def taken_windows(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Flags:
+    """False for the rows that are late."""
     late = late_windows(rows.end, watermark, allowed)
-    if late.any():
-        taken = ~late | _rescued(stored, rows, late)
-        return _with_late_rows(merge_windows(stored, Windows(*(part[taken] for part in rows))), taken)
-    return merge_windows(stored, rows)
+    return ~late | _rescued(stored, rows, late) if late.any() else ~late
 
 
 def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
@@ -83,6 +88,8 @@ def merge_windows(stored: Windows, rows: Windows) -> Sessions:
 def on_line(windows: Windows) -> Intervals:
     """The windows as intervals of one line, on which those of different keys never meet."""
     key, start, end = windows
+    if len(key) == 0:
+        return Intervals(start, end)
     origin, length = int(start.min()), int(end.max()) - int(start.min()) + 2
     if length * (int(key.max()) + 1) > _INT64.max:
         # Times so far apart that the line would be too long: only their order matters.

@@ -1,4 +1,4 @@
-"""Aggregates over ranges of sorted rows that may overlap, such as windows that slide."""
+"""Ranges of sorted rows that may overlap, such as windows that slide."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-
-from sqlstream.udfs.aggregates import Aggregates
 
 Indices = npt.NDArray[np.int64]
 
@@ -42,17 +39,3 @@ def distinct(ranges: Ranges) -> tuple[Ranges, Indices]:
     length = int(ranges.stop.max(initial=0)) + 1
     codes, number = np.unique(ranges.start * length + ranges.stop, return_inverse=True)
     return Ranges(codes // length, codes % length), number
-
-
-def aggregate_ranges(aggregates: Aggregates, rows: pa.Table, ranges: Ranges) -> pa.Table:
-    """A row of results for each range.
-
-    The bounds of all ranges cut the rows into slices, which are aggregated once and then merged for each range.
-    """
-    found, number = distinct(ranges)
-    bounds = np.unique(np.concatenate(found))
-    within = rows.slice(int(bounds[0]), int(bounds[-1] - bounds[0])) if len(bounds) else rows.slice(0, 0)
-    slices = aggregates.lift(within, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), max(len(bounds) - 1, 0))
-    parts = expanded(Ranges(*(np.searchsorted(bounds, side) for side in found)))
-    merged = aggregates.merge(slices.take(parts.row), parts.owner, len(found.start))
-    return aggregates.finish(merged).take(number)

@@ -15,51 +15,58 @@ the newest. The window function sees the rows in order of time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Flags, Times, times_of
+from sqlstream.udfs.assigners.assigner import Times, times_of
 from sqlstream.udfs.assigners.merging import MILLISECOND
-from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.windows.ranges import Ranges, aggregate_ranges
+from sqlstream.udfs.windows.emission import bounds
+from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.kept_rows import KeptRows
+from sqlstream.udfs.windows.late import Lateness
+from sqlstream.udfs.windows.range_results import results_of
+from sqlstream.udfs.windows.ranges import Ranges
 from sqlstream.udfs.windows.timeline import NOT_COUNTED, Measure, Timeline
 
 TIME = "__time"
 POSITION = "__position"
-WINDOW_BOUND = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
 class RowMeasuredKernel(Kernel):
-    """``time`` names the column of the rows' times; None stands for now, in processing time.
-
-    ``late_columns`` go out with the bounds of the row's own instant where late rows are wanted.
-    """
+    """``time`` names the column of the rows' times; None stands for now, in processing time. No lateness is allowed;
+    late rows that are wanted go out with the bounds of a window of nothing but them."""
 
     input: pa.Schema
     keys: tuple[str, ...]
     time: str | None
     measure: Measure
-    function: Aggregates
+    function: Aggregates | AllRows
     domain: Domain = Domain.EVENT
-    late_columns: tuple[str, ...] | None = None
+    lateness: Lateness = field(default_factory=Lateness)
+
+    def __post_init__(self) -> None:
+        assert self.lateness.allowed == 0, "what has been counted stays counted"
+
+    @cached_property
+    def kept(self) -> KeptRows:
+        return KeptRows(self.input, self.keys, self.function)
 
     @property
     def output(self) -> pa.Schema:
-        return pa.schema([*self._keys, *_BOUNDS, *self.function.results])
+        return self.kept.output
 
     @property
     def late_output(self) -> pa.Schema | None:
-        if self.late_columns is None:
-            return None
-        return pa.schema([*(self.input.field(name) for name in self.late_columns), *_BOUNDS])
+        return self.lateness.output(self.input)
 
     @property
     def uses_processing_time(self) -> bool:
@@ -69,7 +76,8 @@ class RowMeasuredKernel(Kernel):
         time = times_of(rows, self.time, context)
         if self.domain is Domain.EVENT:
             late = self.measure.late(time, context.watermark)
-            self._tell_late(rows, time, late, context)
+            bounds_of_late = time[late], time[late] + MILLISECOND
+            self.lateness.report(rows.filter(pa.array(late)), *bounds_of_late, context)
             rows, time = rows.filter(pa.array(~late)), time[~late]
         state = self._state(context)
         state.append(self._stored(rows, time, self.measure.timers(time, self._now(context))))
@@ -106,25 +114,17 @@ class RowMeasuredKernel(Kernel):
         rows, line = rows.take(order), Timeline(key[order], time[order], timer[order], position[order])
         step = self.measure.step(line, self.domain, self._now(context))
         for firings in step.firings:
-            context.emit(self._fired(rows, line.time, firings))
-        stay = rows.select(self._kept.names)
+            context.emit(self._fired(rows, line, firings))
+        stay = rows.select([*self.kept.stored.names, TIME])
         stay = stay.append_column(POSITION, pa.array(step.position)).append_column(self._timer, pa.array(step.timer))
         return stay.filter(pa.array(step.kept)).cast(self._schema)
 
-    def _fired(self, rows: pa.Table, time: Times, firings: Ranges) -> pa.Table:
-        keys = rows.select(list(self.keys)).take(firings.start).columns
-        bounds = _bounds(time[firings.start], time[firings.stop - 1])
-        results = aggregate_ranges(self.function, rows, firings).columns
-        return pa.Table.from_arrays([*keys, *bounds, *results], schema=self.output)
-
-    def _tell_late(self, rows: pa.Table, time: Times, late: Flags, context: Context) -> None:
-        if not late.any():
-            return
-        context.count("late_rows", int(late.sum()))
-        if self.late_columns is not None:
-            found = rows.select(list(self.late_columns)).filter(pa.array(late))
-            columns = [*found.columns, *_bounds(time[late], time[late])]
-            context.emit_late(pa.Table.from_arrays(columns, schema=self.late_output))
+    def _fired(self, rows: pa.Table, line: Timeline, firings: Ranges) -> pa.Table:
+        results, owner = results_of(self.function, rows, line.key, firings)
+        start, last = firings.start[owner], firings.stop[owner] - 1
+        keys = rows.select(self.kept.leading).take(pa.array(start)).columns
+        columns = [*keys, bounds(line.time[start]), bounds(line.time[last] + MILLISECOND), *results.columns]
+        return pa.Table.from_arrays(columns, schema=self.output)
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -132,20 +132,10 @@ class RowMeasuredKernel(Kernel):
         return KeyedState(context.store, "rows", self._schema)
 
     def _stored(self, rows: pa.Table, time: Times, timer: Times) -> pa.Table:
-        kept = rows.select([name for name in self._kept.names if name != TIME])
+        kept = rows.select(self.kept.stored.names)
         waiting = pa.array(np.full(len(time), NOT_COUNTED, np.int64))
         columns = [*kept.columns, pa.array(time), waiting, pa.array(timer)]
         return pa.Table.from_arrays(columns, schema=self._schema)
-
-    @cached_property
-    def _keys(self) -> tuple[pa.Field, ...]:
-        return tuple(self.input.field(name) for name in self.keys)
-
-    @cached_property
-    def _kept(self) -> pa.Schema:
-        """Columns of the input that are stored, and the row's time."""
-        names = dict.fromkeys((KEY_HASH, *self.keys, *self.function.input.names))
-        return pa.schema([*(self.input.field(name) for name in names), (TIME, pa.int64())])
 
     @property
     def _timer(self) -> str:
@@ -153,11 +143,5 @@ class RowMeasuredKernel(Kernel):
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        return pa.schema([*self._kept, (POSITION, pa.int64()), (self._timer, pa.int64())])
-
-
-_BOUNDS = (pa.field("window_start", WINDOW_BOUND), pa.field("window_end", WINDOW_BOUND))
-
-
-def _bounds(oldest: Times, newest: Times) -> tuple[pa.Array, pa.Array]:
-    return pa.array(oldest).cast(WINDOW_BOUND), pa.array(newest + MILLISECOND).cast(WINDOW_BOUND)
+        own = ((TIME, pa.int64()), (POSITION, pa.int64()), (self._timer, pa.int64()))
+        return pa.schema([*self.kept.stored, *own])

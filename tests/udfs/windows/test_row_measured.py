@@ -12,7 +12,9 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain
 from sqlstream.udfs.windows.every_rows import EveryRows
+from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.last_rows import LastRows
+from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
 from sqlstream.udfs.windows.timeline import Measure
 
@@ -29,7 +31,8 @@ AGGREGATES = Aggregates(
 
 def kernel_of(measure: Measure, domain: Domain = Domain.EVENT, late: bool = False) -> RowMeasuredKernel:
     time = "ts" if domain is Domain.EVENT else None
-    return RowMeasuredKernel(SCHEMA, ("k",), time, measure, AGGREGATES, domain, ("k", "v") if late else None)
+    lateness = Lateness(0, LateRows.EMIT, ("k", "v")) if late else Lateness()
+    return RowMeasuredKernel(SCHEMA, ("k",), time, measure, AGGREGATES, domain, lateness)
 
 
 def rows(*values: tuple[int, int], key: str | None = "a") -> list[dict]:
@@ -87,6 +90,18 @@ def test_firings_come_in_order_of_time_then_of_keys():
     keys = [row["k"] for row in harness.output()]
     assert sorted(keys[:2]) == ["a", "b"]
     assert keys == keys[:2] * 3
+
+
+def test_without_aggregates_the_rows_themselves_come_out():
+    kernel = RowMeasuredKernel(SCHEMA, ("k",), "ts", LastRows(2, 10 * MS), AllRows(("k", "ts", "v")))
+    harness = KernelHarness(kernel, SCHEMA, ["k"])
+    harness.rows(rows((1, 5), (2, 25)))
+    harness.watermark(29 * MS)
+    bounds = [(5, 6), (5, 6), (5, 26), (5, 26)]
+    assert harness.output() == [
+        {"window_start": start * MS, "window_end": end * MS, "k": "a", "ts": ts * MS, "v": v}
+        for (start, end), (v, ts) in zip(bounds, [(1, 5), (1, 5), (1, 5), (2, 25)], strict=True)
+    ]
 
 
 # --- late rows ---------------------------------------------------------------------------------------------------

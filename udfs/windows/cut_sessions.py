@@ -1,0 +1,259 @@
+"""Sessions that end before their gap: MAX_DURATION, START_WHEN, END_WHEN. ``cutting`` says how rows are cut.
+
+Where a session is cut depends on the order of its rows in time, so that rows are kept and cut anew as rows come; what
+comes out does not depend on the order of arrival. A session fires once, when the clock is 1 ms before its end. Rows
+are late by the rule of sessions without conditions: the window of the row, from its time to the gap after it, is over,
+and touches that of no row which is still kept. A row that arrives behind the watermark but is not late counts with the
+rows that are still kept, as if closed sessions had not been.
+
+Within what lateness is allowed a closed session keeps its rows. A late row cuts them anew; closed sessions that have
+other rows than before fire again at once.
+
+Rows of no session count as late when their own windows are over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, taken_windows
+from sqlstream.udfs.assigners.session import Session
+from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.windows.cutting import Ordered, Pieces, cut
+from sqlstream.udfs.windows.emission import bounds
+from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.kept_rows import KeptRows
+from sqlstream.udfs.windows.late import Lateness
+
+TIME, REACH, OPENS, CLOSES, FIRED = "__time", "__reach", "__opens", "__closes", "__fired"
+NOT_FIRED = 0
+NO_PIECE = -1
+
+
+class Cut(NamedTuple):
+    """The rows of some keys in the order in which they are stored. ``piece``: that of each row, or NO_PIECE.
+
+    ``fired``: for each row the number, within its key, under which its session has fired; NOT_FIRED for none.
+    """
+
+    key: Rows
+    piece: Rows
+    reach: Times
+    fired: Rows
+    pieces: Pieces
+
+
+@dataclass(frozen=True)
+class CutSessionKernel(Kernel):
+    """``starts_when`` and ``ends_when`` name BOOLEAN columns, NULL is false; ``max_duration`` is in microseconds."""
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    assigner: Session
+    function: Aggregates | AllRows
+    max_duration: int | None = None
+    start_when: str | None = None
+    end_when: str | None = None
+    lateness: Lateness = field(default_factory=Lateness)
+
+    @cached_property
+    def kept(self) -> KeptRows:
+        return KeptRows(self.input, self.keys, self.function)
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.kept.output
+
+    @property
+    def late_output(self) -> pa.Schema | None:
+        return self.lateness.output(self.input)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self._domain is Domain.PROCESSING
+
+    @property
+    def _domain(self) -> Domain:
+        return self.assigner.domain
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        state = KeyedState(context.store, "rows", self._schema)
+        arrived = self._stored(rows, context)
+        if self._domain is Domain.EVENT:
+            arrived = self._without_late(rows, arrived, state, context)
+        state.append(arrived)
+        self._advance(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        self._on_time(Domain.EVENT, context)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        self._on_time(Domain.PROCESSING, context)
+
+    def _on_time(self, domain: Domain, context: Context) -> None:
+        if domain is self._domain:
+            self._advance(KeyedState(context.store, "rows", self._schema), context)
+
+    def _now(self, context: Context) -> int:
+        return context.watermark if self._domain is Domain.EVENT else context.processing_time
+
+    @property
+    def _allowed(self) -> int:
+        return self.lateness.allowed if self._domain is Domain.EVENT else 0
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def _stored(self, rows: pa.Table, context: Context) -> pa.Table:
+        _, time, reach = self.assigner.assign(rows, context)
+        closes = self._flags(rows, self.end_when, False)
+        columns = [
+            *rows.select(self.kept.stored.names).columns,
+            *(pa.array(values) for values in (time, reach, self._flags(rows, self.start_when, True), closes)),
+            pa.array(np.full(len(time), NOT_FIRED, np.int64)),
+            pa.array(self._first_look(time, reach, closes, self._now(context))),
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _flags(self, rows: pa.Table, name: str | None, otherwise: bool) -> Flags:
+        if name is None:
+            return np.full(rows.num_rows, otherwise)
+        return np.asarray(rows.column(name).fill_null(False).to_numpy(), np.bool_)
+
+    def _first_look(self, time: Times, reach: Times, closes: Flags, now: int) -> Times:
+        """The earliest time at which a session may close because of this row; rows behind the clock at once."""
+        end = reach if self.max_duration is None else np.minimum(reach, time + self.max_duration)
+        return np.where(closes | (time <= now), time, end - MILLISECOND)
+
+    def _without_late(self, rows: pa.Table, arrived: pa.Table, state: KeyedState, context: Context) -> pa.Table:
+        windows = (arrived.column(TIME).to_numpy(), arrived.column(REACH).to_numpy())
+        doubtful = late_windows(windows[1], context.watermark, self._allowed)
+        if not doubtful.any():
+            return arrived
+        stored = state.load(np.unique(arrived.column(KEY_HASH).to_numpy()[doubtful]))
+        names = [*self.keys, TIME, REACH]
+        both = pa.concat_tables([stored.select(names), arrived.select(names)])
+        ids = dense_ids(both, self.keys).ids
+        all_windows = Windows(ids, both.column(TIME).to_numpy(), both.column(REACH).to_numpy())
+        kept = Windows(*(part[: stored.num_rows] for part in all_windows))
+        new = Windows(*(part[stored.num_rows :] for part in all_windows))
+        taken = taken_windows(kept, new, context.watermark, self._allowed)
+        late = np.flatnonzero(~taken)
+        self.lateness.report(rows.take(pa.array(late)), new.start[late], new.end[late], context)
+        return arrived.filter(pa.array(taken))
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    def _advance(self, state: KeyedState, context: Context) -> None:
+        """Fires the closed sessions of all keys that are due, and forgets what is over."""
+        rows = state.due(self._domain, self._now(context))
+        if rows.num_rows:
+            state.replace(self._step(rows.combine_chunks(), context))
+        state.flush()
+        context.set_timer(self._domain, state.next_timer(self._domain))
+
+    def _step(self, rows: pa.Table, context: Context) -> pa.Table:
+        found = self._cut(rows)
+        now = self._now(context)
+        closed = late_windows(found.pieces.end, now, 0)
+        fires = np.flatnonzero(closed & _changed(found))
+        if len(fires):
+            fires = fires[np.argsort(found.pieces.end[fires], kind="stable")]
+            context.emit(self._fired(rows, found, fires))
+        over = late_windows(_by_row(found, found.pieces.end, found.reach), now, self._allowed)
+        outside = int((over & (found.piece == NO_PIECE)).sum())
+        if outside:
+            context.count("late_rows", outside)
+        columns = {FIRED: self._numbers(found, closed), self._timer: self._timers(found, closed)}
+        for name, values in columns.items():
+            rows = rows.set_column(rows.schema.get_field_index(name), self._schema.field(name), pa.array(values))
+        return rows.filter(pa.array(~over))
+
+    def _cut(self, rows: pa.Table) -> Cut:
+        key = dense_ids(rows, self.keys).ids
+        time, reach, fired = (rows.column(name).to_numpy() for name in (TIME, REACH, FIRED))
+        opens, closes = (rows.column(name).to_numpy() for name in (OPENS, CLOSES))
+        order = np.lexsort((time, key))
+        pieces = cut(Ordered(*(part[order] for part in (key, time, reach, opens, closes))), self.max_duration)
+        within = np.zeros(len(order) + 1, np.int64)
+        within[pieces.first] = np.arange(len(pieces.first)) + 1
+        inside = np.zeros(len(order) + 1, np.int64)
+        np.add.at(inside, pieces.first, 1)
+        np.add.at(inside, pieces.stop, -1)
+        piece = np.empty(len(order), np.int64)
+        piece[order] = np.where(np.cumsum(inside) > 0, np.maximum.accumulate(within) - 1, NO_PIECE)[:-1]
+        return Cut(key, piece, reach, fired, pieces)
+
+    def _numbers(self, found: Cut, closed: Flags) -> Rows:
+        """The rows of a closed session get a number that no other one of its key has, the others none."""
+        numbers = np.where(closed, np.arange(len(closed)) + 1, NOT_FIRED)
+        return _by_row(found, numbers, np.full(len(found.piece), NOT_FIRED))
+
+    def _timers(self, found: Cut, closed: Flags) -> Times:
+        """The end of an open session, the time at which a closed one and a row of none are over."""
+        over = found.pieces.end - MILLISECOND + np.where(closed, self._allowed, 0)
+        return _by_row(found, over, found.reach - MILLISECOND + self._allowed)
+
+    def _fired(self, rows: pa.Table, found: Cut, fires: Rows) -> pa.Table:
+        number = np.full(len(found.pieces.first) + 1, NO_PIECE)
+        number[fires] = np.arange(len(fires))
+        owner = number[found.piece]
+        members = np.flatnonzero(owner != NO_PIECE)
+        members = members[np.argsort(owner[members], kind="stable")]
+        owner = owner[members]
+        results = self._results_of(rows.take(pa.array(members)), owner, len(fires))
+        of = owner if isinstance(self.function, AllRows) else np.arange(len(fires))
+        first = members[np.searchsorted(owner, of)]
+        keys = rows.select(self.kept.leading).take(pa.array(first)).columns
+        at = fires[of]
+        columns = [*keys, bounds(found.pieces.start[at]), bounds(found.pieces.end[at]), *results.columns]
+        return pa.Table.from_arrays(columns, schema=self.output)
+
+    def _results_of(self, rows: pa.Table, owner: Rows, count: int) -> pa.Table:
+        if isinstance(self.function, AllRows):
+            return rows.select(list(self.function.columns))
+        return self.function.finish(self.function.lift(rows, owner, count))
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    @property
+    def _timer(self) -> str:
+        return EVENT_TIMER if self._domain is Domain.EVENT else PROCESSING_TIMER
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        own = ((TIME, pa.int64()), (REACH, pa.int64()), (OPENS, pa.bool_()), (CLOSES, pa.bool_()))
+        return pa.schema([*self.kept.stored, *own, (FIRED, pa.int64()), (self._timer, pa.int64())])
+
+
+def _by_row(found: Cut, of_piece: Rows, otherwise: Rows) -> Rows:
+    """The value of each row's session; ``otherwise`` where it has none."""
+    if len(of_piece) == 0:
+        return otherwise
+    return np.where(found.piece == NO_PIECE, otherwise, of_piece[found.piece])
+
+
+def _changed(found: Cut) -> Flags:
+    """Sessions that have not fired with just these rows."""
+    count = len(found.pieces.first)
+    inside = np.flatnonzero(found.piece != NO_PIECE)
+    piece, fired = found.piece[inside], found.fired[inside]
+    size = np.bincount(piece, minlength=count)
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, NOT_FIRED)
+    np.minimum.at(least, piece, fired)
+    np.maximum.at(most, piece, fired)
+    numbers = found.key * (int(found.fired.max(initial=0)) + 1) + found.fired
+    _, number, members = np.unique(numbers, return_inverse=True, return_counts=True)
+    fired_size = np.zeros(count, np.int64)
+    fired_size[piece] = members[number][inside]
+    changed: Flags = (least == NOT_FIRED) | (least != most) | (fired_size != size)
+    return changed

@@ -2,5 +2,6 @@
 
 from sqlstream.udfs.aggregates.aggregates import Aggregates
 from sqlstream.udfs.aggregates.call import AggregateCall, Ordering
+from sqlstream.udfs.aggregates.registry import supports
 
-__all__ = ["AggregateCall", "Aggregates", "Ordering"]
+__all__ = ["AggregateCall", "Aggregates", "Ordering", "supports"]

@@ -26,7 +26,8 @@ class Groups:
     @cached_property
     def empty(self) -> np.ndarray:
         """True for groups without rows."""
-        return self.sizes == 0
+        found: np.ndarray = self.sizes == 0
+        return found
 
     @cached_property
     def order(self) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 
@@ -28,3 +29,15 @@ def column_of(numbers: np.ndarray, type_: pa.DataType, missing: np.ndarray | Non
     if is_time(type_):
         return pa.array(numbers, pa.type_for_alias(f"int{type_.bit_width}"), mask=mask).view(type_)
     return pa.array(numbers, type_, mask=mask)
+
+
+def truths_of(column: pa.Array) -> np.ndarray:
+    """The booleans of a column, False for NULL."""
+    found: np.ndarray = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def doubles_of(column: pa.Array) -> np.ndarray:
+    """The numbers of a column without NULLs as DOUBLE."""
+    found: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    return found

@@ -3,84 +3,351 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.types import from_arrow
+from sqlstream.udfs.aggregates import comoments, percentiles
 from sqlstream.udfs.aggregates.accumulator import Plan
 from sqlstream.udfs.aggregates.averages import average
+from sqlstream.udfs.aggregates.bits import Bits
 from sqlstream.udfs.aggregates.call import AggregateCall
 from sqlstream.udfs.aggregates.counts import Count
+from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
+from sqlstream.udfs.aggregates.distinct import over_distinct
 from sqlstream.udfs.aggregates.extremes import Extreme
 from sqlstream.udfs.aggregates.groups import Source
-from sqlstream.udfs.aggregates.ordering import is_ordered
+from sqlstream.udfs.aggregates.lists import collected, joined
+from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
+from sqlstream.udfs.aggregates.ordering import is_number, is_ordered
+from sqlstream.udfs.aggregates.picks import Picked, PickedByOrder
+from sqlstream.udfs.aggregates.sketches import approximate_count
 from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
+from sqlstream.udfs.aggregates.user import user_aggregate
 
 NOT_EXECUTED = "SS395"
 
-Planner = Callable[[AggregateCall, pa.Schema], Plan]
+_SYNONYMS = {
+    "mean": "avg",
+    "std": "stddev_samp",
+    "stddev": "stddev_samp",
+    "variance": "var_samp",
+    "array_agg": "collect_list",
+    "string_agg": "listagg",
+    "every": "bool_and",
+    "some": "bool_or",
+    "any": "bool_or",
+    "first_value": "first",
+    "last_value": "last",
+    "any_value": "first",
+    "approx_percentile": "percentile_approx",
+}
+
+# Of equal values one is enough, so DISTINCT changes nothing.
+_IDEMPOTENT = frozenset({
+    "min", "max", "first", "last", "min_by", "max_by", "bit_and", "bit_or", "bool_and", "bool_or", "collect_set",
+    "approx_count_distinct",
+})  # fmt: skip
 
 
-def plan_of(call: AggregateCall, input_: pa.Schema) -> Plan:
-    """How the call is computed; UnsupportedError SS395 where it is not."""
-    planner = _PLANNERS.get(call.function)
-    if planner is None:
-        raise UnsupportedError(NOT_EXECUTED, f'aggregate function "{call.function}" is not executed')
-    return planner(call, input_)
+@dataclass(frozen=True)
+class _Call:
+    """A call and the types of its arguments and orderings."""
+
+    call: AggregateCall
+    schema: pa.Schema
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.types[0]
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        return [self.schema.field(name).type for name in self.call.arguments]
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        return (self.call.filter,) if self.call.filter is not None else ()
+
+    @property
+    def source(self) -> Source:
+        """The arguments of the rows of FILTER in which none of them is NULL."""
+        return Source(self.call.arguments, self.filters, self.call.arguments)
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """The first argument and the columns of ORDER BY."""
+        return (*self.call.arguments[:1], *(o.column for o in self.call.order))
+
+    def refused(self, reason: str, hint: str | None = None) -> UnsupportedError:
+        return UnsupportedError(NOT_EXECUTED, f'aggregate function "{self.call.function}" {reason}', hint=hint)
+
+    def require(self, good: Callable[[pa.DataType], bool], index: int = 0) -> None:
+        """SS395 where an argument has a type that the function does not take."""
+        found = self.types[index]
+        if not good(found):
+            reason = f"is not executed for the type {from_arrow(found)}"
+            raise self.refused(reason, "Convert the argument, as in CAST(x AS DOUBLE).")
+
+
+Planner = Callable[[_Call], Plan]
+
+
+def supports(function: str) -> bool:
+    """Whether an aggregate function of Spark is executed, by its name in lower case."""
+    return _SYNONYMS.get(function, function) in _PLANNERS
+
+
+def plan_of(call: AggregateCall, schema: pa.Schema) -> Plan:
+    """How the call is computed over columns of ``schema``; UnsupportedError SS395 where it is not."""
+    name = _SYNONYMS.get(call.function, call.function)
+    known = _Call(call, schema)
+    if call.distinct and (call.implementation is not None or name not in _IDEMPOTENT):
+        return _over_distinct(known)
+    if call.implementation is not None:
+        return _user(known)
+    if name not in _PLANNERS:
+        raise known.refused("is not executed", "A Python class can be an aggregate function: CREATE FUNCTION.")
+    planner, arity = _PLANNERS[name]
+    if arity is not None and len(call.arguments) != arity:
+        raise known.refused(f"is executed with {arity} column{'s' * (arity != 1)}, not {len(call.arguments)}")
+    return planner(known)
+
+
+def _over_distinct(call: _Call) -> Plan:
+    """The function over the distinct arguments, as columns 0, 1, …; orderings come after them."""
+    arguments, order = call.call.arguments, tuple(o.column for o in call.call.order)
+    columns = (*arguments, *order)
+    schema = pa.schema([(str(i), call.schema.field(name).type) for i, name in enumerate(columns)])
+    renamed = tuple(replace(o, column=str(len(arguments) + i)) for i, o in enumerate(call.call.order))
+    places = tuple(map(str, range(len(arguments))))
+    inner = replace(call.call, arguments=places, order=renamed, filter=None, distinct=False)
+    return over_distinct(Source(columns, call.filters), schema, len(arguments), plan_of(inner, schema))
+
+
+# --- functions ------------------------------------------------------------------------------------------------
 
 
 def _kept(value: pa.Array) -> pa.Array:
     return value
 
 
-def _source(call: AggregateCall) -> Source:
-    """The arguments of the rows of FILTER in which none of them is NULL."""
-    filters = (call.filter,) if call.filter is not None else ()
-    return Source(call.arguments, filters, call.arguments)
+def _picked(present: pa.Array, value: pa.Array) -> pa.Array:
+    return value
 
 
-def _count(call: AggregateCall, input_: pa.Schema) -> Plan:
-    source = _source(call)
+def _picked_by_order(value: pa.Array, key: pa.Array) -> pa.Array:
+    return value
+
+
+def _is_real(type_: pa.DataType) -> bool:
+    return bool(kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_decimal(type_))
+
+
+def _count(call: _Call) -> Plan:
+    source = call.source
     return Plan((Count(Source((), source.filters, source.required)),), _kept)
 
 
-def _sum(call: AggregateCall, input_: pa.Schema) -> Plan:
-    source, kind = _source(call), input_.field(call.arguments[0]).type
-    if kinds.is_integer(kind):
-        return Plan((IntegerSum(source, pa.int64()),), _kept)
-    if kinds.is_duration(kind):
-        return Plan((IntegerSum(source, kind),), _kept)
-    if kinds.is_floating(kind):
-        return Plan((FloatSum(source),), _kept)
-    raise _not_of(call, kind)
+def _count_if(call: _Call) -> Plan:
+    call.require(kinds.is_boolean)
+    return Plan((Count(Source((), (*call.filters, *call.call.arguments))),), _kept)
 
 
-def _average(call: AggregateCall, input_: pa.Schema) -> Plan:
-    kind = input_.field(call.arguments[0]).type
-    if kinds.is_integer(kind) or kinds.is_floating(kind):
-        return average(_source(call), kind)
-    raise _not_of(call, kind)
+def _sum(call: _Call) -> Plan:
+    call.require(lambda t: _is_real(t) or kinds.is_duration(t))
+    if kinds.is_decimal(call.type):
+        return Plan((DecimalSum(call.source, sum_type(call.type)),), _kept)
+    if kinds.is_floating(call.type):
+        return Plan((FloatSum(call.source),), _kept)
+    return Plan((IntegerSum(call.source, call.type if kinds.is_duration(call.type) else pa.int64()),), _kept)
 
 
-def _extreme(call: AggregateCall, input_: pa.Schema) -> Plan:
-    kind = input_.field(call.arguments[0]).type
-    if not is_ordered(kind):
-        raise _not_of(call, kind)
-    return Plan((Extreme(_source(call), kind, call.function == "max"),), _kept)
+def _average(call: _Call) -> Plan:
+    call.require(_is_real)
+    if kinds.is_decimal(call.type):
+        return decimal_average(call.source, call.type, call.call.result)
+    return average(call.source, call.type)
 
 
-def _not_of(call: AggregateCall, kind: pa.DataType) -> UnsupportedError:
-    message = f"{call.function.upper()} of the type {from_arrow(kind)} is not executed"
-    return UnsupportedError(NOT_EXECUTED, message, hint="Convert the argument with CAST.")
+def _extreme(greatest: bool) -> Planner:
+    def plan(call: _Call) -> Plan:
+        call.require(is_ordered)
+        return Plan((Extreme(call.source, call.type, greatest),), _kept)
+
+    return plan
 
 
-_PLANNERS: dict[str, Planner] = {
-    "count": _count,
-    "sum": _sum,
-    "avg": _average,
-    "mean": _average,
-    "min": _extreme,
-    "max": _extreme,
+def _boolean_extreme(greatest: bool) -> Planner:
+    def plan(call: _Call) -> Plan:
+        call.require(kinds.is_boolean)
+        return Plan((Extreme(call.source, call.type, greatest),), _kept)
+
+    return plan
+
+
+def _pick(last: bool) -> Planner:
+    def plan(call: _Call) -> Plan:
+        required = call.call.arguments if call.call.ignore_nulls else ()
+        return Plan((Picked(Source(call.call.arguments, call.filters, required), call.type, last),), _picked)
+
+    return plan
+
+
+def _pick_by_order(greatest: bool) -> Planner:
+    def plan(call: _Call) -> Plan:
+        call.require(is_ordered, 1)
+        source = Source(call.call.arguments, call.filters, call.call.arguments[1:])
+        return Plan((PickedByOrder(source, call.types[0], call.types[1], greatest),), _picked_by_order)
+
+    return plan
+
+
+def _list_source(call: _Call) -> tuple[Source, tuple[pa.DataType, ...]]:
+    for name in call.ordered[1:]:
+        _Call(replace(call.call, arguments=(name,)), call.schema).require(is_ordered)
+    types = tuple(call.schema.field(name).type for name in call.ordered)
+    return Source(call.ordered, call.filters, call.call.arguments), types
+
+
+def _collect_list(call: _Call) -> Plan:
+    return collected(*_list_source(call), call.call.order)
+
+
+def _listagg(call: _Call) -> Plan:
+    call.require(lambda t: kinds.is_string(t) or kinds.is_binary(t))
+    separator = call.call.constants[0] if call.call.constants else None
+    return joined(*_list_source(call), call.call.order, "" if separator is None else str(separator))
+
+
+def _collect_set(call: _Call) -> Plan:
+    return _over_distinct(_Call(replace(call.call, function="collect_list"), call.schema))
+
+
+def _approximate_count(call: _Call) -> Plan:
+    call.require(lambda t: bool(t == pa.int64()))
+    error = _number(call.call.constants[0]) if call.call.constants else 0.05
+    if not 0.0005 < error <= 0.39:
+        raise call.refused(f"is not executed with the error {error}", "Give an error between 0.001 and 0.39.")
+    return approximate_count(call.source, error)
+
+
+def _moment(plan: Callable[[Source], Plan]) -> Planner:
+    def planned(call: _Call) -> Plan:
+        call.require(_is_real)
+        return plan(call.source)
+
+    return planned
+
+
+def _variance(*, sample: bool, root: bool) -> Planner:
+    return _moment(lambda source: variance(source, sample=sample, root=root))
+
+
+def _comoment(formula: comoments.Formula) -> Planner:
+    def plan(call: _Call) -> Plan:
+        call.require(_is_real)
+        call.require(_is_real, 1)
+        return comoments.comoment(call.source, formula)
+
+    return plan
+
+
+def _bits(call: _Call) -> Plan:
+    call.require(kinds.is_integer)
+    return Plan((Bits(call.source, call.type, call.call.function),), _kept)
+
+
+def _median(call: _Call) -> Plan:
+    call.require(_is_real)
+    return percentiles.interpolated(call.source, call.type, 0.5)
+
+
+def _percentile(call: _Call) -> Plan:
+    call.require(_is_real)
+    return percentiles.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
+
+
+def _discrete_percentile(call: _Call) -> Plan:
+    call.require(lambda t: is_number(t) or kinds.is_decimal(t))
+    return percentiles.discrete(call.source, call.type, _percentages(call), descending=_descending(call))
+
+
+def _mode(call: _Call) -> Plan:
+    greatest = _descending(call)
+    least = not greatest and bool(call.call.order or call.call.constants[:1] == (True,))
+    if least or greatest:
+        call.require(is_ordered)
+    return percentiles.mode(call.source, call.type, least=least, greatest=greatest)
+
+
+def _descending(call: _Call) -> bool:
+    return any(o.descending for o in call.call.order)
+
+
+def _percentages(call: _Call) -> percentiles.Percentages:
+    found = call.call.constants[0] if call.call.constants else None
+    numbers = tuple(map(_number, found)) if isinstance(found, tuple) else (_number(found),)
+    if not all(0 <= n <= 1 for n in numbers):
+        raise call.refused("needs percentages between 0 and 1", "Write the median as 0.5.")
+    return numbers if isinstance(found, tuple) else numbers[0]
+
+
+def _number(constant: object) -> float:
+    return float(constant) if isinstance(constant, int | float) else float("nan")
+
+
+def _user(call: _Call) -> Plan:
+    source = Source(call.call.arguments, call.filters)
+    return user_aggregate(source, call.call.function, call.call.implementation, call.call.result)
+
+
+# The number of columns as arguments; None: any.
+_PLANNERS: dict[str, tuple[Planner, int | None]] = {
+    "count": (_count, None),
+    "count_if": (_count_if, 1),
+    "sum": (_sum, 1),
+    "avg": (_average, 1),
+    "min": (_extreme(False), 1),
+    "max": (_extreme(True), 1),
+    "first": (_pick(False), 1),
+    "last": (_pick(True), 1),
+    "min_by": (_pick_by_order(False), 2),
+    "max_by": (_pick_by_order(True), 2),
+    "bool_and": (_boolean_extreme(False), 1),
+    "bool_or": (_boolean_extreme(True), 1),
+    "bit_and": (_bits, 1),
+    "bit_or": (_bits, 1),
+    "bit_xor": (_bits, 1),
+    "collect_list": (_collect_list, 1),
+    "collect_set": (_collect_set, 1),
+    "listagg": (_listagg, 1),
+    "approx_count_distinct": (_approximate_count, 1),
+    "var_pop": (_variance(sample=False, root=False), 1),
+    "var_samp": (_variance(sample=True, root=False), 1),
+    "stddev_pop": (_variance(sample=False, root=True), 1),
+    "stddev_samp": (_variance(sample=True, root=True), 1),
+    "skewness": (_moment(skewness), 1),
+    "kurtosis": (_moment(kurtosis), 1),
+    "covar_pop": (_comoment(comoments.covar_pop), 2),
+    "covar_samp": (_comoment(comoments.covar_samp), 2),
+    "corr": (_comoment(comoments.corr), 2),
+    "regr_count": (_count, 2),
+    "regr_avgx": (_comoment(comoments.regr_avgx), 2),
+    "regr_avgy": (_comoment(comoments.regr_avgy), 2),
+    "regr_sxx": (_comoment(comoments.regr_sxx), 2),
+    "regr_syy": (_comoment(comoments.regr_syy), 2),
+    "regr_sxy": (_comoment(comoments.regr_sxy), 2),
+    "regr_slope": (_comoment(comoments.regr_slope), 2),
+    "regr_intercept": (_comoment(comoments.regr_intercept), 2),
+    "regr_r2": (_comoment(comoments.regr_r2), 2),
+    "median": (_median, 1),
+    "percentile": (_percentile, 1),
+    "percentile_cont": (_percentile, 1),
+    "percentile_disc": (_discrete_percentile, 1),
+    "percentile_approx": (_discrete_percentile, 1),
+    "mode": (_mode, 1),
 }

@@ -19,8 +19,8 @@ def computed(rows: dict[str, pa.Array], groups: list[int], count: int, *calls: A
     return results
 
 
-def call(function: str, *arguments: str, result: pa.DataType = pa.int64(), **options) -> AggregateCall:
-    return AggregateCall("r", function, arguments, result, **options)
+def call(function: str, *arguments: str, result: pa.DataType | None = None, **options) -> AggregateCall:
+    return AggregateCall("r", function, arguments, result or pa.int64(), **options)
 
 
 def test_nulls_are_skipped_and_empty_groups_have_no_sum():

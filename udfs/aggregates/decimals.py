@@ -1,0 +1,124 @@
+"""Exact sums and averages of decimals, computed on digits of their 128 bits, which int64 adds up without overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
+from sqlstream.udfs.aggregates.counts import Count
+from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
+from sqlstream.udfs.aggregates.overflow import overflow
+from sqlstream.udfs.aggregates.sums import add_up, without_nulls
+
+_BITS = 16
+_DIGITS = 128 // _BITS
+_MASK = (1 << _BITS) - 1
+_LARGEST_PRECISION = 38
+
+
+@dataclass(frozen=True)
+class DecimalSum(Accumulator):
+    """A decimal of ``type``; NULL for a group without values. ``function`` is named where it overflows."""
+
+    type: pa.DataType
+    function: str = "SUM"
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (self.type,)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return (self._sum(selection.columns[0], selection.groups),)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return (self._sum(*without_nulls(columns[0], groups)),)
+
+    def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
+        totals = [add_up(digit, groups) for digit in _digits_of(column)]
+        return _decimals(totals, self.type, groups.empty, self.function)
+
+
+def sum_type(type_: pa.DataType) -> pa.DataType:
+    """The type of Spark's SUM over decimals of a type."""
+    return pa.decimal128(min(_LARGEST_PRECISION, type_.precision + 10), type_.scale)
+
+
+def decimal_average(source: Source, type_: pa.DataType, result: pa.DataType) -> Plan:
+    total = DecimalSum(source, sum_type(type_))
+    count = Count(Source((), source.filters, source.required))
+    return Plan((total, count), partial(_quotient, result))
+
+
+def _quotient(result: pa.DataType, total: pa.Array, count: pa.Array) -> pa.Array:
+    """``total / count`` with the scale of ``result``, rounded half up."""
+    counts = count.to_numpy()
+    divisors = np.maximum(counts, 1)
+    digits = _digits_of(pc.fill_null(total, Decimal(0)))
+    negative = digits[-1] < 0
+    signs = np.where(negative, -1, 1)
+    factor = 10 ** (result.scale - total.type.scale)
+    # 2 * |total| * factor + count, over 2 * count: the quotient of integers is the rounded one.
+    dividend = [2 * factor * signs * digit for digit in digits]
+    dividend[0] = dividend[0] + divisors
+    *low, top, excess = _divided(_carried([*dividend, np.zeros_like(counts)]), 2 * divisors)
+    quotient = [*low, top + (excess << _BITS)]
+    return _decimals([signs * digit for digit in quotient], result, counts == 0, "AVG")
+
+
+def _divided(digits: Sequence[np.ndarray], divisors: np.ndarray) -> list[np.ndarray]:
+    """Long division of numbers that are not negative by divisors below 2**46."""
+    remainder = np.zeros_like(divisors)
+    found: list[np.ndarray] = []
+    for digit in reversed(digits):
+        quotient, remainder = np.divmod((remainder << _BITS) + digit, divisors)
+        found.insert(0, quotient)
+    return found
+
+
+# --- digits ---------------------------------------------------------------------------------------------------
+
+
+def _digits_of(column: pa.Array) -> list[np.ndarray]:
+    """Digits of 16 bits as int64, the least first; the last one has the sign. The column has no NULLs."""
+    stored = np.frombuffer(column.buffers()[1], np.uint16)
+    rows = stored.reshape(-1, _DIGITS)[column.offset : column.offset + len(column)]
+    digits = [rows[:, i].astype(np.int64) for i in range(_DIGITS - 1)]
+    return [*digits, rows[:, -1].view(np.int16).astype(np.int64)]
+
+
+def _carried(digits: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same numbers with all digits but the last within 16 bits."""
+    found, carry = [], np.zeros_like(digits[0])
+    for digit in digits[:-1]:
+        total = digit + carry
+        found.append(total & _MASK)
+        carry = total >> _BITS
+    return [*found, digits[-1] + carry]
+
+
+def _decimals(digits: Sequence[np.ndarray], type_: pa.DataType, missing: np.ndarray, function: str) -> pa.Array:
+    """The numbers as a column of ``type_``; the error of an overflow where one does not fit."""
+    carried = _carried(digits)
+    if (carried[-1] != carried[-1].astype(np.int16)).any():
+        raise overflow(function, type_)
+    stored = np.stack(carried, axis=1).astype(np.uint16)
+    validity = pa.array(~missing).buffers()[1]
+    found = pa.Array.from_buffers(type_, len(missing), [validity, pa.py_buffer(np.ascontiguousarray(stored))])
+    if not _fit(found):
+        raise overflow(function, type_)
+    return found
+
+
+def _fit(column: pa.Array) -> bool:
+    nines = (9,) * column.type.precision
+    least, greatest = (Decimal((sign, nines, -column.type.scale)) for sign in (1, 0))
+    found = pc.min_max(column).as_py()
+    return found["min"] is None or (least <= found["min"] and found["max"] <= greatest)

@@ -1,0 +1,114 @@
+"""PERCENTILE, MEDIAN, PERCENTILE_CONT, PERCENTILE_DISC, PERCENTILE_APPROX and MODE.
+
+All keep every value of a group; the approximate percentile is exact here, whatever accuracy is asked for, so that it
+lies within the error that Spark allows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.accumulator import Plan
+from sqlstream.udfs.aggregates.distinct import numbered
+from sqlstream.udfs.aggregates.extremes import first_extreme
+from sqlstream.udfs.aggregates.groups import Groups, Source
+from sqlstream.udfs.aggregates.lists import Values, exploded
+from sqlstream.udfs.aggregates.numbers import column_of, doubles_of
+from sqlstream.udfs.aggregates.ordering import ranks
+
+Percentages = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """The values of all groups, sorted within each; ``descending`` turns the order around."""
+
+    values: pa.Array
+    groups: Groups
+    descending: bool
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """The row of the value at a place of each group, counted from 0; any row for empty groups."""
+        start, end = self.groups.offsets[:-1], self.groups.offsets[1:]
+        found = end - 1 - places if self.descending else start + places
+        inside: np.ndarray = np.clip(found, 0, max(len(self.values) - 1, 0))
+        return inside
+
+
+def _sorted(lists: pa.Array, descending: bool) -> _Sorted:
+    values, groups = exploded(lists)
+    order = np.lexsort([ranks(values), groups.ids])
+    return _Sorted(values.take(pa.array(order)), groups, descending)
+
+
+def interpolated(source: Source, type_: pa.DataType, percentages: Percentages, *, descending: bool = False) -> Plan:
+    """The value at ``percentage * (count - 1)``, between two values as far as that lies between two places."""
+    return Plan((Values(source, (type_,)),), partial(_interpolated, percentages, descending))
+
+
+def _interpolated(percentages: Percentages, descending: bool, lists: pa.Array) -> pa.Array:
+    found = _sorted(lists, descending)
+    numbers, missing = doubles_of(found.values), found.groups.empty
+    return _for_each(percentages, lambda p: column_of(_between(found, numbers, p), pa.float64(), missing), missing)
+
+
+def _between(found: _Sorted, numbers: np.ndarray, percentage: float) -> np.ndarray:
+    if not len(numbers):
+        return np.zeros(found.groups.count)
+    place = np.maximum(found.groups.sizes - 1, 0) * percentage
+    low, high = np.floor(place), np.ceil(place)
+    lower, upper = (numbers[found.rows(p.astype(np.int64))] for p in (low, high))
+    same = (low == high) | (lower == upper)
+    with np.errstate(invalid="ignore"):
+        between: np.ndarray = np.where(same, lower, (high - place) * lower + (place - low) * upper)
+    return between
+
+
+def discrete(source: Source, type_: pa.DataType, percentages: Percentages, *, descending: bool = False) -> Plan:
+    """The first value that at least ``percentage`` of the values do not exceed."""
+    return Plan((Values(source, (type_,)),), partial(_discrete, percentages, descending))
+
+
+def _discrete(percentages: Percentages, descending: bool, lists: pa.Array) -> pa.Array:
+    found = _sorted(lists, descending)
+    sizes, missing = found.groups.sizes, found.groups.empty
+
+    def picked(percentage: float) -> pa.Array:
+        places = np.maximum(np.ceil(sizes * percentage), 1).astype(np.int64) - 1
+        return found.values.take(pa.array(found.rows(places), mask=missing))
+
+    return _for_each(percentages, picked, missing)
+
+
+def _for_each(percentages: Percentages, result: Callable[[float], pa.Array], missing: np.ndarray) -> pa.Array:
+    """The result of one percentage, or a list of those of several; NULL for empty groups."""
+    if isinstance(percentages, float):
+        return result(percentages)
+    columns, groups = [result(p) for p in percentages], len(missing)
+    by_group = np.arange(len(columns) * groups).reshape(len(columns), groups).T.ravel()
+    offsets = pa.array(np.arange(groups + 1, dtype=np.int32) * len(columns))
+    values = pa.concat_arrays(columns).take(pa.array(by_group))
+    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(missing))
+
+
+def mode(source: Source, type_: pa.DataType, *, least: bool, greatest: bool) -> Plan:
+    """The most frequent value; of several the least, the greatest, or else the one that appeared first."""
+    return Plan((Values(source, (type_,)),), partial(_mode, least, greatest))
+
+
+def _mode(least: bool, greatest: bool, lists: pa.Array) -> pa.Array:
+    values, groups = exploded(lists)
+    ids, first = numbered((values,), groups)
+    if least or greatest:
+        places = ranks(values.take(pa.array(first)))
+        order = np.argsort(-places if greatest else places, kind="stable")
+    else:
+        order = np.arange(len(first))
+    counts, candidates = np.bincount(ids, minlength=len(first))[order], first[order]
+    picked = first_extreme(counts, Groups(groups.ids[candidates], groups.count), greatest=True)
+    return values.take(pa.array(candidates).take(picked))

@@ -1,0 +1,64 @@
+"""Aggregates that pick one row of a group: FIRST, LAST, ANY_VALUE, MIN_BY, MAX_BY."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
+from sqlstream.udfs.aggregates.extremes import first_extreme, first_rows
+from sqlstream.udfs.aggregates.groups import Batch, Groups
+from sqlstream.udfs.aggregates.numbers import truths_of
+from sqlstream.udfs.aggregates.ordering import ranks
+
+
+@dataclass(frozen=True)
+class Picked(Accumulator):
+    """Whether there is a row, and the value of the first or ``last`` one, which may be NULL."""
+
+    type: pa.DataType
+    last: bool
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return pa.bool_(), self.type
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return self._pick(np.arange(len(selection.groups.ids)), selection.columns[0], selection.groups)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        present, values = columns
+        return self._pick(np.flatnonzero(truths_of(present)), values, groups)
+
+    def _pick(self, rows: np.ndarray, values: pa.Array, groups: Groups) -> Columns:
+        picked = first_rows(rows, groups, last=self.last)
+        return picked.is_valid(), values.take(picked)
+
+
+@dataclass(frozen=True)
+class PickedByOrder(Accumulator):
+    """The value and the key of the row with the least or ``greatest`` key, the last of equal ones as in Spark."""
+
+    value: pa.DataType
+    key: pa.DataType
+    greatest: bool
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return self.value, self.key
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        return self._pick(selection.columns, selection.groups)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        kept = np.flatnonzero(truths_of(columns[1].is_valid()))
+        return self._pick(tuple(c.take(pa.array(kept)) for c in columns), Groups(groups.ids[kept], groups.count))
+
+    def _pick(self, columns: Columns, groups: Groups) -> Columns:
+        values, keys = columns
+        picked = first_extreme(ranks(keys), groups, self.greatest, last=True)
+        return values.take(picked), keys.take(picked)

@@ -1,4 +1,4 @@
-"""The plans of ``tests/golden/planner/plans.golden``, for tests of what must hold for every plan."""
+"""Plans of golden files, for tests of what must hold for every plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from sqlstream.planner.nodes import Node
 from sqlstream.testing.golden_format import parse_golden
 from tests.planner.plans import plan
 
-_FILE = Path(__file__).parents[1] / "golden" / "planner" / "plans.golden"
+_GOLDEN = Path(__file__).parents[1] / "golden"
+_USER_WRITTEN = (
+    "SELECT COUNT(*) FROM bids GROUP BY WINDOW USING assigner(5) TRIGGER USING trigger() EVICT AFTER USING evictor()"
+)
 
 
 @cache
 def corpus() -> dict[str, Node]:
-    """Bound plans by the comment above their query."""
-    blocks = parse_golden(_FILE.read_text(encoding="utf-8"))
+    """Bound plans by the comment above their query, or by the query."""
+    found = {**_plans(_GOLDEN / "planner" / "plans.golden"), **_plans(_GOLDEN / "plan_firing.golden")}
+    return {**found, "windows, triggers and evictors in Python": plan(_USER_WRITTEN)}
+
+
+def _plans(file: Path) -> dict[str, Node]:
+    blocks = parse_golden(file.read_text(encoding="utf-8"))
     tables = ";\n".join(b.sql for b in blocks if b.kind == "statement") + ";\n"
-    return {b.title: plan(b.sql, tables) for b in blocks if b.kind == "plan"}
+    plans = [b for b in blocks if b.kind == "plan"]
+    return {b.sql if b.title.startswith("line ") else b.title: plan(b.sql, tables) for b in plans}

@@ -60,6 +60,15 @@ def parsed(text: str, *kinds: type[T]) -> tuple[T, ...]:
     return cast("tuple[T, ...]", found)
 
 
+def created(tables: str = TABLES) -> Catalog:
+    """The catalog with the tables and the functions."""
+    catalog = no_tables()
+    for statement in parse_script(tables):
+        assert isinstance(statement, CreateTable)
+        catalog.create(statement.name, bind_table(statement, catalog))
+    return catalog
+
+
 def plan(text: str, tables: str = TABLES) -> Output | InsertPlan:
     """The bound plan of the last statement of ``text``, over the tables that it and ``tables`` create."""
     script = tables + text

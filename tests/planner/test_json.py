@@ -1,6 +1,7 @@
 """Plans as JSON and back."""
 
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from sqlstream.grammar import parse_query
-from sqlstream.planner import nodes
+from sqlstream.planner import firing, nodes
 from sqlstream.planner.catalog import Column, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.explain.to_json import VERSION
@@ -35,6 +36,24 @@ def test_every_kind_of_node_is_in_the_corpus():
     found = {type(n) for p in plans for n in p.walk()}
     kinds = {c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
     assert found == kinds - {nodes.Node, nodes.Unary}
+
+
+def test_every_window_and_every_trigger_is_in_the_corpus():
+    aggregates = [n for p in corpus().values() for n in optimize(p).walk() if isinstance(n, nodes.WindowAggregate)]
+    assert {type(n.window) for n in aggregates} == {*get_args(nodes.Window), type(None)}
+    triggers = {type(t) for n in aggregates if n.firing.trigger for t in parts(n.firing.trigger)}
+    assert triggers == {*get_args(firing.Trigger)} - {firing.OnBarrier}
+    evictors = {type(n.firing.eviction.evictor) for n in aggregates if n.firing.eviction}
+    assert evictors == {firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor}
+
+
+def parts(trigger):
+    yield trigger
+    match trigger:
+        case firing.Purging(inner=inner):
+            yield from parts(inner)
+        case firing.Combined(left=left, right=right):
+            yield from (*parts(left), *parts(right))
 
 
 def test_expressions_are_sql():
@@ -90,11 +109,44 @@ DOMAINS = st.sampled_from(TimeDomain)
 ITEMS = st.builds(nodes.Item, NAMES, EXPRESSIONS, TYPES, st.booleans(), st.none() | DOMAINS)
 FIELDS = st.builds(nodes.Field, NAMES, TYPES, st.booleans(), st.none() | DOMAINS)
 MILLISECONDS = st.integers(-(10**12), 10**12)
+ZONES = st.sampled_from([None, "Europe/Berlin"])
+ROWS = st.builds(nodes.Rows, st.integers(1, 10**6))
+CALLS = st.builds(firing.PythonCall, NAMES, st.lists(EXPRESSIONS, max_size=2).map(tuple))
 WINDOWS = st.one_of(
-    st.builds(nodes.Tumble, MILLISECONDS, MILLISECONDS),
-    st.builds(nodes.Hop, MILLISECONDS, MILLISECONDS, MILLISECONDS),
-    st.builds(nodes.Cumulate, MILLISECONDS, MILLISECONDS, MILLISECONDS),
-    st.builds(nodes.Session, MILLISECONDS),
+    st.builds(nodes.Tumble, MILLISECONDS, MILLISECONDS, ZONES),
+    st.builds(nodes.Hop, MILLISECONDS, MILLISECONDS, MILLISECONDS, ZONES),
+    st.builds(nodes.Cumulate, MILLISECONDS, MILLISECONDS, MILLISECONDS, ZONES),
+    st.builds(
+        nodes.Session, MILLISECONDS | EXPRESSIONS, st.none() | MILLISECONDS, st.none() | EXPRESSIONS,
+        st.none() | EXPRESSIONS,
+    ),
+    st.builds(nodes.CountWindow, st.integers(1), st.integers(1), st.booleans()),
+    st.builds(nodes.RowMeasured, ROWS | MILLISECONDS, ROWS | MILLISECONDS, MILLISECONDS),
+    st.just(nodes.GlobalWindow()),
+    st.builds(nodes.UserWindow, CALLS),
+)  # fmt: skip
+PULSES = st.one_of(
+    st.builds(firing.EveryRows, st.integers(1)),
+    st.builds(firing.EveryInterval, MILLISECONDS, DOMAINS),
+    st.builds(firing.When, EXPRESSIONS),
+)
+TRIGGERS = st.recursive(
+    PULSES
+    | st.builds(firing.AfterWatermark, st.none() | PULSES, st.none() | PULSES, MILLISECONDS)
+    | st.builds(firing.Delta, EXPRESSIONS, EXPRESSIONS, st.booleans())
+    | st.builds(firing.AfterSilence, MILLISECONDS)
+    | st.builds(firing.UserTrigger, CALLS)
+    | st.sampled_from([firing.AfterProcessingTime(), firing.OnBarrier(), firing.Never(), firing.EachBatch()]),
+    lambda inner: (
+        st.builds(firing.Purging, inner) | st.builds(firing.Combined, st.sampled_from(firing.Combinator), inner, inner)
+    ),
+    max_leaves=4,
+)
+EVICTORS = st.one_of(
+    st.builds(firing.KeepRows, st.integers(1)),
+    st.builds(firing.KeepInterval, MILLISECONDS),
+    st.builds(firing.EvictDelta, EXPRESSIONS, EXPRESSIONS, st.booleans()),
+    st.builds(firing.UserEvictor, CALLS),
 )
 COLUMNS = st.builds(nodes.WindowColumns, NAMES, NAMES, NAMES)
 
@@ -113,6 +165,14 @@ TABLES = st.builds(
     tuples(NAMES),
     st.frozensets(st.sampled_from(RowKind)), st.booleans(),
 )  # fmt: skip
+FIRINGS = st.builds(
+    firing.Firing, st.none() | TRIGGERS, st.sampled_from(firing.Accumulation),
+    st.none() | st.builds(firing.Eviction, EVICTORS, st.booleans()),
+    st.builds(
+        firing.LateData, MILLISECONDS, st.sampled_from(firing.LateAction), st.none() | TABLES,
+        st.lists(EXPRESSIONS, max_size=2).map(tuple),
+    ),
+)  # fmt: skip
 PLANS = st.recursive(
     st.builds(nodes.Scan, TABLES, tuples(NAMES), tuples(EXPRESSIONS)),
     lambda below: st.one_of(
@@ -121,11 +181,11 @@ PLANS = st.recursive(
         st.builds(nodes.Filter, below, EXPRESSIONS),
         st.builds(nodes.Union, tuples(below, 1)),
         st.builds(nodes.Correlate, below, EXPRESSIONS, tuples(FIELDS), st.booleans()),
-        st.builds(nodes.AssignWindows, below, WINDOWS, NAMES, tuples(NAMES), COLUMNS, DOMAINS),
+        st.builds(nodes.AssignWindows, below, WINDOWS, st.none() | NAMES, tuples(NAMES), COLUMNS, DOMAINS),
         st.builds(
             nodes.WindowAggregate, below, tuples(NAMES), tuples(ITEMS), COLUMNS,
-            st.none() | st.builds(nodes.Session, MILLISECONDS), st.none() | NAMES, st.none() | tuples(tuples(NAMES)),
-            st.none() | NAMES, DOMAINS,
+            st.none() | WINDOWS, st.none() | NAMES, st.none() | tuples(tuples(NAMES)),
+            st.none() | NAMES, DOMAINS, FIRINGS, st.none() | NAMES, st.none() | NAMES,
         ),
         st.builds(nodes.Output, below, tuples(NAMES)),
         st.builds(nodes.Insert, below, TABLES),

@@ -14,7 +14,7 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
-from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.rewriting import columns_of, read_by_firing, read_by_window
 from sqlstream.planner.rules import STAGES, optimize, trace
 from sqlstream.planner.rules.fold_constants import folded
 from tests.planner.corpus import corpus
@@ -29,15 +29,17 @@ def read_fields(node: Node) -> set[str]:
         case Project(items=items) | WindowAggregate(aggregates=items):
             found = set().union(*(columns_of(i.expression) for i in items))
             if isinstance(node, WindowAggregate):
-                found |= {*node.keys, *([node.time] if node.time else [])}
-                found |= set() if node.window else {node.columns.start, node.columns.end, node.columns.time}
+                own = {node.columns.start, node.columns.end, node.columns.time}
+                found |= {*node.keys, *([node.time] if node.time else []), *read_by_window(node.window)}
+                found |= read_by_firing(node.firing)
+                found = found - own if node.window else found | own
             return found
         case Filter(condition=condition):
             return columns_of(condition)
         case Correlate(function=function):
             return columns_of(function)
         case AssignWindows():
-            return {node.time, *node.partition_by}
+            return {*([node.time] if node.time else []), *node.partition_by, *read_by_window(node.window)}
     return set()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlstream.definitions import DEFINITIONS, Workspace, define, table_of_query
+from sqlstream.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.explaining import explained_plan
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.inspection import inspect_statement
 from sqlstream.plans import plan_of
+from sqlstream.workspace import Workspace
 
 
 def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
@@ -34,9 +35,9 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
     match statement:
         case nodes.Query() | nodes.Insert():
-            plan_of(statement, scratch.catalog)
+            plan_of(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
-            table = table_of_query(statement, scratch.catalog)
+            table = table_of_query(statement, scratch)
             scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
         case nodes.Explain():
             explained_plan(statement, scratch)

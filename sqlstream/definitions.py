@@ -5,7 +5,7 @@ A copy of the workspace takes the same statements when a script is only checked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import singledispatch
 
 from sqlstream import connectors
@@ -16,21 +16,10 @@ from sqlstream.planner.binder import bind_table, bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
-from sqlstream.settings import Settings
 from sqlstream.udfs.functions import describe_function
+from sqlstream.workspace import Workspace
 
 OTHER_LANGUAGE = "SS352"
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """The catalog and the settings that statements read and change."""
-
-    catalog: Catalog = field(default_factory=Catalog)
-    settings: Settings = field(default_factory=Settings)
-
-    def copy(self) -> Workspace:
-        return Workspace(self.catalog.copy(), self.settings.copy())
 
 
 @singledispatch
@@ -107,16 +96,16 @@ DEFINITIONS = (nodes.CreateTable, nodes.CreateView, nodes.CreateFunction, nodes.
 # --- CREATE TABLE … AS ----------------------------------------------------------------------------------------
 
 
-def table_of_query(statement: nodes.CreateTable, catalog: Catalog) -> Table:
+def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> Table:
     """The table that CREATE TABLE … AS declares: its columns are those of the query."""
     assert statement.query is not None
     if statement.columns:
         hint = "Leave the columns out: they are those of the query."
         raise UnsupportedError("SS341", "CREATE TABLE … AS with columns is not executed", statement.span, hint=hint)
-    plan = plan_of(nodes.Query(statement.query, span=statement.span), catalog)
+    plan = plan_of(nodes.Query(statement.query, span=statement.span), workspace)
     assert isinstance(plan, Output)
     columns = tuple(
         nodes.PhysicalColumn(name, field.type.to_sqlglot(), field.nullable, span=statement.name.span)
         for name, field in zip(plan.names, plan.schema, strict=True)
     )
-    return declared_table(replace(statement, columns=columns, query=None), catalog)
+    return declared_table(replace(statement, columns=columns, query=None), workspace.catalog)

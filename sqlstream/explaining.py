@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sqlstream.definitions import Workspace
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.inspection import statement_set
@@ -11,6 +10,7 @@ from sqlstream.planner.nodes import Insert, Output
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import bound_plan, require_sources
 from sqlstream.runner import Runner
+from sqlstream.workspace import Workspace
 
 NO_PLAN = "SS283"
 NO_SUCH_FORMAT = "SS344"
@@ -37,9 +37,9 @@ def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Output | I
     _require_format(statement)
     match statement.statement:
         case nodes.Query() | nodes.Insert() as inner:
-            return bound_plan(inner, workspace.catalog)
+            return bound_plan(inner, workspace)
         case nodes.CreateTable(query=query) as inner if query is not None:
-            return bound_plan(nodes.Query(query, span=inner.span), workspace.catalog)
+            return bound_plan(nodes.Query(query, span=inner.span), workspace)
         case nodes.StatementSet() as inner:
             raise statement_set(inner)
     raise BindError(NO_PLAN, "CREATE TABLE without a query has no plan", statement.statement.span)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sqlstream.catalog import Catalog
-from sqlstream.definitions import Workspace
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_query, refuse_statement
 from sqlstream.planner.catalog import Table
 from sqlstream.results import Rows
 from sqlstream.show import describe_table, describe_view, show
+from sqlstream.workspace import Workspace
 
 
 def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.checking import check_script
 from sqlstream.connectors import connector
-from sqlstream.definitions import DEFINITIONS, Workspace, define, table_of_query
+from sqlstream.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.explaining import explained
 from sqlstream.grammar import nodes, parse_script
@@ -19,6 +19,7 @@ from sqlstream.plans import plan_of
 from sqlstream.results import Query, Rows
 from sqlstream.runner import Runner
 from sqlstream.udfs.functions import describe
+from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -100,7 +101,7 @@ class Session:
             statement = _only(text)
             if not isinstance(statement, nodes.Query):
                 raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
-            plan = plan_of(statement, self.workspace.catalog)
+            plan = plan_of(statement, self.workspace)
             assert isinstance(plan, Output)
             return self._runner.dataframe(plan, self.workspace)
         except SqlStreamError as error:
@@ -179,7 +180,7 @@ class Session:
         return explained(statement, self.workspace, self._runner)
 
     def _insert(self, statement: nodes.Insert) -> Job:
-        plan = plan_of(statement, self.workspace.catalog)
+        plan = plan_of(statement, self.workspace)
         assert isinstance(plan, Insert)
         job = self._runner.start(plan, self.workspace)
         if self.workspace.settings["table.dml-sync"]:
@@ -189,7 +190,7 @@ class Session:
     def _create_as(self, statement: nodes.CreateTable) -> Job | Rows:
         assert statement.query is not None
         catalog = self.workspace.catalog
-        table = table_of_query(statement, catalog)
+        table = table_of_query(statement, self.workspace)
         if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
             return OK
         try:
@@ -199,7 +200,7 @@ class Session:
             raise
 
     def _query(self, statement: nodes.Query) -> Query:
-        plan = plan_of(statement, self.workspace.catalog)
+        plan = plan_of(statement, self.workspace)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace)
         zone = self.spark.conf.get("spark.sql.session.timeZone")

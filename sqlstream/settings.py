@@ -25,6 +25,7 @@ from sqlstream.options import (
 )
 
 UNKNOWN_SETTING = "SS521"
+NEEDS_SETTING = "SS522"
 STATIC_SETTING = "SS523"
 
 
@@ -33,6 +34,15 @@ def _zone(text: str) -> str:
 
 
 TIME_ZONE = Kind("time zone", "the name of a time zone such as 'UTC' or 'Europe/Berlin'", _zone)
+
+
+def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
+    enabled, delay = (f"table.exec.emit.{kind}-fire.{key}" for key in ("enabled", "delay"))
+    return (
+        Option(enabled, BOOLEAN, f"Windows fire {when}, where the query does not say when they do.", "false"),
+        Option(delay, DURATION, f"How often they do; 0 at each row. Needs {enabled}."),
+    )
+
 
 OPTIONS = (
     Option(
@@ -62,12 +72,24 @@ OPTIONS = (
     ),
     Option(
         "sqlstream.gear",
-        one_of("auto", "native", planned=("columnar",)),
+        one_of("auto", "columnar", "native"),
         "Which operators keep state: kernels over columns (columnar), or Spark's own (native), which can do less.",
         "auto",
     ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
-    Option("table.local-time-zone", TIME_ZONE, "Zone in which timestamps are read and shown.", "UTC"),
+    *_fire_options("early", "before a window closes"),
+    *_fire_options("late", "when late rows come that are allowed"),
+    Option(
+        "table.exec.emit.allow-lateness",
+        DURATION,
+        "How late rows may be for windows, where the query has no LATE DATA clause.",
+    ),
+    Option(
+        "table.local-time-zone",
+        TIME_ZONE,
+        "Zone in which timestamps are read and shown, and on whose wall clock windows of time begin.",
+        "UTC",
+    ),
 )
 
 PLANNED = {
@@ -77,11 +99,6 @@ PLANNED = {
     "execution.checkpointing.timeout": "A micro-batch may take as long as it needs.",
     "execution.checkpointing.tolerable-failed-checkpoints": "A job stops at its first failed micro-batch.",
     "execution.runtime-mode": "Bounded tables end by themselves; leave the setting out.",
-    "table.exec.emit.allow-lateness": "Give the WATERMARK of the table a longer delay.",
-    "table.exec.emit.early-fire.delay": "Windows fire when they close.",
-    "table.exec.emit.early-fire.enabled": "Windows fire when they close.",
-    "table.exec.emit.late-fire.delay": "Windows fire when they close.",
-    "table.exec.emit.late-fire.enabled": "Windows fire when they close.",
     "table.exec.source.idle-timeout": "Every source counts for the watermark.",
     "table.exec.state.ttl": "State is dropped when its window closes.",
 }

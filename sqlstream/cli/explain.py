@@ -83,6 +83,5 @@ def _declare(statement: Statement, session: Session) -> None:
     from sqlstream.grammar.nodes import CreateTable
 
     if isinstance(statement, CreateTable):
-        catalog = session.workspace.catalog
-        table = table_of_query(statement, catalog)
-        catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+        table = table_of_query(statement, session.workspace)
+        session.workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)

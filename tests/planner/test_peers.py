@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.checking import check_script
-from sqlstream.definitions import Workspace
+from sqlstream.workspace import Workspace
 from tests.planner.plans import no_tables
 
 PEERS = Path(__file__).parents[3] / "shared" / "peers"

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.errors import ConnectorError, Span, UnsupportedError
+from sqlstream.planner.binder import EmitSettings
+from sqlstream.plans import emit_settings
 from sqlstream.settings import OPTIONS, PLANNED, Settings
 from sqlstream.spark_settings import spark_settings
 
@@ -93,3 +95,18 @@ def test_a_copy_changes_on_its_own() -> None:
     copy = settings.copy()
     copy.set("pipeline.name", "x")
     assert settings["pipeline.name"] is None
+
+
+def test_settings_say_when_windows_fire() -> None:
+    settings = Settings()
+    assert emit_settings(settings) == EmitSettings()
+    settings.set("table.exec.emit.early-fire.delay", "0")
+    assert emit_settings(settings) == EmitSettings()
+    settings.set("table.exec.emit.late-fire.enabled", "true")
+    with pytest.raises(ConnectorError, match=r'SS522: .*"table.exec.emit.late-fire.delay"'):
+        emit_settings(settings)
+    settings.set("table.exec.emit.late-fire.delay", "2 s")
+    settings.set("table.exec.emit.early-fire.enabled", "true")
+    settings.set("table.exec.emit.allow-lateness", "1 min")
+    settings.set("table.local-time-zone", "Europe/Berlin")
+    assert emit_settings(settings) == EmitSettings(0, 2_000, 60_000, "Europe/Berlin")

@@ -1,4 +1,7 @@
-"""The index of rows in buckets. Each bucket holds a range of the hash, so that it splits where its own rows need it."""
+"""The index of rows in buckets. Each bucket holds a range of the rows' place, so that it splits where its rows need it.
+
+The place of a row is an int64 column: the hash of its key, or a time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, Domain
 from sqlstream.udfs.state.chunks import check_fingerprint, fingerprint
 
 EVENT_TIMER = "__event_timer"
@@ -16,7 +19,7 @@ PROCESSING_TIMER = "__processing_timer"
 """BIGINT columns of stored rows: when the row must be looked at again; END_OF_TIME for never."""
 
 LOW, NUMBER, ROWS, CHUNKS, EVENT, PROCESSING = range(6)
-"""Columns of the index: lowest hash, number in the store, rows, chunks, earliest timers."""
+"""Columns of the index: lowest place, number in the store, rows, chunks, earliest timers."""
 
 TIMERS = {EVENT: EVENT_TIMER, PROCESSING: PROCESSING_TIMER}
 TIMER_OF = {Domain.EVENT: EVENT, Domain.PROCESSING: PROCESSING}
@@ -26,7 +29,7 @@ _LOWEST = -(2**63)
 
 @dataclass
 class Buckets:
-    """``index``: int64, one row per bucket, in order of LOW; the first begins at the lowest hash."""
+    """``index``: int64, one row per bucket, in order of LOW; the first begins at the lowest int64."""
 
     index: np.ndarray
     next_number: int
@@ -49,11 +52,11 @@ class Buckets:
         header = np.array([[fingerprint(schema), self.next_number, 0, 0, 0, 0]], np.int64)
         return np.concatenate((header, self.index)).tobytes()
 
-    def positions(self, hashes: np.ndarray) -> np.ndarray:
-        """The bucket of each hash."""
+    def positions(self, places: np.ndarray) -> np.ndarray:
+        """The bucket of each place."""
         if len(self.index) == 1:
-            return np.zeros(len(hashes), np.int64)
-        return np.asarray(np.searchsorted(self.index[:, LOW], hashes, side="right") - 1)
+            return np.zeros(len(places), np.int64)
+        return np.asarray(np.searchsorted(self.index[:, LOW], places, side="right") - 1)
 
     def due(self, domain: Domain, time: int) -> np.ndarray:
         timers = self.index[:, TIMER_OF[domain]]
@@ -77,11 +80,6 @@ class Buckets:
         return Buckets(kept, self.next_number)
 
 
-def hashes_of(rows: pa.Table) -> np.ndarray:
-    hashes: np.ndarray = rows.column(KEY_HASH).to_numpy()
-    return hashes
-
-
 def cut(rows: pa.Table, positions: np.ndarray) -> dict[int, pa.Table]:
     """The rows of each position, in their order; only positions that have rows, ascending."""
     if len(positions) == 0:
@@ -94,26 +92,22 @@ def cut(rows: pa.Table, positions: np.ndarray) -> dict[int, pa.Table]:
     return {int(positions[start]): rows.slice(start, end - start) for start, end in bounds}
 
 
-def splits(rows: pa.Table, most_rows: int) -> bool:
-    """Has a bucket too many rows, and can it be cut? Rows of one hash stay together."""
-    if rows.num_rows <= most_rows:
-        return False
-    hashes = hashes_of(rows)
-    return bool(hashes.min() != hashes.max())
+def splits(places: np.ndarray, most_rows: int) -> bool:
+    """Has a bucket too many rows, and can it be cut? Rows of one place stay together."""
+    return len(places) > most_rows and bool(places.min() != places.max())
 
 
-def split(rows: pa.Table, low: int, most_rows: int) -> list[tuple[int, pa.Table]]:
-    """Cuts a bucket of too many rows into some of two thirds of what fits, with their lowest hashes."""
-    if not splits(rows, most_rows):
+def split(rows: pa.Table, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, pa.Table]]:
+    """Cuts a bucket of too many rows into some of two thirds of what fits, with their lowest places."""
+    if not splits(places, most_rows):
         return [(low, rows)]
-    hashes = hashes_of(rows)
-    lows = np.concatenate(([low], _cuts(np.sort(hashes), -(-3 * len(hashes) // (2 * most_rows)))))
-    parts = cut(rows, np.searchsorted(lows, hashes, side="right") - 1)
+    lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
+    parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
     return [(int(lows[piece]), part) for piece, part in parts.items()]
 
 
 def _cuts(ordered: np.ndarray, pieces: int) -> np.ndarray:
-    """The hashes at which about equal pieces begin; at least one lies above the first hash."""
+    """The places at which about equal pieces begin; at least one lies above the first."""
     quantiles = ordered[np.arange(1, pieces) * len(ordered) // pieces]
     begins = np.searchsorted(ordered, quantiles, side="left")
     ends = np.searchsorted(ordered, quantiles, side="right")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import Domain, StateKey, Store
+from sqlstream.udfs.kernel import KEY_HASH, Domain, StateKey, Store
 from sqlstream.udfs.state.buckets import (
     CHUNKS,
     EVENT,
@@ -16,7 +16,6 @@ from sqlstream.udfs.state.buckets import (
     Buckets,
     cut,
     earliest,
-    hashes_of,
     joined,
     split,
     splits,
@@ -31,12 +30,16 @@ BUCKET_ROWS = 512
 class KeyedState:
     """Rows of one schema, found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, where it has them.
 
+    ``by`` is the column whose ranges the buckets hold, where it is not KEY_HASH.
     An instance serves one call of a kernel. Buckets stay as they are until ``flush``, which writes the changed ones,
     splits those that overflow and joins small ones, all in one call of the store. After it nothing is loaded.
     """
 
-    def __init__(self, store: Store, name: str, schema: pa.Schema, bucket_rows: int = BUCKET_ROWS) -> None:
+    def __init__(
+        self, store: Store, name: str, schema: pa.Schema, bucket_rows: int = BUCKET_ROWS, by: str = KEY_HASH
+    ) -> None:
         self.name = name
+        self._by = by
         self.schema = schema.remove_metadata()
         self._store = store
         self._bucket_rows = bucket_rows
@@ -49,6 +52,9 @@ class KeyedState:
         """All rows of the buckets that hold these hashes: a superset of the rows of their keys."""
         return self._load(np.unique(self._buckets().positions(hashes)))
 
+    def load_all(self) -> pa.Table:
+        return self._load(np.arange(len(self._buckets().index)))
+
     def due(self, domain: Domain, time: int) -> pa.Table:
         """All rows of the buckets that have a timer up to this time: a superset of the rows that are due."""
         return self._load(self._buckets().due(domain, time))
@@ -60,7 +66,7 @@ class KeyedState:
     def replace(self, rows: pa.Table) -> None:
         """The new contents of all loaded buckets. Rows that are not given are gone."""
         rows = self._checked(rows)
-        parts = cut(rows, self._buckets().positions(hashes_of(rows)))
+        parts = cut(rows, self._buckets().positions(self._places(rows)))
         assert parts.keys() <= self._tables.keys(), "rows of keys whose buckets are not loaded"
         for position in self._tables:
             self._replace(position, parts.get(position, self.schema.empty_table()))
@@ -69,7 +75,7 @@ class KeyedState:
         """Adds rows, behind those of their buckets, without reading them."""
         rows = self._checked(rows)
         index = self._buckets()
-        for position, part in cut(rows, index.positions(hashes_of(rows))).items():
+        for position, part in cut(rows, index.positions(self._places(rows))).items():
             self._appended.setdefault(position, []).append(part)
             entry = index.index[position]
             entry[[EVENT, PROCESSING]] = np.minimum(entry[[EVENT, PROCESSING]], earliest(part))
@@ -145,7 +151,7 @@ class KeyedState:
             return int(entry[ROWS]) == 0
         if position in self._replaced or entry[CHUNKS] > MOST_CHUNKS:
             return True
-        return splits(self._table(position), self._bucket_rows)
+        return splits(self._places(self._table(position)), self._bucket_rows)
 
     def _extend(self, position: int) -> dict[StateKey, bytes | None]:
         rows = pa.concat_tables(self._appended[position])
@@ -175,11 +181,17 @@ class KeyedState:
         rows = joined([self._rewritten_rows(position) for position in group], self.schema)
         low, number = (int(value) for value in index.index[group[0], [LOW, NUMBER]])
         index.index[group, ROWS] = 0
-        for i, (part_low, part) in enumerate(split(rows, low, self._bucket_rows) if rows.num_rows else ()):
+        for i, (part_low, part) in enumerate(self._split(rows, low)):
             own = index.new_number() if i else number
             added.append([part_low, own, part.num_rows, 1, *earliest(part)])
             changes[chunk_key(self.name, own, 0)] = encode(part)
         return changes
+
+    def _split(self, rows: pa.Table, low: int) -> list[tuple[int, pa.Table]]:
+        return split(rows, self._places(rows), low, self._bucket_rows) if rows.num_rows else []
+
+    def _places(self, rows: pa.Table) -> np.ndarray:
+        return np.asarray(rows.column(self._by).to_numpy())
 
     def _rewritten_rows(self, position: int) -> pa.Table:
         self._tables.setdefault(position, self.schema.empty_table())

@@ -1,0 +1,196 @@
+"""Timers that functions of users register: two queues, of event time and of processing time.
+
+A timer exists once per key, namespace, name and time, as in Flink's InternalTimerService. What is registered and
+deleted is appended to the state, in buckets by time, and settled when its time comes: a call costs what it registers,
+deletes and fires, however many timers there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.kernel import END_OF_TIME, Domain, Store
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import EVENT_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+
+Values = tuple[Any, ...]
+
+_NO_NAMESPACE = pa.schema([])
+_NAN = object()
+_NAME, _DELETED, _TIME = "__name", "__deleted", EVENT_TIMER
+
+
+class Timer(NamedTuple):
+    """``key`` and ``namespace`` are values of the columns of those schemas. ``time`` in microseconds."""
+
+    time: int
+    key: Values
+    namespace: Values = ()
+    name: str | None = None
+
+
+class TimerService:
+    """The timers of one operator and key group, for one call of its kernel.
+
+    ``key`` and ``namespace``, such as a window's bounds, are the schemas of what a timer belongs to.
+    """
+
+    def __init__(self, store: Store, name: str, key: pa.Schema, namespace: pa.Schema = _NO_NAMESPACE) -> None:
+        self._queues = {domain: _Queue(store, f"{name}.{domain.value}", key, namespace) for domain in Domain}
+
+    def register(self, domain: Domain, timer: Timer) -> None:
+        """Registers a timer, once. One of the past is due at once, one at END_OF_TIME never."""
+        if timer.time != END_OF_TIME:
+            self._queues[domain].register(timer)
+
+    def delete(self, domain: Domain, timer: Timer) -> None:
+        """Deletes a timer, if there is one."""
+        self._queues[domain].delete(timer)
+
+    def due(self, domain: Domain, time: int) -> Iterator[Timer]:
+        """Takes the timers up to a time, in order of their times, then of their registration.
+
+        What happens between two of them counts: a timer that is registered for a time up to this one comes as well, one
+        that is deleted does not.
+        """
+        return self._queues[domain].due(time)
+
+    def next_timer(self, domain: Domain) -> int:
+        """When ``due`` must be called next; END_OF_TIME for never. After deletions there may be no timer then."""
+        return self._queues[domain].next_timer()
+
+    def registered(self, domain: Domain) -> list[Timer]:
+        """All timers, in the order in which they are due. Reads all that is stored."""
+        return self._queues[domain].registered()
+
+    def flush(self) -> None:
+        for queue in self._queues.values():
+            queue.flush()
+
+
+class _Queue:
+    """The timers of one domain. ``_firing``: those that ``due`` has taken out of the state and not given yet."""
+
+    def __init__(self, store: Store, name: str, key: pa.Schema, namespace: pa.Schema) -> None:
+        self._key_width = len(key)
+        own = [(_NAME, pa.string()), (_TIME, pa.int64())]
+        self._identity = pa.schema([*_columns("key", key), *_columns("namespace", namespace), *map(_field, own)])
+        schema = self._identity.append(pa.field(_DELETED, pa.bool_()))
+        self._state = KeyedState(store, name, schema, by=_TIME)
+        self._log: list[tuple[Timer, bool]] = []
+        self._firing: _Firing | None = None
+
+    def register(self, timer: Timer) -> None:
+        if self._firing and timer.time <= self._firing.until:
+            self._firing.add(timer)
+        else:
+            self._log.append((timer, False))
+
+    def delete(self, timer: Timer) -> None:
+        if self._firing and timer.time <= self._firing.until:
+            self._firing.discard(timer)
+        else:
+            self._log.append((timer, True))
+
+    def due(self, time: int) -> Iterator[Timer]:
+        if self.next_timer() > time:
+            return
+        self._write_log()
+        self._state.due(Domain.EVENT, time)
+        rows = self._settled(self._state.loaded())
+        is_due = rows.column(_TIME).to_numpy() <= time
+        self._state.replace(rows.filter(pa.array(~is_due)))
+        self._firing = _Firing(time, self._timers(rows.filter(pa.array(is_due))))
+        yield from self._firing
+        self._firing = None
+
+    def next_timer(self) -> int:
+        return min(self._state.next_timer(Domain.EVENT), min((t.time for t, _ in self._log), default=END_OF_TIME))
+
+    def registered(self) -> list[Timer]:
+        self._write_log()
+        return sorted(self._timers(self._settled(self._state.load_all())), key=lambda timer: timer.time)
+
+    def flush(self) -> None:
+        assert self._firing is None, "timers that are due have not been taken"
+        self._write_log()
+        self._state.flush()
+
+    def _write_log(self) -> None:
+        if self._log:
+            rows = [(*timer.key, *timer.namespace, timer.name, timer.time, deleted) for timer, deleted in self._log]
+            columns = zip(zip(*rows, strict=True), self._state.schema, strict=True)
+            arrays = [pa.array(values, column.type) for values, column in columns]
+            self._state.append(pa.Table.from_arrays(arrays, schema=self._state.schema))
+            self._log.clear()
+
+    def _settled(self, rows: pa.Table) -> pa.Table:
+        """The timers that a log leaves: per timer the first registration after the last deletion."""
+        timers = dense_ids(rows, self._identity.names)
+        deleted = np.asarray(rows.column(_DELETED))
+        order = np.arange(rows.num_rows)
+        last_deletion = np.full(timers.count, -1)
+        last_deletion[timers.ids[deleted]] = order[deleted]
+        counts = ~deleted & (order > last_deletion[timers.ids])
+        first = np.full(timers.count, rows.num_rows)
+        first[timers.ids[counts][::-1]] = order[counts][::-1]
+        return rows.take(np.sort(first[first < rows.num_rows]))
+
+    def _timers(self, rows: pa.Table) -> Iterator[Timer]:
+        columns = [rows.column(name).to_pylist() for name in self._identity.names]
+        for *owner, name, time in zip(*columns, strict=True):
+            yield Timer(time, tuple(owner[: self._key_width]), tuple(owner[self._key_width :]), name)
+
+
+class _Firing:
+    """Timers in order of their times, then of their arrival, while more arrive and some are deleted."""
+
+    def __init__(self, until: int, timers: Iterable[Timer]) -> None:
+        self.until = until
+        self._arrived = 0
+        self._live: dict[object, int] = {}
+        self._heap: list[tuple[int, int, Timer]] = []
+        for timer in timers:
+            self.add(timer)
+
+    def add(self, timer: Timer) -> None:
+        identity = _hashable(timer)
+        if identity not in self._live:
+            self._live[identity] = self._arrived
+            heapq.heappush(self._heap, (timer.time, self._arrived, timer))
+            self._arrived += 1
+
+    def discard(self, timer: Timer) -> None:
+        self._live.pop(_hashable(timer), None)
+
+    def __iter__(self) -> Iterator[Timer]:
+        while self._heap:
+            _, arrived, timer = heapq.heappop(self._heap)
+            identity = _hashable(timer)
+            if self._live.get(identity) == arrived:
+                del self._live[identity]
+                yield timer
+
+
+def _hashable(value: object) -> object:
+    """A value that is equal where keys are equal: lists can be hashed, NaN equals NaN."""
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(member) for member in value)
+    if isinstance(value, dict):
+        return tuple((name, _hashable(member)) for name, member in value.items())
+    return _NAN if isinstance(value, float) and value != value else value
+
+
+def _columns(prefix: str, schema: pa.Schema) -> list[pa.Field]:
+    """Keys and namespaces may have columns of one name."""
+    return [pa.field(f"{prefix}.{column.name}", column.type) for column in schema]
+
+
+def _field(column: tuple[str, pa.DataType]) -> pa.Field:
+    return pa.field(*column)

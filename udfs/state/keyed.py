@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 
@@ -69,7 +71,7 @@ class KeyedState:
         parts = cut(rows, self._buckets().positions(self._places(rows)))
         assert parts.keys() <= self._tables.keys(), "rows of keys whose buckets are not loaded"
         for position in self._tables:
-            self._replace(position, parts.get(position, self.schema.empty_table()))
+            self._replace(position, parts.get(position, self._empty))
 
     def append(self, rows: pa.Table) -> None:
         """Adds rows, behind those of their buckets, without reading them."""
@@ -194,13 +196,19 @@ class KeyedState:
         return np.asarray(rows.column(self._by).to_numpy())
 
     def _rewritten_rows(self, position: int) -> pa.Table:
-        self._tables.setdefault(position, self.schema.empty_table())
+        if position not in self._tables:
+            self._tables[position] = self._empty
         return self._table(position)
 
     def _forget(self) -> None:
         self._tables.clear()
         self._appended.clear()
         self._replaced.clear()
+
+    @cached_property
+    def _empty(self) -> pa.Table:
+        """Made once: Arrow takes as long for an empty table as for a bucket of rows."""
+        return self.schema.empty_table()
 
     def _checked(self, rows: pa.Table) -> pa.Table:
         if not rows.schema.equals(self.schema):

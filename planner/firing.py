@@ -36,7 +36,9 @@ Pulse = EveryRows | EveryInterval | When
 
 @dataclass(frozen=True)
 class AfterWatermark:
-    """``delay_ms`` after the end of the window; ``late`` None: a late row within ALLOW fires at once.
+    """``delay_ms`` after the end of the window, that of the input for a global window.
+
+    ``late`` None: a late row within ALLOW fires at once.
 
     The delay is at most ``LateData.allow_ms``: rows that arrive during it belong to the first firing.
     """

@@ -35,9 +35,12 @@ def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firi
 
 
 def _normal(found: Firing, fired: Fired) -> Firing:
-    """A window that fires by default has no trigger, and one that fires once has nothing to accumulate."""
+    """A window that fires by default has no trigger, and one that fires once has nothing to accumulate.
+
+    GLOBAL WINDOW has no default: AFTER WATERMARK there means the end of the input.
+    """
     default = firing.AfterProcessingTime() if fired.clock else firing.AfterWatermark()
-    if found.trigger == default:
+    if found.trigger == default and not isinstance(fired.window, GlobalWindow):
         found = replace(found, trigger=None)
     return found if fires_again(found) else replace(found, accumulation=Accumulation.ACCUMULATING)
 

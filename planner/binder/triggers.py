@@ -20,7 +20,7 @@ from sqlstream.planner.catalog import FunctionKind, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.firing import Trigger
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.nodes import CountWindow, GlobalWindow, RowMeasured, Window, WindowColumns
+from sqlstream.planner.nodes import CountWindow, RowMeasured, Window, WindowColumns
 
 COUNTED = (CountWindow, RowMeasured)
 
@@ -58,14 +58,15 @@ def _(found: syntax.Pulse, fired: Fired, span: Span) -> Trigger:
 
 @bind_trigger.register
 def _(found: syntax.AfterWatermark, fired: Fired, span: Span) -> Trigger:
-    _check_end(fired, span, "AFTER WATERMARK")
+    if fired.clock:
+        hint = "Write AFTER PROCESSING TIME."
+        raise bind_error("SS226", "windows on processing time have no watermark to fire after", span, hint)
     early, late = (_pulse(p, fired, span, early=True) if p is not None else None for p in (found.early, found.late))
     return firing.AfterWatermark(early, late)
 
 
 @bind_trigger.register
 def _(found: syntax.AfterProcessingTime, fired: Fired, span: Span) -> Trigger:
-    _check_end(fired, span, "AFTER PROCESSING TIME")
     return firing.AfterProcessingTime()
 
 
@@ -105,15 +106,6 @@ def _(found: syntax.Purging, fired: Fired, span: Span) -> Trigger:
 def _(found: syntax.Combined, fired: Fired, span: Span) -> Trigger:
     left, right = (bind_trigger(t, fired, span) for t in (found.left, found.right))
     return firing.Combined(firing.Combinator[found.combinator.name], left, right)
-
-
-def _check_end(fired: Fired, span: Span, name: str) -> None:
-    if isinstance(fired.window, GlobalWindow):
-        hint = "Fire it by rows, intervals or conditions: EVERY n ROWS, EVERY interval, WHEN (…)."
-        raise bind_error("SS226", f"{name} fires at the end of a window, and GLOBAL WINDOW has none", span, hint)
-    if fired.clock and name == "AFTER WATERMARK":
-        hint = "Write AFTER PROCESSING TIME."
-        raise bind_error("SS226", "windows on processing time have no watermark to fire after", span, hint)
 
 
 def _pulse(found: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> firing.Pulse:

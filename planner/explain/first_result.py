@@ -13,6 +13,7 @@ from sqlstream.planner.nodes import (
     AssignWindows,
     CountWindow,
     Cumulate,
+    GlobalWindow,
     Hop,
     RowMeasured,
     Rows,
@@ -32,6 +33,8 @@ def first_result(node: AssignWindows | WindowAggregate) -> str:
     if isinstance(info.window, CountWindow | RowMeasured):
         return f"{name}: {_of_rows(info.window)}."
     trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
+    if isinstance(info.window, GlobalWindow) and trigger in (firing.AfterWatermark(), firing.AfterProcessingTime()):
+        return f"{name}: results come at the end of the input."
     if trigger is not None:
         return f"{name}: its first result comes {when(trigger)}."
     if info.domain is TimeDomain.PROCESSING:

@@ -14,6 +14,9 @@ from sqlstream.udfs.aggregates.call import AggregateCall
 from sqlstream.udfs.aggregates.groups import Batch, Groups
 from sqlstream.udfs.aggregates.registry import plan_of
 
+# Infinity and NaN are values of SQL; no warning is due.
+_as_in_sql = np.errstate(all="ignore")
+
 
 @dataclass(frozen=True)
 class Aggregates:
@@ -39,17 +42,20 @@ class Aggregates:
     def results(self) -> pa.Schema:
         return pa.schema([(c.name, c.result) for c in self.calls])
 
+    @_as_in_sql
     def lift(self, rows: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
         """``count`` rows of accumulators. ``groups``: the group of each row; rows are in order of arrival."""
         batch = Batch(rows, Groups(groups, count))
         return self._table([c for a in self._distinct for c in a.lift(batch)], count)
 
+    @_as_in_sql
     def merge(self, accumulators: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
         """``count`` rows of accumulators. ``groups``: the group of each accumulator; parts are in order."""
         found = Groups(groups, count)
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         return self._table([c for a, p in zip(self._distinct, parts, strict=True) for c in a.merge(p, found)], count)
 
+    @_as_in_sql
     def finish(self, accumulators: pa.Table) -> pa.Table:
         """A row of results for each row of accumulators."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)

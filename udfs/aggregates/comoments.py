@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
-from sqlstream.udfs.aggregates.moments import merged_means
+from sqlstream.udfs.aggregates.moments import means_of, merged_means
 from sqlstream.udfs.aggregates.numbers import column_of, doubles_of
 from sqlstream.udfs.aggregates.sums import add_up
 
@@ -27,7 +27,7 @@ class Comoments(Accumulator):
     def lift(self, batch: Batch) -> Columns:
         selection = batch.select(self.source)
         groups, numbers = selection.groups, [doubles_of(c) for c in selection.columns]
-        means = [add_up(n, groups) / np.maximum(groups.sizes, 1) for n in numbers]
+        means = [means_of(n, groups) for n in numbers]
         x, y = (n - mean[groups.ids] for n, mean in zip(numbers, means, strict=True))
         return tuple(map(pa.array, (groups.sizes, *means, *(add_up(p, groups) for p in (x * x, y * y, x * y)))))
 
@@ -61,8 +61,7 @@ def comoment(source: Source, formula: Formula) -> Plan:
 
 
 def _computed(formula: Formula, *columns: pa.Array) -> pa.Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        numbers, missing = formula(Sums(*(c.to_numpy() for c in columns)))
+    numbers, missing = formula(Sums(*(c.to_numpy() for c in columns)))
     return column_of(numbers, pa.float64(), missing)
 
 

@@ -15,7 +15,7 @@ from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
 from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
 from sqlstream.udfs.aggregates.overflow import overflow
-from sqlstream.udfs.aggregates.sums import add_up, without_nulls
+from sqlstream.udfs.aggregates.sums import add_up, may_overflow, without_nulls
 
 _BITS = 16
 _DIGITS = 128 // _BITS
@@ -42,8 +42,7 @@ class DecimalSum(Accumulator):
         return (self._sum(*without_nulls(columns[0], groups)),)
 
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
-        totals = [add_up(digit, groups) for digit in _digits_of(column)]
-        return _decimals(totals, self.type, groups.empty, self.function)
+        return _decimals(_totals(column, groups), self.type, groups.empty, self.function)
 
 
 def sum_type(type_: pa.DataType) -> pa.DataType:
@@ -83,15 +82,31 @@ def _divided(digits: Sequence[np.ndarray], divisors: np.ndarray) -> list[np.ndar
     return found
 
 
+def _totals(column: pa.Array, groups: Groups) -> list[np.ndarray]:
+    """The digits of the sums, not carried; of numbers that fit into 64 bits the first holds all."""
+    nothing = np.zeros(groups.count, np.int64)
+    low, high = _stored(column, np.int64).T
+    if (high == low >> 63).all() and not may_overflow(low):
+        return [add_up(low, groups), *[nothing] * (_DIGITS - 1)]
+    words = _stored(column, np.uint32).astype(np.int64)
+    words[:, -1] = _stored(column, np.int32)[:, -1]
+    # A word of 32 bits is the digit of its lower half; the carry fills the upper one.
+    return [digit for i in range(words.shape[1]) for digit in (add_up(words[:, i], groups), nothing)]
+
+
 # --- digits ---------------------------------------------------------------------------------------------------
 
 
 def _digits_of(column: pa.Array) -> list[np.ndarray]:
     """Digits of 16 bits as int64, the least first; the last one has the sign. The column has no NULLs."""
-    stored = np.frombuffer(column.buffers()[1], np.uint16)
-    rows = stored.reshape(-1, _DIGITS)[column.offset : column.offset + len(column)]
-    digits = [rows[:, i].astype(np.int64) for i in range(_DIGITS - 1)]
-    return [*digits, rows[:, -1].view(np.int16).astype(np.int64)]
+    rows = _stored(column, np.uint16).astype(np.int64)
+    return [*rows[:, :-1].T, _stored(column, np.int16)[:, -1].astype(np.int64)]
+
+
+def _stored(column: pa.Array, type_: type[np.integer]) -> np.ndarray:
+    """The 128 bits of each decimal as a row of integers."""
+    found: np.ndarray = np.frombuffer(column.buffers()[1], type_).reshape(-1, 16 // np.dtype(type_).itemsize)
+    return found[column.offset : column.offset + len(column)]
 
 
 def _carried(digits: Sequence[np.ndarray]) -> list[np.ndarray]:

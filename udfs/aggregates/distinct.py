@@ -13,7 +13,10 @@ import pyarrow.types as kinds
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
 from sqlstream.udfs.aggregates.lists import exploded, item_type, items, members
+from sqlstream.udfs.aggregates.numbers import numbers_of
 from sqlstream.udfs.keys import dense_ids
+
+_FEW = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -42,18 +45,32 @@ class DistinctValues(Accumulator):
 
 
 def first_of_each(columns: Columns, groups: Groups) -> np.ndarray:
-    """The first row of each combination of values within each group."""
-    return dense_ids(*_by_group(columns, groups)).first
+    """The first row of each combination of values within each group, ascending."""
+    rows = len(groups.ids)
+    values = _value_ids(columns)
+    row_bits, value_bits = rows.bit_length(), int(values.max(initial=0)).bit_length()
+    if groups.count.bit_length() + value_bits + row_bits > 63:
+        return numbered(columns, groups)[1]
+    # One sort of plain integers is far cheaper than a hash table over pairs.
+    keys = np.sort((groups.ids << value_bits | values) << row_bits | np.arange(rows))
+    first = np.concatenate(([True], keys[1:] >> row_bits != keys[:-1] >> row_bits))[:rows]
+    return np.sort(keys[first] & ((1 << row_bits) - 1))
 
 
-def _by_group(columns: Columns, groups: Groups) -> tuple[pa.Table, list[str]]:
-    names = [str(i) for i in range(len(columns) + 1)]
-    return pa.Table.from_arrays([pa.array(groups.ids), *columns], names), names
+def _value_ids(columns: Columns) -> np.ndarray:
+    """Numbers that are equal where the values are."""
+    if len(columns) == 1 and kinds.is_integer(columns[0].type) and not columns[0].null_count and len(columns[0]):
+        numbers = numbers_of(columns[0])
+        if int(numbers.max()) - int(numbers.min()) < _FEW:
+            return numbers.astype(np.int64) - int(numbers.min())
+    names = [str(i) for i in range(len(columns))]
+    return dense_ids(pa.Table.from_arrays(list(columns), names), names).ids
 
 
 def numbered(columns: Columns, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     """Numbers the combinations of values within groups: the number of each row, the first row of each number."""
-    found = dense_ids(*_by_group(columns, groups))
+    names = [str(i) for i in range(len(columns) + 1)]
+    found = dense_ids(pa.Table.from_arrays([pa.array(groups.ids), *columns], names), names)
     return found.ids, found.first
 
 

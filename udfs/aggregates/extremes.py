@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,17 +35,29 @@ class Extreme(Accumulator):
         return (self._extremes(*without_nulls(columns[0], groups)),)
 
     def _extremes(self, column: pa.Array, groups: Groups) -> pa.Array:
-        if is_number(self.type) and not kinds.is_floating(self.type):
-            return column_of(extremes(numbers_of(column), groups, self.greatest), self.type, groups.empty)
+        if is_number(self.type):
+            found = extremes(numbers_of(column), groups, self.greatest)
+            # Zeros have two signs: the first row decides.
+            if not kinds.is_floating(self.type) or found.all():
+                return column_of(found, self.type, groups.empty)
         return column.take(first_extreme(ranks(column), groups, self.greatest))
 
 
 def extremes(numbers: np.ndarray, groups: Groups, greatest: bool) -> np.ndarray:
-    """The least or greatest integer of each group; any number for empty groups."""
-    limits = np.iinfo(numbers.dtype)
-    found = np.full(groups.count, limits.min if greatest else limits.max, numbers.dtype)
-    (np.maximum if greatest else np.minimum).at(found, groups.ids, numbers)
+    """The least or greatest number of each group, NaN being the greatest; any number for empty groups."""
+    start, pick = _FLOATS[greatest] if numbers.dtype.kind == "f" else _integers(numbers.dtype, greatest)
+    found = np.full(groups.count, start, numbers.dtype)
+    pick.at(found, groups.ids, numbers)
     return found
+
+
+def _integers(type_: np.dtype[Any], greatest: bool) -> tuple[float, np.ufunc]:
+    limits = np.iinfo(type_)
+    return (limits.min, np.maximum) if greatest else (limits.max, np.minimum)
+
+
+# What is neutral, and the operation, by whether it is the greatest number.
+_FLOATS: dict[bool, tuple[float, np.ufunc]] = {True: (-np.inf, np.maximum), False: (np.nan, np.fmin)}
 
 
 def first_extreme(ranks: np.ndarray, groups: Groups, greatest: bool, *, last: bool = False) -> pa.Array:

@@ -27,7 +27,7 @@ class Moments(Accumulator):
     def lift(self, batch: Batch) -> Columns:
         selection = batch.select(self.source)
         numbers, groups = doubles_of(selection.columns[0]), selection.groups
-        mean = add_up(numbers, groups) / np.maximum(groups.sizes, 1)
+        mean = means_of(numbers, groups)
         distances = numbers - mean[groups.ids]
         powers = [add_up(distances**k, groups) for k in range(2, self.order + 1)]
         return tuple(map(pa.array, (groups.sizes, mean, *powers)))
@@ -39,11 +39,27 @@ class Moments(Accumulator):
         return tuple(map(pa.array, (total, mean, *(add_up(s, groups) for s in shifted))))
 
 
+def means_of(numbers: np.ndarray, groups: Groups) -> np.ndarray:
+    """The mean of each group, exactly the number where all are equal: they then have no variance."""
+    reference = _one_of_each(numbers, groups)
+    found: np.ndarray = reference + add_up(numbers - reference[groups.ids], groups) / np.maximum(groups.sizes, 1)
+    return found
+
+
 def merged_means(counts: np.ndarray, means: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """The counts and means of groups of parts."""
+    """The counts and means of groups of parts, exactly the parts' mean where all are equal."""
     total = add_up(counts, groups)
+    present = np.flatnonzero(counts)
+    reference = _one_of_each(means[present], Groups(groups.ids[present], groups.count))
     weights = counts / np.maximum(total, 1)[groups.ids]
-    return total, add_up(weights * means, groups)
+    return total, reference + add_up(weights * (means - reference[groups.ids]), groups)
+
+
+def _one_of_each(numbers: np.ndarray, groups: Groups) -> np.ndarray:
+    """Any number of each group, 0 for empty ones."""
+    found = np.zeros(groups.count)
+    found[groups.ids] = numbers
+    return found
 
 
 def _shifted(counts: np.ndarray, distance: np.ndarray, powers: list[np.ndarray]) -> list[np.ndarray]:
@@ -74,8 +90,7 @@ def skewness(source: Source) -> Plan:
 
 def _skewness(count: pa.Array, mean: pa.Array, *powers: pa.Array) -> pa.Array:
     n, second, third = count.to_numpy(), *(p.to_numpy() for p in powers)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return column_of(np.sqrt(n) * third / np.sqrt(second**3), pa.float64(), (n == 0) | (second == 0))
+    return column_of(np.sqrt(n) * third / np.sqrt(second**3), pa.float64(), (n == 0) | (second == 0))
 
 
 def kurtosis(source: Source) -> Plan:
@@ -85,5 +100,4 @@ def kurtosis(source: Source) -> Plan:
 
 def _kurtosis(count: pa.Array, mean: pa.Array, *powers: pa.Array) -> pa.Array:
     n, second, _, fourth = count.to_numpy(), *(p.to_numpy() for p in powers)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return column_of(n * fourth / second**2 - 3, pa.float64(), (n == 0) | (second == 0))
+    return column_of(n * fourth / second**2 - 3, pa.float64(), (n == 0) | (second == 0))

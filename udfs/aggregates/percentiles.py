@@ -42,7 +42,9 @@ class _Sorted:
 
 def _sorted(lists: pa.Array, descending: bool) -> _Sorted:
     values, groups = exploded(lists)
-    order = np.lexsort([ranks(values), groups.ids])
+    order = np.argsort(ranks(values))
+    by_group = Groups(groups.ids[order], groups.count).order
+    order = order if by_group is None else order[by_group]
     return _Sorted(values.take(pa.array(order)), groups, descending)
 
 
@@ -64,8 +66,7 @@ def _between(found: _Sorted, numbers: np.ndarray, percentage: float) -> np.ndarr
     low, high = np.floor(place), np.ceil(place)
     lower, upper = (numbers[found.rows(p.astype(np.int64))] for p in (low, high))
     same = (low == high) | (lower == upper)
-    with np.errstate(invalid="ignore"):
-        between: np.ndarray = np.where(same, lower, (high - place) * lower + (place - low) * upper)
+    between: np.ndarray = np.where(same, lower, (high - place) * lower + (place - low) * upper)
     return between
 
 

@@ -56,7 +56,7 @@ class HyperLogLog(Accumulator):
     def _kept(self, entries: np.ndarray, groups: Groups) -> Columns:
         """The greatest rank of each register in each group."""
         shift = self.bits + _RANK_BITS
-        found = np.unique(groups.ids << shift | entries)
+        found = np.sort(groups.ids << shift | entries)
         found = found[np.append(found[1:] >> _RANK_BITS != found[:-1] >> _RANK_BITS, True)[: len(found)]]
         kept = Groups(found >> shift, groups.count)
         return (kept.lists(pa.array((found & ((1 << shift) - 1)).astype(np.int32))),)

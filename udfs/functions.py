@@ -21,6 +21,9 @@ Table, a generator function or a class with ``eval``, whose row is a NamedTuple,
 
     def words(text: str) -> Iterator[Word]: ...
 
+Window assigner, trigger and evictor, classes with ``assign``, ``on_element`` and ``evict``, whose ``__init__`` takes the
+arguments of the call: see ``udfs/assigners/user.py``, ``udfs/triggers/user.py`` and ``udfs/evictors/user.py``.
+
 Arguments are cast to the annotated types before the call; SQL's NULL is None. A plain function is called once per
 row, a vectorised one once per batch with Arrow arrays, or pandas Series where its annotations say so.
 """
@@ -49,12 +52,14 @@ NOT_A_FUNCTION = "SS555"
 NOT_EXECUTED = "SS351"
 
 _AGGREGATE = ("create", "accumulate", "merge", "finish")
-_LATER = {
-    "on_timer": FunctionKind.PROCESS,
+_OF_WINDOWS = {
     "assign": FunctionKind.ASSIGNER,
     "on_element": FunctionKind.TRIGGER,
     "evict": FunctionKind.EVICTOR,
+    "evict_before": FunctionKind.EVICTOR,
+    "evict_after": FunctionKind.EVICTOR,
 }
+"""The method by which a class shows that it is a part of windows."""
 
 
 # --- decorators -----------------------------------------------------------------------------------------------
@@ -172,14 +177,26 @@ def _describe_class(name: str, kind: Any, target: str) -> Function:
         function = Function(name, target, FunctionKind.AGGREGATE, UNKNOWN)
         function = _with_parameters(function, kind.accumulate, 2)
         return replace(function, returns=_returns(function, kind.finish, options))
-    for method, later in _LATER.items():
+    if hasattr(kind, "on_timer"):
+        raise UnsupportedError(NOT_EXECUTED, f'{FunctionKind.PROCESS.value} function "{target}" is not executed')
+    for method, of_windows in _OF_WINDOWS.items():
         if hasattr(kind, method):
-            raise UnsupportedError(NOT_EXECUTED, f'{later.value} function "{target}" is not executed')
+            return _with_parameters(Function(name, target, of_windows, UNKNOWN), _constructor(kind), 1)
     if hasattr(kind, "eval"):
         function = _with_parameters(Function(name, target, FunctionKind.TABLE, UNKNOWN), kind.eval, 1)
         return replace(function, returns=_returns(function, kind.eval, options))
-    hint = "Classes are aggregate functions (create, accumulate, merge, finish) or table functions (eval)."
+    hint = "Classes are aggregate functions (create, accumulate, merge, finish), table functions (eval), "
+    hint += "window assigners (assign), triggers (on_element) or evictors (evict)."
     raise ConnectorError(NOT_A_FUNCTION, f'class "{target}" is no function', hint=hint)
+
+
+def _constructor(kind: type) -> Callable[..., object]:
+    """What takes a class's arguments, with itself as the first one."""
+
+    def takes_nothing(self: object) -> None: ...
+
+    own: Callable[..., object] = kind.__init__  # type: ignore[misc]
+    return takes_nothing if own is object.__init__ else own
 
 
 def _with_parameters(function: Function, call: Callable[..., object], skipped: int) -> Function:

@@ -1,5 +1,6 @@
 """Evictors: what is dropped from a window at a firing."""
 
 from sqlstream.udfs.evictors.evictor import EvictDelta, Evictor, KeepInterval, KeepRows, Panes
+from sqlstream.udfs.evictors.user import EvictorContext, User, Window
 
-__all__ = ["EvictDelta", "Evictor", "KeepInterval", "KeepRows", "Panes"]
+__all__ = ["EvictDelta", "Evictor", "EvictorContext", "KeepInterval", "KeepRows", "Panes", "User", "Window"]

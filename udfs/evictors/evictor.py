@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs.kernel import Context
+
 Values = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -17,13 +19,14 @@ class Panes:
     """The rows that windows hold at a firing: ``rows`` window by window, each in order of arrival, none empty.
 
     ``starts`` is the first row of each window, ``window`` the number of the window of each row; ``start`` and ``end``
-    are the bounds of each window in microseconds.
+    are the bounds of each window in microseconds. ``context`` has the clocks.
     """
 
     rows: pa.Table
     starts: Values
     start: Values
     end: Values
+    context: Context
 
     @property
     def sizes(self) -> Values:

@@ -12,6 +12,7 @@ from sqlstream.udfs.triggers.clocks import (
 from sqlstream.udfs.triggers.combined import AfterWatermark, And, Or, Purging, Then
 from sqlstream.udfs.triggers.counting import Delta, EveryRows, When
 from sqlstream.udfs.triggers.trigger import Trigger
+from sqlstream.udfs.triggers.user import MergeContext, TriggerContext, TriggerResult, User, Window
 
 __all__ = [
     "AfterDelay",
@@ -24,10 +25,15 @@ __all__ = [
     "EachBatch",
     "EveryInterval",
     "EveryRows",
+    "MergeContext",
     "Never",
     "Or",
     "Purging",
     "Then",
     "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+    "User",
     "When",
+    "Window",
 ]

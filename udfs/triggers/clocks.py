@@ -181,10 +181,10 @@ class AfterDelay(_Silent):
     def rest(self, state: TriggerState) -> None:
         state["next"] = np.full(state.count, NONE)
 
-    def merge(self, state: TriggerState, groups: Values, windows: Windows) -> TriggerState:
+    def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
         """The latest of the timers that are set, where every row renews them."""
         if not self.renewed:
-            return super().merge(state, groups, windows)
+            return super().merge(state, groups, old, windows)
         latest = np.full(len(windows.end), np.iinfo(np.int64).min)
         is_set = state["next"] != NONE
         np.maximum.at(latest, groups[is_set], state["next"][is_set])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +68,7 @@ class Run:
     windows: Windows
     own_start: Values | None = None
     _columns: dict[str, Values] = field(default_factory=dict, compare=False)
+    _shared: dict[object, Any] = field(default_factory=dict, compare=False)
 
     @property
     def count(self) -> int:
@@ -99,6 +100,12 @@ class Run:
             self._columns[name] = compute()
         return self._columns[name]
 
+    def shared(self, key: object, compute: Callable[[], Any]) -> Any:
+        """What was computed once for all rows, by key."""
+        if key not in self._shared:
+            self._shared[key] = compute()
+        return self._shared[key]
+
     def _cached(self, name: str, convert: Callable[[pa.ChunkedArray], Values]) -> Values:
         return self.cached(name, lambda: convert(self.rows.column(name))[self.row])
 
@@ -115,10 +122,12 @@ class Fire(NamedTuple):
 
 
 class Fires(NamedTuple):
-    """All firings at the rows of a run: their positions, ascending, and whether they purge."""
+    """All firings at the rows of a run: their positions, ascending, and whether they purge. ``silent``: those that only
+    purge; None for none."""
 
     position: Values
     purge: Values
+    silent: Values | None = None
 
 
 class Due(NamedTuple):
@@ -134,7 +143,7 @@ class Due(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Which instances fire, and which of those purge what they held."""
+    """Which instances fire, and which purge what they held."""
 
     fires: Values
     purges: Values
@@ -156,6 +165,15 @@ class Trigger(ABC):
     def looks_at_rows(self) -> bool:
         """True where rows of open windows can fire, so that sessions must merge in order of arrival."""
         return any(part.looks_at_rows for part in self.parts)
+
+    @property
+    def looks_at_windows(self) -> bool:
+        """True where rows must find windows as they were when these rows came, and not as they have grown since."""
+        return any(part.looks_at_windows for part in self.parts)
+
+    @property
+    def mergeable(self) -> bool:
+        return all(part.mergeable for part in self.parts)
 
     @property
     def uses_processing_time(self) -> bool:
@@ -222,18 +240,25 @@ class Trigger(ABC):
 
     # --- merging ----------------------------------------------------------------------------------------------
 
-    def merge(self, state: TriggerState, groups: Values, windows: Windows) -> TriggerState:
-        """One state per group, from those of the instances in it, for the merged windows."""
+    def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
+        """One state per group, from those of the instances in it; ``old`` are their windows, ``windows`` the merged."""
         count = len(windows.end)
         values = {column.name: column.merged(state[column.name], groups, count) for column in self.columns}
         parts = zip(self.parts, state.parts, strict=True)
-        merged = TriggerState(count, values, tuple(part.merge(of_part, groups, windows) for part, of_part in parts))
+        merged = TriggerState(
+            count, values, tuple(part.merge(of_part, groups, old, windows) for part, of_part in parts)
+        )
         self.on_merge(merged, windows)
         return merged
 
     def on_merge(self, state: TriggerState, windows: Windows) -> None:
         """Sets timers that follow from the merged windows."""
         return
+
+    def clear(self, state: TriggerState, windows: Windows) -> None:
+        """These instances are over."""
+        for part, of_part in zip(self.parts, state.parts, strict=True):
+            part.clear(of_part, windows)
 
 
 def no_answer(count: int) -> Answer:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.evictors import Evictor, Panes
-from sqlstream.udfs.kernel import KEY_HASH, Store
+from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.positions import spread
@@ -60,8 +60,8 @@ class Buffered:
     def fresh(self, count: int) -> pa.Table:
         return rows_without_columns(count)
 
-    def open(self, store: Store) -> Held:
-        return _Rows(self, KeyedState(store, "rows", self.stored))
+    def open(self, context: Context) -> Held:
+        return _Rows(self, KeyedState(context.store, "rows", self.stored), context)
 
 
 class _Sequence(NamedTuple):
@@ -91,6 +91,7 @@ class _Rows:
 
     contents: Buffered
     state: KeyedState
+    context: Context
     _loaded: pa.Table = None
     _owner: Values = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -177,7 +178,7 @@ class _Rows:
             return position, pane
         starts = np.flatnonzero(np.diff(pane, prepend=-1))
         of = instance[pane[starts]]
-        panes = Panes(sequence.rows.take(position), starts, instances.start[of], instances.end[of])
+        panes = Panes(sequence.rows.take(position), starts, instances.start[of], instances.end[of], self.context)
         kept = self.contents.evictor.before(panes) if before else self.contents.evictor.after(panes)
         if kept is None:
             return position, pane

@@ -40,7 +40,7 @@ class WindowCall:
     @staticmethod
     def of(kernel: WindowKernel, context: Context) -> WindowCall:
         state = KeyedState(context.store, "windows", kernel.layout.schema)
-        return WindowCall(kernel, context, state, kernel.contents.open(context.store))
+        return WindowCall(kernel, context, state, kernel.contents.open(context))
 
     def on_rows(self, rows: pa.Table) -> None:
         rows = rows.combine_chunks()
@@ -51,7 +51,7 @@ class WindowCall:
         else:
             touched = self._plain_windows(rows, assigned, loaded)
         if isinstance(self.kernel.trigger, EachBatch):
-            self._fire_each(touched.instances, rows.num_rows)
+            self._fire_each(touched.instances, len(assigned.row))
         self.finish(touched, loaded)
 
     def on_time(self, domain: Domain, time: int) -> None:
@@ -85,7 +85,7 @@ class WindowCall:
         ends = np.cumsum(np.bincount(owner, minlength=touched.instances.count))
         starts = ends - np.diff(ends, prepend=0)
         run = Run(rows, assigned.row[order], starts, ends, self.windows(touched.instances))
-        self.fire_rows(touched.instances, run)
+        self.fire_rows(touched.instances, run, order)
         return touched
 
     def _in_time(self, rows: pa.Table, assigned: Assigned) -> Assigned:
@@ -132,17 +132,20 @@ class WindowCall:
         place = np.concatenate([stored, np.full(len(first), -1)])
         return Touched(instances, place, used[:count]), number[ids.ids[count:]]
 
-    def fire_rows(self, instances: Instances, run: Run, hull: tuple[Values, Values] | None = None) -> None:
-        """All firings at the rows of a run. ``hull``: the bounds of the window at each position, where it grows."""
+    def fire_rows(
+        self, instances: Instances, run: Run, arrival: Values, hull: tuple[Values, Values] | None = None
+    ) -> None:
+        """All firings at the rows of a run. By position: ``arrival`` orders firings, ``hull`` has the bounds of windows
+        that grow."""
         fires = self.kernel.trigger.fires(instances.trigger, run)
-        pane = self.held.on_rows(instances, run, fires)
+        pane = self.held.on_rows(instances, run, fires).without(fires.silent)
         if len(fires.position) == 0:
             return
         instance = np.searchsorted(run.starts, fires.position, side="right") - 1
         kinds = np.where(run.windows.closed[instance], LATE, EARLY)
         at = (instances.start[instance], instances.end[instance])
         at = at if hull is None else (hull[0][fires.position], hull[1][fires.position])
-        self._emit(instances, instance, run.row[fires.position], kinds, at, pane)
+        self._emit(instances, instance, arrival[fires.position], kinds, at, pane)
 
     def _fire_each(self, instances: Instances, when: int) -> None:
         """EMIT CHANGES: what was touched fires."""
@@ -170,6 +173,7 @@ class WindowCall:
             active = active[timer < over]
         gone = np.flatnonzero(~alive)
         if len(gone):
+            self.kernel.trigger.clear(instances.trigger.at(gone), self.windows(instances).at(gone))
             self.held.drop(instances, gone)
         return alive
 
@@ -178,11 +182,11 @@ class WindowCall:
             return
         answer = self.kernel.trigger.on_time(state, due)
         instances.trigger.put(active, state)
-        chosen = np.flatnonzero(answer.fires & instances.filled[active])
+        chosen = np.flatnonzero((answer.fires | answer.purges) & instances.filled[active])
         index = active[chosen]
         if len(index) == 0:
             return
-        pane = self.held.on_time(instances, index, answer.purges[chosen])
+        pane = self.held.on_time(instances, index, answer.purges[chosen]).without(~answer.fires[chosen])
         at = (instances.start[index], instances.end[index])
         self._emit(instances, index, due.time[chosen], self._kinds(due)[chosen], at, pane)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
-from sqlstream.udfs.kernel import Store
+from sqlstream.udfs.kernel import Context
 from sqlstream.udfs.triggers.trigger import Fires, Run
 from sqlstream.udfs.windows.instances import Instances, joined, with_rows
 
@@ -32,6 +32,12 @@ class Pane(NamedTuple):
     oldest: pa.Array | None = None
     newest: pa.Array | None = None
     empty: Values | None = None
+
+    def without(self, silent: Values | None) -> Pane:
+        """Firings of which nothing shall come out."""
+        if silent is None or not silent.any():
+            return self
+        return self._replace(empty=silent if self.empty is None else self.empty | silent)
 
 
 class Held(Protocol):
@@ -71,7 +77,7 @@ class Contents(Protocol):
         """The ``held`` columns of new instances."""
         ...
 
-    def open(self, store: Store) -> Held: ...
+    def open(self, context: Context) -> Held: ...
 
 
 def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
@@ -112,7 +118,7 @@ class Accumulated:
         empty = self.measured.input.empty_table()
         return self.measured.lift(empty, np.zeros(0, np.int64), count)
 
-    def open(self, store: Store) -> Held:
+    def open(self, context: Context) -> Held:
         return _Accumulators(self)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from sqlstream.errors import UnsupportedError
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.evictors import Evictor
@@ -27,7 +26,7 @@ from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.instances import Layout, names_of
 from sqlstream.udfs.windows.late import NO_LATENESS, Lateness
 
-Values = np.ndarray[Any, np.dtype[Any]]
+NOT_MERGEABLE = "SS397"
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,9 @@ class WindowKernel(Kernel):
     def __post_init__(self) -> None:
         assert self.row_kinds or not self.retracting, "retractions have row kinds"
         assert not (self.retracting and isinstance(self.function, AllRows)), "rows as they are are not retracted"
+        if self.assigner.merging and not self.trigger.mergeable:
+            message = "the trigger has no on_merge, but windows merge"
+            raise UnsupportedError(NOT_MERGEABLE, message, hint="Write on_merge, if only to return CONTINUE.")
 
     @property
     def output(self) -> pa.Schema:

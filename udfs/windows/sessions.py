@@ -96,7 +96,8 @@ def _ordered_keys(call: WindowCall, merged: Merged, arrived: Arrived) -> Values:
     some, every = np.zeros(count, bool), np.ones(count, bool)
     np.logical_or.at(some, growth.session, closed)
     np.logical_and.at(every, growth.session, closed)
-    matters = (bridged & (some | call.kernel.trigger.looks_at_rows)) | (some & ~every)
+    trigger = call.kernel.trigger
+    matters = (bridged & (some | trigger.looks_at_rows)) | (some & ~every) | trigger.looks_at_windows
     ordered[sessions.windows.key[matters]] = True
     return ordered
 
@@ -170,7 +171,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     keys = rows.select([KEY_HASH, *call.kernel.keys]).take(arrived.row[first])
     joint = _joined(call, merged.instances.at(source), groups, keys, sessions, touched, arrived.row[first])
     run, hull = _run(call, rows, joint, arrived, growth, number)
-    call.fire_rows(joint, run, hull)
+    call.fire_rows(joint, run, run.row, hull)
     place = np.full(len(touched), -1)
     place[groups[::-1]] = merged.place[source[::-1]]
     _replace(merged, source, joint, arrived.key[first], place)
@@ -193,7 +194,7 @@ def _joined(
     count = len(touched)
     start, end = sessions.windows.start[touched], sessions.windows.end[touched]
     joint = call.kernel.layout.fresh(keys, start, end, call.held.merge(sources, groups, count))
-    joint.trigger = call.kernel.trigger.merge(sources.trigger, groups, call.windows(joint))
+    joint.trigger = call.kernel.trigger.merge(sources.trigger, groups, call.windows(sources), call.windows(joint))
     np.logical_or.at(joint.filled, groups, sources.filled)
     np.maximum.at(joint.panes, groups, sources.panes)
     alone = np.bincount(groups, minlength=count)[groups] == 1

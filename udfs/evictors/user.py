@@ -1,0 +1,100 @@
+"""Evictors of users: ``EVICT [BEFORE | AFTER] USING f(args)``.
+
+A class that is asked at each firing of a window which of its rows stay::
+
+    from sqlstream.udfs.evictors.user import EvictorContext, Window
+
+    class Distinct:
+        def __init__(self, most: int) -> None:                # the constant arguments of the call
+            self.most = most
+
+        def evict(self, rows: list, window: Window, ctx: EvictorContext) -> list:
+            newest = {row.device: row for row in rows}        # the last row of each device
+            return list(newest.values())[-self.most:]
+
+``rows`` are all rows that the window holds, in order of arrival, with the columns of the query's input as attributes
+and SQL's NULL as None. What comes back are those that stay, in any order; the others leave the window for good.
+A class may have ``evict_before`` and ``evict_after`` instead, called before and after the window function.
+Bounds and clocks are whole milliseconds since 1970 (UTC). Errors: SS411 where a method raises, SS412 where it returns
+something else than rows that it was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sqlstream.udfs.assigners.user import Window
+from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called
+from sqlstream.udfs.evictors.evictor import Panes, Values
+from sqlstream.udfs.kernel import Context
+from sqlstream.udfs.user_rows import MILLISECOND, milliseconds, user_rows, watermark_ms
+
+__all__ = ["EvictorContext", "User", "Window"]
+
+
+@dataclass(frozen=True)
+class EvictorContext:
+    """The clocks in milliseconds; ``watermark`` is None before the first."""
+
+    processing_time: int
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class User:
+    """Asks an instance of the class ``implementation``, made with ``arguments``. ``columns`` are those of its rows."""
+
+    name: str
+    implementation: type
+    arguments: tuple[object, ...]
+    columns: tuple[str, ...]
+    evicts_after: bool = False
+
+    def before(self, panes: Panes) -> Values | None:
+        return self._stays(panes, "evict_before", not self.evicts_after)
+
+    def after(self, panes: Panes) -> Values | None:
+        return self._stays(panes, "evict_after", self.evicts_after)
+
+    def _stays(self, panes: Panes, method: str, is_turn: bool) -> Values | None:
+        if hasattr(self.implementation, method):
+            return self._asked(panes, getattr(self._instance, method))
+        if is_turn and hasattr(self.implementation, "evict"):
+            return self._asked(panes, self._instance.evict)
+        return None
+
+    def _asked(self, panes: Panes, method: Any) -> Values:
+        rows = user_rows(panes.rows, self.columns)
+        seen = _clocks(panes.context)
+        stays = np.zeros(len(rows), bool)
+        for number, (start, size) in enumerate(zip(panes.starts, panes.sizes, strict=True)):
+            window = Window(int(panes.start[number]) // MILLISECOND, int(panes.end[number]) // MILLISECOND)
+            stays[start : start + size] = self._kept(rows[start : start + size], window, seen, method)
+        return stays
+
+    def _kept(self, rows: list[object], window: Window, seen: EvictorContext, method: Any) -> list[bool]:
+        """Rows are told apart by their identity, because equal ones may come twice."""
+        found: Any = called(self.name, method, (list(rows), window, seen))
+        place = {id(row): number for number, row in enumerate(rows)}
+        try:
+            kept = {place[id(row)] for row in found}
+        except (TypeError, KeyError):
+            message = f'{WRONG_RESULT}: evictor "{self.name}" returned something else than rows of the window'
+            raise FunctionError(message) from None
+        return [number in kept for number in range(len(rows))]
+
+    @cached_property
+    def _instance(self) -> Any:
+        return called(self.name, self.implementation, self.arguments)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the instance, which need not pickle."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _clocks(context: Context) -> EvictorContext:
+    return EvictorContext(milliseconds(context.processing_time), watermark_ms(context.watermark))

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
-from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.planner.functions import spark_names
+from sqlstream.udfs.aggregates import AggregateCall, Aggregates, supports
+from sqlstream.udfs.columnar import FunctionError
 
 
 def computed(rows: dict[str, pa.Array], groups: list[int], count: int, *calls: AggregateCall) -> list[dict]:
@@ -63,3 +65,64 @@ def test_no_calls_still_have_a_row_per_group():
 def test_unknown_functions_are_refused_by_name():
     with pytest.raises(UnsupportedError, match='SS395: aggregate function "histogram_numeric" is not executed'):
         computed({"x": pa.array([1])}, [0], 1, call("histogram_numeric", "x"))
+
+
+# --- refusals and options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (call("min", "m"), 'aggregate function "min" is not executed for the type MAP<STRING, INT>'),
+        (call("sum", "s"), 'aggregate function "sum" is not executed for the type STRING'),
+        (call("max_by", "x", "x", "x"), 'aggregate function "max_by" is executed with 2 columns, not 3'),
+        (
+            call("percentile", "x", constants=(1.5,)),
+            'aggregate function "percentile" needs percentages between 0 and 1',
+        ),
+        (call("approx_count_distinct", "x", constants=(0.9,)), "is not executed with the error 0.9"),
+    ],
+)
+def test_what_is_not_executed_is_refused_by_name(wrong, message):
+    schema = pa.schema([("x", pa.int64()), ("s", pa.string()), ("m", pa.map_(pa.string(), pa.int32()))])
+    with pytest.raises(UnsupportedError, match=message):
+        Aggregates((wrong,), schema)
+
+
+def test_all_that_is_supported_is_an_aggregate_of_spark():
+    assert supports("first_value") and supports("mean") and not supports("kll_sketch_agg_bigint")
+    assert {name for name in spark_names.AGGREGATE if supports(name)} >= {"any", "approx_percentile", "regr_r2", "mode"}
+
+
+def test_a_failing_aggregate_of_a_user_is_named():
+    class Broken:
+        def create(self) -> int:
+            return 0
+
+        def accumulate(self, state: int, value: int) -> int:
+            return state // value
+
+    with pytest.raises(FunctionError, match='SS411: function "broken" failed: ZeroDivisionError'):
+        computed({"x": pa.array([0])}, [0], 1, call("broken", "x", implementation=Broken))
+
+
+# --- extremes and averages ------------------------------------------------------------------------------------
+
+
+def test_of_zeros_with_two_signs_the_first_stays():
+    rows = {"x": pa.array([0.0, -0.0, -0.0, 0.0])}
+    for function in ("min", "max"):
+        found = computed(rows, [0, 0, 1, 1], 2, call(function, "x", result=pa.float64()))
+        assert [str(r["r"]) for r in found] == ["0.0", "-0.0"]
+
+
+def test_averages_of_bigint_do_not_overflow():
+    rows = {"x": pa.array([2**63 - 1, 2**63 - 1])}
+    assert computed(rows, [0, 0], 1, call("avg", "x", result=pa.float64())) == [{"r": float(2**63)}]
+
+
+def test_equal_numbers_have_no_variance():
+    aggregates = Aggregates((call("skewness", "x", result=pa.float64()),), pa.schema([("x", pa.float64())]))
+    part = aggregates.lift(pa.table({"x": [0.1] * 7}), np.zeros(7, np.int64), 1)
+    merged = aggregates.merge(pa.concat_tables([part] * 3), np.zeros(3, np.int64), 1)
+    assert aggregates.finish(merged).to_pylist() == [{"r": None}]

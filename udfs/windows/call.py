@@ -112,7 +112,7 @@ class WindowCall:
     def _instances(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> tuple[Touched, Values]:
         """The instances of all pairs, those in the state first, and the number of the instance of each pair."""
         keys = rows.select([KEY_HASH, *self.kernel.keys])
-        identity = len(assigned.row) == rows.num_rows
+        identity = np.array_equal(assigned.row, np.arange(rows.num_rows))
         arrived = keys if identity else keys.take(assigned.row)
         arrived = arrived.append_column(START, pa.array(assigned.start)).append_column(END, pa.array(assigned.end))
         names = [*self.kernel.keys, START, END]

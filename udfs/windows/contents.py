@@ -139,10 +139,10 @@ class _Accumulators:
 
     def _lifted(self, run: Run, groups: Values, count: int) -> pa.Table:
         """``groups`` by position."""
-        if len(run.row) != run.rows.num_rows:
-            return self._aggregates.lift(run.rows.take(run.row), groups, count)
-        by_row = np.empty(len(run.row), np.int64)
+        by_row = np.full(run.rows.num_rows, -1, np.int64)
         by_row[run.row] = groups
+        if len(run.row) != len(by_row) or (by_row < 0).any():  # rows are in several windows, or in none
+            return self._aggregates.lift(run.rows.take(run.row), groups, count)
         return self._aggregates.lift(run.rows, by_row, count)
 
     def _added(self, held: pa.Table, lifted: pa.Table) -> pa.Table:

@@ -104,8 +104,9 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
 
 
 def _of_settings(fired: Fired) -> Firing:
+    """As in Flink, what the settings let fire again withdraws its results."""
     settings: EmitSettings = fired.context.settings
-    if isinstance(fired.window, COUNTED) or (settings.early_ms is None and settings.late_ms is None):
+    if isinstance(fired.window, COUNTED):
         return Firing()
     early, late = (_pulse_of(ms) for ms in (settings.early_ms, settings.late_ms))
     if not fired.clock:

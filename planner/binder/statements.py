@@ -106,8 +106,9 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
 
 
 def _refuse_mixed_time(node: Node) -> None:
-    """One query has one clock: Spark's watermark cannot wait for two."""
-    domains = {n.domain for n in node.walk() if isinstance(n, (AssignWindows, WindowAggregate))}
+    """One query has one clock: Spark's watermark cannot wait for two. Windows without a time column wait for none."""
+    windows = (n for n in node.walk() if isinstance(n, AssignWindows | WindowAggregate))
+    domains = {n.domain for n in windows if n.time is not None}
     if TimeDomain.PROCESSING in domains and len(domains) > 1:
         raise unsupported.refusal("mixed time", None)
 

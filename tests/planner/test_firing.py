@@ -1,5 +1,8 @@
 """When windows fire: classes of the user's, settings, late rows, and what the plan is left with."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from sqlstream.grammar import parse_query
@@ -20,7 +23,7 @@ from sqlstream.planner.firing import (
 )
 from sqlstream.planner.nodes import Node, Session, Tumble, WindowAggregate
 from sqlstream.planner.properties import changelog_mode, unique_keys
-from tests.planner.plans import created, error, plan
+from tests.planner.plans import created, error, errors, plan
 
 TUMBLE = "SELECT auction, COUNT(*) AS c FROM bids GROUP BY auction, TUMBLE(ts, INTERVAL '1' MINUTE)"
 SESSION = "SELECT auction, COUNT(*) AS c FROM bids GROUP BY auction, SESSION(ts, INTERVAL '1' MINUTE)"
@@ -64,6 +67,11 @@ def test_settings_fire_early_and_late_with_retractions_as_in_flink():
     assert changelog_mode(node) == frozenset(RowKind) - {RowKind.DELETE}
 
 
+def test_lateness_of_the_settings_alone_retracts_too():
+    node = with_settings(TUMBLE, EmitSettings(allow_ms=60_000))
+    assert node.firing == Firing(None, Accumulation.RETRACTING, late=LateData(60_000))
+
+
 def test_settings_fire_windows_of_the_clock_early_too():
     node = with_settings(CLICKS, EmitSettings(early_ms=1000))
     early = EveryInterval(1000, TimeDomain.PROCESSING)
@@ -88,6 +96,12 @@ def test_a_time_zone_aligns_windows_of_fixed_size_only():
     berlin = EmitSettings(zone="Europe/Berlin")
     assert with_settings(f"{TUMBLE} EMIT CHANGES", berlin).window == Tumble(60_000, 0, "Europe/Berlin")
     assert with_settings(f"{SESSION} EMIT CHANGES", berlin).window == Session(60_000)
+
+
+def test_rows_without_a_time_are_counted_above_windows_of_event_time():
+    text = f"SELECT SUM(c) FROM ({TUMBLE}) GROUP BY auction COUNT WINDOW (3 ROWS)"
+    counted, timed = [n for n in plan(text).walk() if isinstance(n, WindowAggregate)]
+    assert (counted.time, counted.domain, timed.domain) == (None, TimeDomain.PROCESSING, TimeDomain.EVENT)
 
 
 # --- late rows ------------------------------------------------------------------------------------------------
@@ -143,6 +157,19 @@ def test_a_window_that_fires_often_has_a_key_only_where_it_retracts():
     assert unique_keys(aggregate(plan(f"{TUMBLE} TRIGGER EVERY 3 ROWS"))) == frozenset()
     count = "SELECT auction, COUNT(*) FROM bids GROUP BY auction COUNT WINDOW (3 ROWS)"
     assert unique_keys(aggregate(plan(count))) == frozenset()
+
+
+def test_examples_of_the_dialect_bind():
+    tables = """
+    CREATE TABLE bids (auction BIGINT, price INT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'test');
+    CREATE TABLE departures (carrier STRING, origin STRING, delay INT, at TIMESTAMP(3), WATERMARK FOR at AS at)
+        WITH ('connector' = 'test');
+    """
+    page = (Path(__file__).parents[2] / "docs" / "dialect.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    whole = [b for b in blocks if "…" not in b and " | " not in b and "CREATE TABLE bids" not in b]
+    assert len(whole) >= 4
+    assert [errors(block, tables) for block in whole] == [[]] * len(whole)
 
 
 def test_emit_speaks_of_the_windows_below():

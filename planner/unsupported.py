@@ -120,7 +120,7 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
     "window apart": Unsupported(
-        "SS348",
+        "SS349",
         "these windows apart from their window function",
         "Filter below the window, as in TABLE (SELECT … WHERE …), and keep window_start and window_end.",
         "Windows of rows, and those with TRIGGER, EVICT, LATE DATA, EMIT or panes, fire where they are assigned.",

@@ -15,7 +15,7 @@ from sqlstream.planner.rewriting import columns_of
 
 
 def apart(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
-    """The aggregate, assigning its windows where it must. SS213, SS320, SS348 where it cannot."""
+    """The aggregate, assigning its windows where it must. SS213, SS320, SS349 where it cannot."""
     if node.window is not None or not _must_assign(node):
         return node
     found = fused(node)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -80,16 +81,25 @@ class Buckets:
         return Buckets(kept, self.next_number)
 
 
-def cut(rows: pa.Table, positions: np.ndarray) -> dict[int, pa.Table]:
+class Piece(NamedTuple):
+    """Rows of one bucket and their earliest timers of event time and processing time."""
+
+    rows: pa.RecordBatch
+    timers: np.ndarray
+
+
+def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, Piece]:
     """The rows of each position, in their order; only positions that have rows, ascending."""
     if len(positions) == 0:
         return {}
     if (positions[1:] < positions[:-1]).any():
         order = np.argsort(_narrow(positions), kind="stable")
-        rows, positions = rows.take(order), positions[order]
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(positions)) + 1, [len(positions)]))
-    bounds = zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-    return {int(positions[start]): rows.slice(start, end - start) for start, end in bounds}
+        rows, positions = rows.take(pa.array(order)), positions[order]
+    starts = np.concatenate(([0], np.flatnonzero(positions[1:] != positions[:-1]) + 1))
+    timers = np.stack([_earliest(rows, column, starts) for column in TIMERS.values()], axis=1)
+    lengths = np.diff(starts, append=len(positions)).tolist()
+    found = zip(positions[starts].tolist(), starts.tolist(), lengths, timers, strict=True)
+    return {position: Piece(rows.slice(start, length), of_bucket) for position, start, length, of_bucket in found}
 
 
 def splits(places: np.ndarray, most_rows: int) -> bool:
@@ -97,10 +107,8 @@ def splits(places: np.ndarray, most_rows: int) -> bool:
     return len(places) > most_rows and bool(places.min() != places.max())
 
 
-def split(rows: pa.Table, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, pa.Table]]:
+def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, Piece]]:
     """Cuts a bucket of too many rows into some of two thirds of what fits, with their lowest places."""
-    if not splits(places, most_rows):
-        return [(low, rows)]
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
     return [(int(lows[piece]), part) for piece, part in parts.items()]
@@ -112,25 +120,15 @@ def _cuts(ordered: np.ndarray, pieces: int) -> np.ndarray:
     begins = np.searchsorted(ordered, quantiles, side="left")
     ends = np.searchsorted(ordered, quantiles, side="right")
     cuts = np.unique(np.where(begins > 0, begins, ends))
-    cuts = cuts[cuts < len(ordered)]
-    return np.asarray(ordered[cuts])
+    return np.asarray(ordered[cuts[cuts < len(ordered)]])
 
 
-def earliest(rows: pa.Table) -> list[int]:
-    """The earliest event-time and processing-time timers of rows."""
-    return [_minimum(rows, TIMERS[domain]) for domain in (EVENT, PROCESSING)]
-
-
-def _minimum(rows: pa.Table, column: str) -> int:
-    if column not in rows.schema.names or rows.num_rows == 0:
-        return END_OF_TIME
-    return int(rows.column(column).to_numpy().min())
+def _earliest(rows: pa.RecordBatch, column: str, starts: np.ndarray) -> np.ndarray:
+    if column not in rows.schema.names:
+        return np.full(len(starts), END_OF_TIME)
+    return np.asarray(np.minimum.reduceat(rows.column(column).to_numpy(), starts))
 
 
 def _narrow(positions: np.ndarray) -> np.ndarray:
     """Numpy sorts 16 bits by radix, in a tenth of the time."""
     return positions.astype(np.uint16) if positions.max() < 2**16 else positions
-
-
-def joined(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables(tables) if tables else schema.empty_table()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.kernel import NO_WATERMARK, StateKey, Store
-from sqlstream.udfs.state.chunks import check_fingerprint, chunk_key, chunk_keys, decode, encode, fingerprint
+from sqlstream.udfs.state.chunks import check_fingerprint, chunk_key, chunk_keys, decode, encode, fingerprint, whole
 
 MOST_CHUNKS = 16
 """An entry of more chunks becomes one chunk when it is read."""
@@ -132,7 +132,8 @@ class ChunkedState:
         wanted = [key for of_id in keys.values() for key in of_id]
         found = dict(zip(wanted, self._store.get(wanted), strict=True)) if wanted else {}
         for number, of_id in keys.items():
-            self._tables[number] = decode((found[key] for key in of_id), self.schema)
+            batches = [decode(found[key], self.schema) for key in of_id]
+            self._tables[number] = pa.Table.from_batches(batches, self.schema)
 
     def _table(self, number: int) -> pa.Table:
         parts = self._appended.get(number)
@@ -150,14 +151,17 @@ class ChunkedState:
         if rows.num_rows == 0:
             return dict.fromkeys(chunk_keys(self.name, number, old))
         self._entries()[number] = Extent(1, rows.num_rows, rows.num_rows)
-        return {chunk_key(self.name, number, 0): encode(rows), **dict.fromkeys(chunk_keys(self.name, number, old, 1))}
+        return {
+            chunk_key(self.name, number, 0): encode(whole(rows)),
+            **dict.fromkeys(chunk_keys(self.name, number, old, 1)),
+        }
 
     def _extended(self, number: int, rows: pa.Table) -> dict[StateKey, bytes | None]:
         old = self._entries().get(number, _NONE)
         self._entries()[number] = Extent(old.chunks + 1, old.rows + rows.num_rows, old.base or rows.num_rows)
         if number in self._tables:
             self._tables[number] = pa.concat_tables([self._tables[number], rows])
-        return {chunk_key(self.name, number, old.chunks): encode(rows)}
+        return {chunk_key(self.name, number, old.chunks): encode(whole(rows))}
 
     def _empty(self) -> pa.Table:
         return self.schema.empty_table()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -14,20 +13,20 @@ class StateSchemaError(RuntimeError):
     """Stored state has other columns than the query that resumes from it."""
 
 
-def encode(rows: pa.Table) -> bytes:
+def whole(rows: pa.Table) -> pa.RecordBatch:
+    """The rows in one batch, of which slices cost next to nothing."""
     batches = rows.combine_chunks().to_batches()
-    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
-    assert len(batches) <= 1, "more than 2 GiB of text in one entry of state"
-    data: bytes = batch.serialize().to_pybytes()
+    assert len(batches) <= 1, "more than 2 GiB of text or lists in one entry of state"
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
+
+
+def encode(rows: pa.RecordBatch) -> bytes:
+    data: bytes = rows.serialize().to_pybytes()
     return data
 
 
-def decode(data: Iterable[bytes | None], schema: pa.Schema) -> pa.Table:
-    """The rows of several entries, in order; they share memory with the bytes."""
-    return pa.Table.from_batches([_batch(entry, schema) for entry in data], schema)
-
-
-def _batch(entry: bytes | None, schema: pa.Schema) -> pa.RecordBatch:
+def decode(entry: bytes | None, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of an entry; they share memory with the bytes."""
     assert entry is not None, "the index names an entry that the store does not have"
     return pa.ipc.read_record_batch(pa.py_buffer(entry), schema)
 

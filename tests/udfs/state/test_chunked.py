@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.kernel import NO_WATERMARK
@@ -145,6 +145,7 @@ _STEP = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(_STEP, max_size=40))
 def test_it_is_a_dictionary_of_lists(steps):
     store = MemoryStore()

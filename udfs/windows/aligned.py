@@ -20,7 +20,7 @@ import pyarrow as pa
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
-from sqlstream.udfs.assigners.assigner import Times, micros
+from sqlstream.udfs.assigners.assigner import Flags, Times, micros
 from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
@@ -77,9 +77,15 @@ class AlignedWindows(Kernel):
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         state = self._state(context)
-        parts = self._accepted(rows, state, context)
-        panes = self._append(parts, state)
-        compact(state, panes, self.keys, self._counted)
+        parts = self._now(rows, state, context) if self.uses_processing_time else self._timely(rows, context)
+        panes, pieces = self._by_pane(parts)
+        is_open = self._open(panes, state, context)
+        for pane, piece, taken in zip(panes.tolist(), pieces, is_open.tolist(), strict=True):
+            if taken:
+                state.append(pane, piece.select(self._state_schema.names))
+            else:
+                self._count_late(self._row_count(piece), context)
+        compact(state, panes[is_open], self.keys, self._counted)
         self._finish(state, context)
 
     def _parts(self, rows: pa.Table, panes: Times | None) -> pa.Table:
@@ -96,64 +102,63 @@ class AlignedWindows(Kernel):
         times = micros(rows.column(self.assigner.time), self.assigner.time)
         return self._panes.start(to_wall(times, self.assigner.zone))
 
-    def _append(self, parts: pa.Table, state: ChunkedState) -> Times:
-        """Adds the parts to their panes, which are returned."""
+    def _by_pane(self, parts: pa.Table) -> tuple[Times, list[pa.Table]]:
+        """The parts of each pane, in order of arrival."""
         pane: Times = parts.column(PANE).to_numpy()
-        rows = parts.select(self._state_schema.names)
         if (pane[1:] < pane[:-1]).any():
             order = np.argsort(pane, kind="stable")
-            rows, pane = rows.take(pa.array(order)), pane[order]
-        found = runs(pane)
-        for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
-            state.append(int(pane[start]), rows.slice(start, stop - start))
-        return pane[found.start]
+            parts, pane = parts.take(pa.array(order)), pane[order]
+        start, stop = runs(pane)
+        cuts = zip(start.tolist(), stop.tolist(), strict=True)
+        return pane[start], [parts.slice(start, stop - start) for start, stop in cuts]
+
+    def _now(self, rows: pa.Table, state: ChunkedState, context: Context) -> pa.Table:
+        """Parts in the first pane of which no window has closed: windows close a millisecond before their end."""
+        parts = rows if PANE in rows.schema.names else self.combine(rows)
+        now = max(context.processing_time, state.mark) + CLOSES_BEFORE_END
+        pane = self._panes.start(to_wall(np.array([now], np.int64), self.assigner.zone))
+        return parts.set_column(0, PANE, pa.array(np.repeat(pane, parts.num_rows)))
 
     # --- late rows --------------------------------------------------------------------------------------------
 
-    def _accepted(self, rows: pa.Table, state: ChunkedState, context: Context) -> pa.Table:
-        """Parts of rows that some window takes. Windows that have closed will not see them."""
+    def _open(self, panes: Times, state: ChunkedState, context: Context) -> Flags:
+        """True where a window will take rows of a pane. Those of its windows that have closed will not see them."""
         if self.uses_processing_time:
-            return self._now(rows, state, context)
-        if self.late_columns is not None:
-            rows = self._without_late(rows, context)
-        parts = rows if PANE in rows.schema.names else self._parts(rows, self._panes_of(rows))
-        pane = parts.column(PANE).to_numpy()
-        first_open = self._panes.first_open(pane, context.watermark)
-        if (first_open > self._panes.first_end(pane)).any():
+            return np.ones(len(panes), bool)
+        first_open = self._panes.first_open(panes, context.watermark)
+        if (first_open > self._panes.first_end(panes)).any():
             state.mark = max(state.mark, context.watermark)
-        is_late = first_open > self._panes.last_end(pane)
-        if not is_late.any():
-            return parts
-        late = self._counted.finish(parts.filter(pa.array(is_late)))
-        self._count_late(int(late.column(_ROWS).to_numpy().sum()), context)
-        return parts.filter(pa.array(~is_late))
+        return first_open <= self._panes.last_end(panes)
 
-    def _without_late(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The rows that are not late; the others go out."""
-        assert self.late_columns is not None
+    def _row_count(self, parts: pa.Table) -> int:
+        return int(self._counted.finish(parts).column(_ROWS).to_numpy().sum())
+
+    def _timely(self, rows: pa.Table, context: Context) -> pa.Table:
+        """Parts; where late rows go out, without these."""
+        if PANE in rows.schema.names:
+            return rows
         panes = self._panes_of(rows)
+        if self.late_columns is not None:
+            rows, panes = self._without_late(rows, panes, context)
+        return self._parts(rows, panes)
+
+    def _without_late(self, rows: pa.Table, panes: Times, context: Context) -> tuple[pa.Table, Times]:
+        assert self.late_columns is not None
         last = self._panes.last_end(panes)
         is_late = self._panes.closing_time(last) <= context.watermark
         if not is_late.any():
-            return rows
+            return rows, panes
         late = rows.filter(pa.array(is_late))
         self._count_late(late.num_rows, context)
         columns = [*late.select(self.late_columns).columns, *self._bounds(last[is_late])]
         context.emit_late(pa.Table.from_arrays(columns, schema=self.late_output))
-        return rows.filter(pa.array(~is_late))
+        return rows.filter(pa.array(~is_late)), panes[~is_late]
 
     def _count_late(self, count: int, context: Context) -> None:
         if self.fails_on_late:
-            raise ExecutionError(LATE_ROW, "a row came after its window had closed",
-                                 hint="LATE DATA DROP counts such rows, LATE DATA TO keeps them.")  # fmt: skip
+            hint = "LATE DATA DROP counts such rows, LATE DATA TO keeps them."
+            raise ExecutionError(LATE_ROW, "a row came after its window had closed", hint=hint)
         context.count("late_rows", count)
-
-    def _now(self, rows: pa.Table, state: ChunkedState, context: Context) -> pa.Table:
-        """Parts in the first pane of which no window has closed: windows close a millisecond before their end."""
-        parts = self.combine(rows) if PANE not in rows.schema.names else rows
-        now = max(context.processing_time, state.mark) + CLOSES_BEFORE_END
-        pane = self._panes.start(to_wall(np.array([now], np.int64), self.assigner.zone))
-        return parts.set_column(0, PANE, pa.array(np.repeat(pane, parts.num_rows)))
 
     # --- time -------------------------------------------------------------------------------------------------
 

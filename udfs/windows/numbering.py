@@ -40,6 +40,15 @@ def stable_order(ids: Indices, bound: int) -> Indices:
     return order
 
 
+def rows_below(ordered: Indices, codes: Indices, bound: int) -> Indices:
+    """How many of the ordered numbers in ``[0, bound)`` are below each code, which is at most ``bound``."""
+    if bound > _SPARSE * (len(ordered) + len(codes)) + 1024:
+        return np.searchsorted(ordered, codes, side="left")
+    below = np.zeros(bound + 1, np.int64)
+    np.cumsum(np.bincount(ordered, minlength=bound), out=below[1:])
+    return below[codes]
+
+
 def runs(ordered: Indices) -> Ranges:
     """The stretches of equal numbers."""
     if len(ordered) == 0:

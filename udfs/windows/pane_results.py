@@ -12,7 +12,7 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Times
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.windows.merging import merge_ranges
-from sqlstream.udfs.windows.numbering import stable_order
+from sqlstream.udfs.windows.numbering import rows_below, stable_order
 from sqlstream.udfs.windows.pane_contents import Entries, merged
 from sqlstream.udfs.windows.panes import Panes
 from sqlstream.udfs.windows.ranges import Indices, Ranges
@@ -65,9 +65,10 @@ def _first_entries(entries: Entries, was: Indices, panes: Panes, begin: Times, s
 
 def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
     """Behind the last entry of the first one's key in a pane before the end."""
-    codes = entries.key * len(entries.panes) + entries.pane
-    beyond = np.searchsorted(entries.panes, end, side="left")
-    return np.searchsorted(codes, entries.key[first] * len(entries.panes) + beyond, side="left")
+    pane_count = len(entries.panes)
+    codes = entries.key * pane_count + entries.pane
+    beyond = entries.key[first] * pane_count + np.searchsorted(entries.panes, end, side="left")
+    return rows_below(codes, beyond, entries.key_count * pane_count)
 
 
 def collapse(

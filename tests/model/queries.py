@@ -335,6 +335,7 @@ def play(query: Query, steps: list[Step]) -> tuple[list[list[Result]], int]:
         if kind == "rows":
             for values in argument:
                 model.row(dict(zip(COLUMNS, values, strict=True)))
+            model.reach_clock(model.clock)  # for timers set in the past: the rows of a batch come at one moment
         elif kind == "watermark":
             model.reach_watermark(argument)
         elif kind == "processing_time":

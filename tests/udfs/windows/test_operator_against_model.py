@@ -38,7 +38,7 @@ def per_window(outputs: list[list[Result]]) -> list[dict[Result, list[Result]]]:
     return [{key: [r for r in step if r[:3] == key] for key in {r[:3] for r in step}} for step in outputs]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(windows_of_time(), streams(), st.sampled_from([1, 3]))
 def test_kernel_equals_model(query, steps, groups):
     expected, late = play(query, steps)

@@ -51,7 +51,7 @@ class KeyedState:
 
     def load(self, hashes: np.ndarray) -> pa.Table:
         """All rows of the buckets that hold these hashes: a superset of the rows of their keys."""
-        return self._load(np.unique(self._buckets().positions(hashes)))
+        return self._load(self._buckets().holding(hashes))
 
     def load_all(self) -> pa.Table:
         return self._load(np.arange(len(self._buckets().index)))

@@ -1,4 +1,4 @@
-"""AVG of numbers that are no decimals."""
+"""AVG of numbers that are no decimals, and of day-time intervals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.types as kinds
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
 from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.groups import Source
-from sqlstream.udfs.aggregates.numbers import column_of
+from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
 from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
 
 
@@ -18,6 +18,20 @@ def average(source: Source, type_: pa.DataType) -> Plan:
     exact = kinds.is_integer(type_) and type_.bit_width < 64
     total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
     return Plan((total, Count(Source((), source.filters, source.required))), _quotient)
+
+
+def interval_average(source: Source, type_: pa.DataType) -> Plan:
+    """To the microsecond, rounded half up."""
+    count = Count(Source((), source.filters, source.required))
+    return Plan((IntegerSum(source, type_), count), _interval_quotient)
+
+
+def _interval_quotient(total: pa.Array, count: pa.Array) -> pa.Array:
+    counts = count.to_numpy()
+    divisors = np.maximum(counts, 1)
+    totals = numbers_of(total.fill_null(0))
+    whole, rest = np.divmod(np.abs(totals), divisors)
+    return column_of(np.sign(totals) * (whole + (rest >= divisors - rest)), total.type, counts == 0)
 
 
 def _quotient(total: pa.Array, count: pa.Array) -> pa.Array:

@@ -25,10 +25,9 @@ _LARGEST_PRECISION = 38
 
 @dataclass(frozen=True)
 class DecimalSum(Accumulator):
-    """A decimal of ``type``; NULL for a group without values. ``function`` is named where it overflows."""
+    """A decimal of ``type``; NULL for a group without values."""
 
     type: pa.DataType
-    function: str = "SUM"
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -42,7 +41,7 @@ class DecimalSum(Accumulator):
         return (self._sum(*without_nulls(columns[0], groups)),)
 
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
-        return _decimals(_totals(column, groups), self.type, groups.empty, self.function)
+        return _decimals(_totals(column, groups), self.type, groups.empty, "SUM")
 
 
 def sum_type(type_: pa.DataType) -> pa.DataType:
@@ -105,7 +104,10 @@ def _digits_of(column: pa.Array) -> list[np.ndarray]:
 
 def _stored(column: pa.Array, type_: type[np.integer]) -> np.ndarray:
     """The 128 bits of each decimal as a row of integers."""
-    found: np.ndarray = np.frombuffer(column.buffers()[1], type_).reshape(-1, 16 // np.dtype(type_).itemsize)
+    width = 16 // np.dtype(type_).itemsize
+    if not len(column):
+        return np.zeros((0, width), type_)
+    found: np.ndarray = np.frombuffer(column.buffers()[1], type_).reshape(-1, width)
     return found[column.offset : column.offset + len(column)]
 
 

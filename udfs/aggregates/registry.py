@@ -12,7 +12,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.types import from_arrow
 from sqlstream.udfs.aggregates import comoments, percentiles
 from sqlstream.udfs.aggregates.accumulator import Plan
-from sqlstream.udfs.aggregates.averages import average
+from sqlstream.udfs.aggregates.averages import average, interval_average
 from sqlstream.udfs.aggregates.bits import Bits
 from sqlstream.udfs.aggregates.call import AggregateCall
 from sqlstream.udfs.aggregates.counts import Count
@@ -167,7 +167,9 @@ def _sum(call: _Call) -> Plan:
 
 
 def _average(call: _Call) -> Plan:
-    call.require(_is_real)
+    call.require(lambda t: _is_real(t) or kinds.is_duration(t))
+    if kinds.is_duration(call.type):
+        return interval_average(call.source, call.type)
     if kinds.is_decimal(call.type):
         return decimal_average(call.source, call.type, call.call.result)
     return average(call.source, call.type)

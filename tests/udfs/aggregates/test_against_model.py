@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -175,6 +176,31 @@ def test_filter_keeps_the_rows_where_it_is_true(parts):
 @given(PARTS)
 def test_ignoring_nulls_picks_among_the_values(function, parts):
     check(parts, *(one_column(function, column, model.present, ignore_nulls=True) for column in ALL))
+
+
+def test_no_rows_and_no_groups_go_through_all_steps_and_through_ipc():
+    cases = [one_column(function, column) for function, columns in ARGUMENTS.items() for column in columns]
+    cases += [one_column("count", column, distinct=True) for column in ALL]
+    calls = [replace(call, name=str(i)) for i, (call, _) in enumerate(cases)]
+    calls += [AggregateCall(f, f, ("i", "d"), pa.float64()) for f in ("corr", "covar_pop", "regr_r2")]
+    calls += [AggregateCall("u", "product", ("i", "l"), pa.string(), implementation=Product)]
+    calls += [AggregateCall("h", "approx_count_distinct", ("l",), pa.int64())]
+    calls += [AggregateCall("o", "listagg", ("s",), pa.string(), order=(Ordering("t"),))]
+    aggregates, no_groups = Aggregates(tuple(calls), SCHEMA), np.zeros(0, np.int64)
+    empty = _through_ipc(SCHEMA.empty_table())
+    for count in (0, 2):
+        lifted = _through_ipc(aggregates.lift(empty, no_groups, count))
+        merged = aggregates.merge(lifted, np.arange(count), count)
+        assert aggregates.finish(merged) == aggregates.finish(aggregates.merge(lifted.slice(0, 0), no_groups, count))
+        assert merged.num_rows == count
+    assert pickle.loads(pickle.dumps(aggregates)) == aggregates
+
+
+def _through_ipc(found: pa.Table) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        writer.write_table(found)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 @settings(max_examples=2 * EXAMPLES, deadline=None)

@@ -34,13 +34,14 @@ SCHEMA = pa.schema([
     ("a", pa.date32()),
     ("b", pa.bool_()),
     ("y", pa.binary()),
+    ("v", pa.duration("us")),
 ])  # fmt: skip
 
 NUMBERS = "ilhfrdw"
-ALL = "ilhfrdwstaby"
+ALL = "ilhfrdwstabyv"
 ORDERED = {
     **dict.fromkeys(("count", "min", "max", "first", "last_value", "collect_list", "array_agg"), ALL),
-    **dict.fromkeys(("sum", "avg", "mean"), NUMBERS),
+    **dict.fromkeys(("sum", "avg", "mean"), NUMBERS + "v"),
     **dict.fromkeys(("var_pop", "var_samp", "variance", "stddev", "stddev_pop", "std", "skewness", "kurtosis"), "ihrd"),
     **dict.fromkeys(("bool_and", "every", "bool_or", "some", "count_if"), "b"),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor"), "ilh"),
@@ -102,6 +103,7 @@ def rows() -> list[dict[str, Any]]:
             "a": date(2020, 2, 28) + timedelta(days=rng.randint(-20000, 20000)),
             "b": rng.random() < 0.5,
             "y": bytes(rng.choices(b"\x00\x7f\x80\xff", k=2)),
+            "v": timedelta(microseconds=rng.randint(-(10**12), 10**12)),
         }
         return {"g": group, **{name: None if rng.random() < 0.2 else value for name, value in row.items()}}
 

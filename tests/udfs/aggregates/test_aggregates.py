@@ -1,7 +1,5 @@
 """Counts, sums, extremes and averages; what holds for all aggregates."""
 
-import pickle
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -48,11 +46,6 @@ def test_sums_of_bigint_overflow_only_where_they_leave_the_range():
     assert computed(rows, [0, 0, 0, 1, 1], 2, call("sum", "x")) == [{"r": largest}, {"r": -largest - 1}]
     with pytest.raises(ExecutionError, match="SS431: SUM overflows the type BIGINT"):
         computed(rows, [0, 1, 0, 1, 1], 2, call("sum", "x"))
-
-
-def test_aggregates_pickle():
-    aggregates = Aggregates((call("sum", "x"),), pa.schema([("x", pa.int64())]))
-    assert pickle.loads(pickle.dumps(aggregates)) == aggregates
 
 
 def test_no_calls_still_have_a_row_per_group():

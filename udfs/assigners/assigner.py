@@ -45,10 +45,14 @@ class Assigner(Protocol):
     def assign(self, rows: pa.Table, context: Context) -> Assigned: ...
 
 
+LAST_INSTANT = 253_370_764_800_000_000
+"""The year 9999: what the time is for rows that come when processing time has ended. Windows end after it."""
+
+
 def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
     """The time of each row; where no column is named, it is now, in processing time. SS401 at a NULL."""
     if time is None:
-        return np.full(rows.num_rows, context.processing_time, np.int64)
+        return np.full(rows.num_rows, min(context.processing_time, LAST_INSTANT), np.int64)
     return micros(rows.column(time), time)
 
 

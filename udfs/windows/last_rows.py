@@ -29,7 +29,10 @@ class LastRows:
 
     def timers(self, time: Times, now: int) -> Times:
         """1 ms before the next multiple, or before the one after where that has fired already."""
-        return np.maximum(self._next(time), self._next_after_firing(now)) - MILLISECOND
+        following = self._next(time)
+        if now < END_OF_TIME:
+            following = np.maximum(following, self._next_after_firing(now))
+        return following - MILLISECOND
 
     def late(self, time: Times, watermark: int) -> Flags:
         return self._next(time) - MILLISECOND <= watermark

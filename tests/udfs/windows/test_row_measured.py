@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.assigners import Hop
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain
+from sqlstream.udfs.triggers import AtWatermark
 from sqlstream.udfs.windows.every_rows import EveryRows
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.last_rows import LastRows
 from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
 from sqlstream.udfs.windows.timeline import Measure
 
@@ -61,6 +64,28 @@ def test_the_last_rows_at_each_multiple_of_the_slide(restarts):
     assert lists(harness) == [[4, 5, 6], [4, 5, 6], [4, 5, 6], [7, 8, 9]]
     harness.finish()
     assert lists(harness) == [[8, 9, 10]]
+
+
+SECOND = 1000 * MS
+SIX, EIGHT = 6 * 3600, 8 * 3600
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_windows_of_twenty_seconds_every_ten(restarts):
+    """Storm's windows ``(end - size, end]`` are those of whole milliseconds that begin 1 ms later."""
+    hop = Hop("ts", 10 * SECOND, 20 * SECOND, offset=MS)
+    kernel = WindowKernel(SCHEMA, ("k",), hop, AtWatermark(), AGGREGATES)
+    harness = KernelHarness(kernel, SCHEMA, ["k"], restarts=restarts)
+    harness.rows(rows(*((v, (SIX + s) * 1000) for v, s in enumerate((3, 5, 7, 18, 26, 36), 1))))
+    harness.watermark((SIX + 31) * SECOND)
+    assert ends_and_lists(harness) == [(SIX + 10, [1, 2, 3]), (SIX + 20, [1, 2, 3, 4]), (SIX + 30, [4, 5])]
+    harness.rows(rows(*((v, (EIGHT + s) * 1000) for v, s in enumerate((25, 26, 27, 39), 7))))
+    harness.watermark((EIGHT + 34) * SECOND)
+    assert ends_and_lists(harness) == [(SIX + 40, [5, 6]), (SIX + 50, [6]), (EIGHT + 30, [7, 8, 9])]
+
+
+def ends_and_lists(harness: KernelHarness) -> list[tuple[int, list[int]]]:
+    return [((row["window_end"] - MS) // SECOND, row["vs"]) for row in harness.output()]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -132,6 +157,14 @@ def test_rows_of_one_time_are_in_each_others_windows():
     harness.rows(rows((1, 5), (2, 5), (3, 5)))
     harness.watermark(5 * MS)
     assert lists(harness) == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("measure", [LastRows(9, 10 * MS), EveryRows(1, 10 * MS)])
+def test_rows_that_come_when_processing_time_has_ended_come_out(measure):
+    harness = KernelHarness(kernel_of(measure, Domain.PROCESSING), SCHEMA, ["k"])
+    harness.finish()
+    harness.rows(rows((1, 0)))
+    assert lists(harness) == [[1]]
 
 
 # --- processing time ---------------------------------------------------------------------------------------------

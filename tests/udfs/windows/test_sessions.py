@@ -154,6 +154,15 @@ def test_sessions_of_processing_time_close_with_the_clock(kernel, restarts):
     assert outputs(harness) == [("a", 7000, 11_000, [1, 2])]
 
 
+@kernels
+def test_rows_that_come_when_processing_time_has_ended_come_out(kernel):
+    assigner = Session(None, 3000 * MS, Domain.PROCESSING)
+    harness = KernelHarness(kernel(assigner, Lateness()), SCHEMA, ["k"])
+    harness.finish()
+    harness.rows([row("a", 1, 0)])
+    assert [vs for _, _, _, vs in outputs(harness)] == [[1]]
+
+
 # --- against one row after another -------------------------------------------------------------------------------
 
 

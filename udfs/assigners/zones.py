@@ -23,18 +23,18 @@ def to_wall(instants: Times, zone: str | None) -> Times:
 
 def start_of(wall: Times, zone: str | None) -> Times:
     """The first instant at which the clock shows ``wall`` or has skipped it."""
-    return wall if zone is None else _instants(wall, zone, "earliest")
+    # Of the two instants around a skip Arrow's "latest" is the one after it, Flink's choice.
+    return wall if zone is None else _instants(wall, zone, "earliest", "latest")
 
 
 def end_of(wall: Times, zone: str | None) -> Times:
-    """The last instant at which the clock shows ``wall``, or that of the skip."""
-    return wall if zone is None else _instants(wall, zone, "latest")
+    """The first instant after which the clock never shows less than ``wall`` again."""
+    return wall if zone is None else _instants(wall - 1, zone, "latest", "earliest") + 1
 
 
-def _instants(wall: Times, zone: str, ambiguous: str) -> Times:
+def _instants(wall: Times, zone: str, ambiguous: str, nonexistent: str) -> Times:
     shown = pa.array(wall).cast(pa.timestamp("us"))
-    # Of the two instants around a skip Arrow's "latest" is the one after it, Flink's choice.
-    return _micros(pc.assume_timezone(shown, zone, ambiguous=ambiguous, nonexistent="latest"))
+    return _micros(pc.assume_timezone(shown, zone, ambiguous=ambiguous, nonexistent=nonexistent))
 
 
 def _micros(instants: pa.Array) -> Times:

@@ -38,6 +38,8 @@ PANE = "__pane_start"
 _ROWS = "__rows"
 _PROCESSING_TIME_PANE = 0
 
+_SAMPLE = 8_192
+
 
 @dataclass(frozen=True)
 class AlignedWindows(Kernel):
@@ -89,13 +91,31 @@ class AlignedWindows(Kernel):
         self._finish(state, context)
 
     def _parts(self, rows: pa.Table, panes: Times | None) -> pa.Table:
-        """One row per pane and key: by pane, then by first appearance. Without panes one row per key."""
-        cells = _cells(panes, dense_ids(rows, self.keys))
+        """One row per pane and key: by pane, then by first appearance. Without panes one row per key.
+
+        Where keys hardly repeat, one row for each row: to find the few repeated ones costs more than it saves.
+        """
+        if self._repeats_rarely(rows, panes):
+            cells = Ids(np.arange(rows.num_rows), np.arange(rows.num_rows))
+        else:
+            cells = _cells(panes, dense_ids(rows, self.keys))
         first = pa.array(cells.first)
         pane = np.full(cells.count, _PROCESSING_TIME_PANE) if panes is None else panes[cells.first]
         head = [rows.column(name).take(first) for name in (KEY_HASH, *self.keys)]
         values = self._counted.lift(rows, cells.ids, cells.count)
         return pa.Table.from_arrays([pa.array(pane), *head, *values.columns], schema=self._part_schema)
+
+    def _repeats_rarely(self, rows: pa.Table, panes: Times | None) -> bool:
+        """True where the rows probably belong to more pairs of pane and key than there are rows, by a sample.
+
+        Of n pairs, s rows repeat about s² / 2n.
+        """
+        if rows.num_rows < 4 * _SAMPLE:
+            return False
+        chosen = np.linspace(0, rows.num_rows - 1, _SAMPLE).astype(np.int64)
+        sample = rows.select([KEY_HASH, *self.keys]).take(pa.array(chosen))
+        found = _cells(None if panes is None else panes[chosen], dense_ids(sample, self.keys))
+        return bool(2 * (_SAMPLE - found.count) * rows.num_rows < _SAMPLE**2)
 
     def _panes_of(self, rows: pa.Table) -> Times:
         assert self.assigner.time is not None, "windows in event time name the column of the time"

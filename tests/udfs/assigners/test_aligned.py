@@ -84,6 +84,11 @@ def test_an_hour_that_the_clock_shows_twice_is_one_window():
     assert windows(Tumble("ts", HOUR, zone="Europe/Berlin"), rows_at([first, second])) == [(0, *window), (1, *window)]
 
 
+def test_the_hour_before_one_that_the_clock_shows_twice_ends_with_the_first():
+    window = (0, instant(2022, 10, 30, 1), instant(2022, 10, 30, 2))
+    assert windows(Tumble("ts", HOUR, zone="Europe/Berlin"), rows_at([instant(2022, 10, 30, 1, 59)])) == [window]
+
+
 def test_a_bound_that_the_clock_skips_is_the_instant_of_the_skip():
     before = instant(2022, 3, 27, 1, 45)
     window = (0, instant(2022, 3, 27, 1), instant(2022, 3, 27, 3))

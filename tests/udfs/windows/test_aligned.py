@@ -14,7 +14,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain
 from sqlstream.udfs.windows.aligned import AlignedWindows
 
 SECOND = 1_000_000
@@ -171,6 +171,37 @@ def test_the_panes_behind_a_cumulate_become_one():
         h.watermark((second + 1) * SECOND)
     assert len(h.stores[0].entries) == 2
     assert [r["n"] for r in h.output()] == list(range(1, 51))
+
+
+@pytest.mark.parametrize("key_count", [1, 3_000, 1_000_000_000])
+def test_keys_that_hardly_repeat_are_counted_as_well_as_others(key_count):
+    random = np.random.default_rng(key_count)
+    keys, times = random.integers(0, key_count, 40_000), random.integers(0, 4, 40_000)
+    table = pa.table({"k": keys.astype(str), "ts": times * SECOND, "v": times}, SCHEMA)
+    for by in (("k",), ()):
+        h = harness(Hop("ts", SECOND, 2 * SECOND), COUNT, by, groups=4 if by else 1, arrow_rows=40_000)
+        h.rows(table)
+        h.watermark(2 * SECOND)
+        first = int((times == 0).sum())
+        assert sum(r["n"] for r in h.output()) == first + int((times < 2).sum())
+        cells = len({*zip(keys.tolist(), times.tolist(), strict=True)})
+        assert (len(h.kernel.combine(_with_hash(table))) == 40_000) == (by == ("k",) and cells > 35_000)
+
+
+def _with_hash(table):
+    return table.append_column(KEY_HASH, pa.array(np.zeros(table.num_rows, np.int64)))
+
+
+def test_an_hour_that_the_clock_shows_twice_is_one_window():
+    hour = 3600 * SECOND
+    h = harness(Tumble("ts", hour, zone="America/New_York"), COUNT)
+    # 2024-11-03: 01:00 comes at 05:00 UTC and again at 06:00 UTC.
+    one = 1_730_610_000
+    h.rows([row("a", one), row("a", one + 3600), row("a", one + 7200)])
+    h.watermark((one + 3600) * SECOND)
+    assert h.output() == []
+    h.watermark((one + 7200) * SECOND)
+    assert counts(h.output()) == [("a", one, one + 7200, 2)]
 
 
 def test_a_kernel_pickles():

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.collecting import with_arrival
-from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros, quoted
+from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros
+from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.reduction import Reduction, reduction_of
 from sqlstream.planner.lowering.windows import session_columns, session_keys, window_columns, with_session_time
 from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, WindowAggregate
 
-_SET = "__set"
 _CLOSES = "__closes"
 
 
@@ -59,21 +59,12 @@ def _key(index: int) -> str:
 
 def _keyed(node: WindowAggregate, rows: DataFrame) -> DataFrame:
     """The rows with the keys under names of their own: aggregates still see a key that a grouping set leaves out."""
-    if node.grouping_sets is None:
-        return rows.select("*", *(column(key).alias(_key(i)) for i, key in enumerate(node.keys)))
-    sets = F.explode(F.sequence(F.lit(0), F.lit(len(node.grouping_sets) - 1)))
-    keys = (_key_in_sets(key, node.grouping_sets).alias(_key(i)) for i, key in enumerate(node.keys))
-    return rows.select("*", sets.alias(_SET)).select("*", *keys)
-
-
-def _key_in_sets(key: str, sets: tuple[tuple[str, ...], ...]) -> Column:
-    members = [i for i, members in enumerate(sets) if key in members]
-    return F.when(column(_SET).isin(members), column(key))
+    keys = (key_in_sets(node, key, column(key)).alias(_key(i)) for i, key in enumerate(node.keys))
+    return in_sets(node, rows).select("*", *keys)
 
 
 def _keys(node: WindowAggregate) -> list[Column]:
-    sets = [column(_SET)] if node.grouping_sets is not None else []
-    return [*(column(_key(i)) for i in range(len(node.keys))), *sets]
+    return [*(column(_key(i)) for i in range(len(node.keys))), *map(column, set_keys(node))]
 
 
 def _with_event_time(node: WindowAggregate, rows: DataFrame) -> DataFrame:
@@ -103,21 +94,10 @@ def _partial_results(reductions: list[Reduction]) -> list[Column]:
 def _results(node: WindowAggregate, reductions: list[Reduction]) -> list[Column]:
     keys = [column(_key(i)).alias(name) for i, name in enumerate(node.keys)]
     results = [F.expr(r.result).alias(item.name) for r, item in zip(reductions, node.aggregates, strict=True)]
-    return [*keys, *_grouping_id(node), *_window(node), *results]
+    return [*keys, *grouping_id(node), *_window(node), *results]
 
 
 def _window(node: WindowAggregate) -> tuple[Column, Column, Column]:
     if isinstance(node.window, Session):
         return session_columns(node.columns)
     return window_columns(node.columns, micros(node.columns.start), micros(node.columns.end))
-
-
-def _grouping_id(node: WindowAggregate) -> list[Column]:
-    """GROUPING_ID over all keys: a bit per key, the first the highest, set where the key is left out."""
-    if node.grouping_id is None:
-        return []
-    assert node.grouping_sets is not None, "only grouping sets have a GROUPING_ID"
-    bits = [[key not in members for key in reversed(node.keys)] for members in node.grouping_sets]
-    ids = (sum(bit << i for i, bit in enumerate(row)) for row in bits)
-    array = f"array({', '.join(f'{i}L' for i in ids)})"
-    return [F.expr(f"{array}[{quoted(_SET)}]").alias(node.grouping_id)]

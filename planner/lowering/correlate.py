@@ -10,8 +10,8 @@ from sqlglot import exp
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
+from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_node
-from sqlstream.planner.lowering.time import hidden_clock
 from sqlstream.planner.nodes import Correlate
 
 _OUTER = {"explode", "posexplode", "inline"}
@@ -21,7 +21,7 @@ _OUTER = {"explode", "posexplode", "inline"}
 @lower_node.register
 def _(node: Correlate, context: Context) -> DataFrame:
     rows = context.lower(node.input)
-    kept = [*(column(f.name) for f in node.input.schema), *hidden_clock(rows)]
+    kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
     generated = _generator(node, rows, context).alias(*(f.name for f in node.outputs))
     return rows.select(*kept, generated)
 

@@ -56,12 +56,17 @@ def register(function: Function, runtime: Runtime, arity: int) -> str:
     if function.kind not in _EXECUTED:
         raise UnsupportedError("SS392", f'{function.kind.value} function "{function.name}" is not executed')
     implementation: Any = runtime.implementation(function)
-    for module in modules_to_ship(implementation):
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    ship(implementation)
     name = f"sqlstream_{function.name.lower()}_{arity}_{hashlib.sha256(function.target.encode()).hexdigest()[:12]}"
     udf = _arrow_function(_columnar(function, implementation, arity), _result(function))
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
     return name
+
+
+def ship(implementation: object) -> None:
+    """Let the workers get what the user defined by value, because they may not be able to import it."""
+    for module in modules_to_ship(implementation):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _arrow_function(columnar: Columnar, returns: DataType) -> UserDefinedFunctionLike:

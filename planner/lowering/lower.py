@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.functions import with_registered_functions
+from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Session, WindowAggregate
 
@@ -26,19 +27,30 @@ from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Session, Wi
 class Context:
     """``awaited`` are the time domains whose watermark an operator above waits for; the others need none.
 
-    ``observed``: the watermark of each source is a metric of the query.
+    ``observed``: the watermark of each source is a metric of the query. ``above`` are the windows above, innermost
+    last.
     """
 
     runtime: Runtime
+    plan: Node
+    gear: Gear
     awaited: frozenset[TimeDomain] = frozenset()
     observed: Iterator[int] | None = None
+    above: tuple[AssignWindows | WindowAggregate, ...] = ()
 
     def lower(self, node: Node) -> DataFrame:
-        return lower_node(node, self)
+        return (lower_columnar if self.gear is Gear.COLUMNAR else lower_node)(node, self)
+
+    def awaits(self, domain: TimeDomain) -> bool:
+        """True where a watermark of ``domain`` is Spark's: that of processing time only where no other is awaited."""
+        if domain is TimeDomain.PROCESSING and self.gear is Gear.COLUMNAR:
+            return domain in self.awaited and domains_of_watermarks(self.plan) == {domain}
+        return domain in self.awaited
 
     def lower_input(self, node: AssignWindows | WindowAggregate) -> DataFrame:
         """The rows below an operator that may wait for the watermark of its domain."""
-        return replace(self, awaited=self.awaited | awaited_by(node)).lower(node.input)
+        below = replace(self, awaited=self.awaited | awaited_by(node), above=(*self.above, node))
+        return below.lower(node.input)
 
     def sql(self, expression: exp.Expression) -> str:
         """The expression as Spark reads it, with Python functions registered under the names it mentions."""
@@ -53,15 +65,23 @@ def lower_node(node: Node, context: Context) -> DataFrame:
     raise UnsupportedError("SS390", f'"{type(node).__name__}" is not executed on Spark\'s native operators')
 
 
+@singledispatch
+def lower_columnar(node: Node, context: Context) -> DataFrame:
+    """On the columnar gear; what keeps no state is the same on both."""
+    return lower_node(node, context)
+
+
 def lower(plan: Node, runtime: Runtime) -> DataFrame:
     """The streaming DataFrame of a plan, with the fields of its schema (of the table, for an Insert) as columns.
 
     UnsupportedError SS39x for what Spark's native operators cannot run, BindError SS290 for what only Spark could
     tell to be wrong, such as a type that sqlglot does not infer.
     """
-    _require_one_clock(plan)
+    gear = gear_of(plan, runtime.gear)
+    if gear is Gear.NATIVE:
+        _require_one_clock(plan)
     try:
-        return Context(runtime, observed=count() if observes_watermarks(plan) else None).lower(plan)
+        return Context(runtime, plan, gear, observed=count() if observes_watermarks(plan) else None).lower(plan)
     except (AnalysisException, ParseException) as error:
         message = str(error).strip().splitlines()[0].rstrip(".")
         raise BindError("SS290", f"Spark refuses the query: {message}") from error
@@ -91,8 +111,12 @@ def observes_watermarks(plan: Node) -> bool:
     return len(list(watermarked_nodes(plan))) > 1
 
 
+def domains_of_watermarks(plan: Node) -> set[TimeDomain]:
+    return {node.domain for node in watermarked_nodes(plan)}
+
+
 def _require_one_clock(plan: Node) -> None:
-    domains = {node.domain for node in watermarked_nodes(plan)}
+    domains = domains_of_watermarks(plan)
     if TimeDomain.PROCESSING in domains and len(domains) > 1:
         raise UnsupportedError(
             "SS393",

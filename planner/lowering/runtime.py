@@ -17,6 +17,16 @@ class Runtime(Protocol):
     @property
     def spark(self) -> SparkSession: ...
 
+    @property
+    def gear(self) -> str:
+        """``auto``, ``columnar`` or ``native``."""
+        ...
+
+    @property
+    def max_parallelism(self) -> int:
+        """The number of key groups of operators with state on the columnar gear; a checkpoint fixes it."""
+        ...
+
     def read(self, scan: Scan) -> DataFrame:
         """A streaming DataFrame with exactly the columns of the scan, in order.
 
@@ -29,6 +39,13 @@ class Runtime(Protocol):
         """A new streaming DataFrame of the table's control rows: one column ``watermark_ms BIGINT``.
 
         Each row lifts the watermark of the table to exactly ``watermark_ms`` (milliseconds since 1970).
+        """
+        ...
+
+    def clock(self) -> DataFrame:
+        """A new streaming DataFrame of ticks: one column ``processing_time_ms BIGINT`` (milliseconds since 1970).
+
+        END_OF_INPUT_MS as a tick ends processing time. Asked for where ``columnar.clocks.needs_ticks(plan)``.
         """
         ...
 

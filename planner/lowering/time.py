@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, column, event_time, micros, quoted, string
+from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime
 
@@ -19,7 +20,6 @@ NULL_EVENT_TIME = "SS401"
 WATERMARK_METRIC = "watermark"
 """What the names of metrics that hold the watermark of one source begin with; the table's name ends them."""
 
-_CLOCK = "__processing_time"
 _EVENT_TIME = "__event_time"
 _CONTROL = "__control"
 _LIVE = "__live"
@@ -28,12 +28,7 @@ _LIVE = "__live"
 @lower_node.register
 def _(node: AssignTime, context: Context) -> DataFrame:
     rows = _with_time_column(node, context.lower(node.input))
-    return _with_watermark(node, rows, context) if node.domain in context.awaited else rows
-
-
-def hidden_clock(rows: DataFrame) -> list[Column]:
-    """The hidden column with the clock of each row, where the source stamps one."""
-    return [column(_CLOCK)] if _CLOCK in rows.columns else []
+    return _with_watermark(node, rows, context) if context.awaits(node.domain) else rows
 
 
 def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:

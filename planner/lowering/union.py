@@ -7,17 +7,19 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.hidden import aligned, hidden_names
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import Node, Union
 
 
 @lower_node.register
 def _(node: Union, context: Context) -> DataFrame:
-    names = [f.name for f in node.schema]
-    branches = (_renamed(branch, names, context) for branch in node.branches)
-    return reduce(lambda left, right: left.union(right), branches)
+    branches = [context.lower(branch) for branch in node.branches]
+    extra = {name for rows in branches for name in hidden_names(rows)}
+    renamed = (_renamed(rows, branch, node, extra) for rows, branch in zip(branches, node.branches, strict=True))
+    return reduce(lambda left, right: left.union(right), renamed)
 
 
-def _renamed(branch: Node, names: list[str], context: Context) -> DataFrame:
-    fields = zip(branch.schema, names, strict=True)
-    return context.lower(branch).select(*(column(f.name).alias(name) for f, name in fields))
+def _renamed(rows: DataFrame, branch: Node, node: Union, extra: set[str]) -> DataFrame:
+    fields = zip(branch.schema, node.schema, strict=True)
+    return rows.select(*(column(own.name).alias(f.name) for own, f in fields), *aligned(rows, extra))

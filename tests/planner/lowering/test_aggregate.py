@@ -174,7 +174,7 @@ def test_sessions_per_key_merge_when_they_touch(streams):
     streams.write(BIDS, [*ROWS, ("a", 9, None, 2999), ("b", 9, None, 5999), ("a", 9, None, 1999.999)])
     rows = [*ROWS, ("a", 9, None, 2999), ("b", 9, None, 5999), ("a", 9, None, 1999.999)]
     aggregates = (item("n", "COUNT(*)"), item("d", "COUNT(DISTINCT v)"))
-    plan = WindowAggregate(timed(BIDS), ("k",), aggregates, session=Session(1000), time="ts")
+    plan = WindowAggregate(timed(BIDS), ("k",), aggregates, window=Session(1000), time="ts")
     assert streams.run(plan) == in_order(
         (k, *bounds(s[0][3], s[-1][3] + 1000), len(s), len(_set(s, 1)))
         for k, mine in by_key(rows)
@@ -200,7 +200,7 @@ def test_sessions_with_grouping_sets_are_found_per_set(streams):
         timed(BIDS),
         ("k",),
         (item("n", "COUNT(*)"),),
-        session=Session(1000),
+        window=Session(1000),
         time="ts",
         grouping_sets=(("k",), ()),
     )

@@ -1,0 +1,49 @@
+"""Window table functions whose rows come out when their windows fire: the rows, with the bounds of the window."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from sqlstream.planner.lowering.columnar.clocks import keeps_state
+from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, key_hash, passed_on
+from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
+from sqlstream.planner.lowering.windows import window_columns
+from sqlstream.planner.nodes import AssignWindows
+from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
+from sqlstream.udfs.windows.functions import AllRows
+
+
+@lower_columnar.register
+def _(node: AssignWindows, context: Context) -> DataFrame:
+    if not keeps_state(node):
+        return lower_node(node, context)
+    rows = context.lower_input(node)
+    inputs = inputs_of(node, rows, context)
+    fields = [inputs.add_text(quoted(f.name), _field(i)) for i, f in enumerate(node.input.schema)]
+    keys = tuple(_key(i) for i in range(len(node.partition_by)))
+    values = (
+        key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.partition_by, keys, strict=True)
+    )
+    design = design_of(node, keys, inputs)
+    projected = rows.select(*values, *inputs.columns(), *passed_on(rows)).select(key_hash(keys), "*")
+    schema = kernel_schema(projected)
+    kernel = kernel_of(design, AllRows(tuple(fields)), schema)
+    operator = operator_of(
+        node, kernel, spark_schema(kernel.output, projected.schema), context, keyed=bool(node.partition_by)
+    )
+    emitted = run(projected, operator, context.runtime)
+    names = (column(_field(i)).alias(f.name) for i, f in enumerate(node.input.schema))
+    window = window_columns(node.columns, micros(WINDOW_START), micros(WINDOW_END))
+    return emitted.select(*names, *window, *hidden(emitted))
+
+
+def _field(index: int) -> str:
+    return f"__field_{index}"
+
+
+def _key(index: int) -> str:
+    return f"__key_{index}"

@@ -1,0 +1,89 @@
+"""Which clocks a plan on the columnar gear needs: watermarks of event time, the clock of processing time, ticks of it.
+
+Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach
+every key group; otherwise the clock itself is Spark's watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.firing import (
+    AfterProcessingTime,
+    AfterSilence,
+    AfterWatermark,
+    Combined,
+    EveryInterval,
+    Purging,
+    Trigger,
+    UserTrigger,
+)
+from sqlstream.planner.lowering.lower import watermarked_nodes
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    CountWindow,
+    Cumulate,
+    Hop,
+    Node,
+    Tumble,
+    UserWindow,
+    WindowAggregate,
+)
+from sqlstream.udfs.spark.clocks import Watermark
+
+WindowNode = AssignWindows | WindowAggregate
+
+
+def window_nodes(plan: Node) -> Iterator[WindowNode]:
+    """The nodes whose windows fire: those that keep state, top down."""
+    for node in plan.walk():
+        if isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
+            yield node
+
+
+def keeps_state(node: WindowNode) -> bool:
+    """False for a window table function whose rows come out at once."""
+    return isinstance(node, WindowAggregate) or not isinstance(node.window, (Tumble, Hop, Cumulate))
+
+
+def watermark_of(plan: Node) -> Watermark:
+    """What Spark's watermark is in the plan."""
+    if any(node.domain is not TimeDomain.PROCESSING for node in watermarked_nodes(plan)):
+        return Watermark.EVENT_TIME
+    return Watermark.CLOCK if any(map(uses_processing_time, window_nodes(plan))) else Watermark.NONE
+
+
+def needs_ticks(plan: Node) -> bool:
+    """True where processing time must come as ticks: no watermark of a table is the clock."""
+    if not any(map(uses_processing_time, window_nodes(plan))):
+        return False
+    return watermark_of(plan) is Watermark.EVENT_TIME or not list(watermarked_nodes(plan))
+
+
+def ends_by_tick(plan: Node) -> bool:
+    """True where the end of a bounded input is told by a tick, because no table has a watermark."""
+    return needs_ticks(plan) and not list(watermarked_nodes(plan))
+
+
+def uses_processing_time(node: WindowNode) -> bool:
+    """True where windows of the node may fire by the clock."""
+    if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
+        return True
+    trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
+    return isinstance(node.window, UserWindow) or (trigger is not None and _by_clock(trigger))
+
+
+def _by_clock(trigger: Trigger) -> bool:
+    match trigger:
+        case AfterProcessingTime() | AfterSilence() | UserTrigger():
+            return True
+        case EveryInterval(domain=domain):
+            return domain is TimeDomain.PROCESSING
+        case AfterWatermark(early=early, late=late):
+            return any(pulse is not None and _by_clock(pulse) for pulse in (early, late))
+        case Purging(inner=inner):
+            return _by_clock(inner)
+        case Combined(left=left, right=right):
+            return _by_clock(left) or _by_clock(right)
+    return False

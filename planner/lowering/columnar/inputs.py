@@ -1,0 +1,87 @@
+"""The columns that a kernel reads, computed below it by Catalyst, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, DoubleType, FloatType
+from sqlglot import exp
+
+from sqlstream.planner.lowering.columnar.clocks import WindowNode, uses_processing_time
+from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.hidden import hidden_clock
+from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.nodes import Schema
+from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE
+from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
+
+TIME = "__time"
+START = "__start"
+END = "__end"
+
+
+@dataclass
+class Inputs:
+    """Columns by name, as SQL texts over ``rows``, the fields of the operator's input."""
+
+    context: Context
+    rows: Schema
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def add(self, expression: exp.Expression, kind: str | None = None) -> str:
+        """The name of the column with an expression's value, cast to ``kind``."""
+        text = self.context.sql(expression)
+        return self.add_text(text if kind is None else f"CAST({text} AS {kind})")
+
+    def add_text(self, text: str, name: str | None = None) -> str:
+        if name is None:
+            name = next((n for n, t in self.texts.items() if t == text), f"__value_{len(self.texts)}")
+        self.texts[name] = text
+        return name
+
+    def time(self, name: str, to: str = TIME) -> str:
+        """A time column in microseconds."""
+        return self.add_text(micros(name), to)
+
+    def columns(self) -> list[Column]:
+        return [F.expr(text).alias(name) for name, text in self.texts.items()]
+
+
+def inputs_of(node: WindowNode, rows: DataFrame, context: Context) -> Inputs:
+    """What every kernel of the node reads, beside its keys and times."""
+    inputs = Inputs(context, node.input.schema)
+    if node.window is None:
+        inputs.time(node.columns.start, START)
+        inputs.time(node.columns.end, END)
+    if node.time is None or uses_processing_time(node):
+        inputs.add_text(clock_of(rows), CLOCK)
+    return inputs
+
+
+def clock_of(rows: DataFrame) -> str:
+    """SQL text: when a row came, in microseconds."""
+    return f"unix_micros({quoted(CLOCK)})" if hidden_clock(rows) else "unix_micros(current_timestamp())"
+
+
+def passed_on(rows: DataFrame) -> list[Column]:
+    """The hidden columns that the exchange reads."""
+    return [column(name) for name in (EMITTED_AHEAD, LATE_TABLE, LATE) if name in rows.columns]
+
+
+def key(name: str, kind: DataType) -> Column:
+    """A key, equal ones alike: -0.0 is 0.0."""
+    value = column(name)
+    return F.when(value == 0, F.lit(0).cast(kind)).otherwise(value) if _is_float(kind) else value
+
+
+def key_hash(keys: Sequence[str]) -> Column:
+    """64 bits of hash of the key columns, which chose the key group; all the same where there are none."""
+    hashed = F.xxhash64(*(column(name) for name in keys)) if keys else F.lit(0).cast("BIGINT")
+    return hashed.alias(KEY_HASH)
+
+
+def _is_float(kind: DataType) -> bool:
+    return isinstance(kind, (FloatType, DoubleType))

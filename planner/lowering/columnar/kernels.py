@@ -1,0 +1,253 @@
+"""Which kernel runs a window, and the kernel itself from what the plan says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import pyarrow as pa
+from sqlglot import exp
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner import properties
+from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.lowering.columnar.assigners import assigner_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs
+from sqlstream.planner.lowering.columnar.late_data import late_fields
+from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
+from sqlstream.planner.lowering.columns import quoted
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    CountWindow,
+    Cumulate,
+    Hop,
+    RowMeasured,
+    Rows,
+    Session,
+    Tumble,
+    WindowAggregate,
+)
+from sqlstream.udfs import assigners
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.assigners import Assigner
+from sqlstream.udfs.evictors import Evictor
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.kernel import Domain, Kernel
+from sqlstream.udfs.triggers import Purging, Trigger
+from sqlstream.udfs.windows.aligned import AlignedWindows
+from sqlstream.udfs.windows.counted import CountWindows
+from sqlstream.udfs.windows.cut_sessions import CutSessionKernel
+from sqlstream.udfs.windows.every_rows import EveryRows
+from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.last_rows import LastRows
+from sqlstream.udfs.windows.late import Lateness, LateRows
+from sqlstream.udfs.windows.operator import WindowKernel
+from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
+from sqlstream.udfs.windows.session_kernel import SessionKernel
+
+ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg",
+                     "string_agg", "mode"})  # fmt: skip
+"""Aggregates that see the order of rows."""
+
+
+class Kind(Enum):
+    """The kernels of windows."""
+
+    PANES = "panes that windows share"
+    COUNTED = "rows counted per key"
+    ROW_MEASURED = "rows in order of time"
+    SESSIONS = "sessions, one state each"
+    CUT_SESSIONS = "sessions cut in order of time"
+    GENERAL = "window by window"
+
+
+def kind_of(node: AssignWindows | WindowAggregate) -> Kind:
+    match node.window:
+        case CountWindow():
+            return Kind.COUNTED
+        case RowMeasured():
+            return Kind.ROW_MEASURED
+        case Session() as session if is_cut(session):
+            return Kind.CUT_SESSIONS
+        case Session() if isinstance(node, WindowAggregate) and _fires_once(node):
+            return Kind.SESSIONS
+        case Tumble() | Hop() | Cumulate() if isinstance(node, WindowAggregate) and _shares_panes(node):
+            return Kind.PANES
+    return Kind.GENERAL
+
+
+def is_cut(session: Session) -> bool:
+    """True for sessions that may end before their gap."""
+    return (session.max_duration_ms, session.start_when, session.end_when) != (None, None, None)
+
+
+def _fires_once(node: WindowAggregate) -> bool:
+    """True for one result per window, when it closes, over all its rows, and late rows never taken."""
+    firing = node.firing
+    by_default = firing.trigger in (None, AfterWatermark(), AfterProcessingTime()) and firing.late.allow_ms == 0
+    return by_default and firing.eviction is None and node.pane is None and node.pane_index is None
+
+
+def _shares_panes(node: WindowAggregate) -> bool:
+    """Panes are read in order of time, so aggregates that see the order of arrival need one pane per window."""
+    in_order = isinstance(node.window, Tumble) or not any(sees_order(item.expression) for item in node.aggregates)
+    return in_order and _fires_once(node)
+
+
+def sees_order(expression: exp.Expression) -> bool:
+    """True where the result of an aggregate call shows in which order rows arrived, and for functions of users."""
+    calls = [node for node in expression.find_all(exp.Func) if spark_name(node) in ORDERED]
+    return bool(calls) or expression.find(exp.Anonymous) is not None
+
+
+@dataclass(frozen=True)
+class Design:
+    """The parts of a kernel, which name columns of its input. ``time``: the column of the rows' times."""
+
+    node: AssignWindows | WindowAggregate
+    kind: Kind
+    keys: tuple[str, ...]
+    time: str
+    assigner: Assigner | None = None
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    lateness: Lateness = field(default_factory=Lateness)
+    start_when: str | None = None
+    end_when: str | None = None
+
+    @property
+    def panes(self) -> bool:
+        return isinstance(self.node, WindowAggregate) and (self.node.pane, self.node.pane_index) != (None, None)
+
+    @property
+    def retracting(self) -> bool:
+        return isinstance(self.node, WindowAggregate) and len(properties.changelog_mode(self.node)) > 1
+
+
+def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inputs: Inputs) -> Design:
+    """The parts of the node's kernel; what they read becomes columns of ``inputs``."""
+    kind, domain = kind_of(node), domain_of(node.domain)
+    time = inputs.time(node.time) if node.time is not None else CLOCK
+    firing = node.firing if isinstance(node, WindowAggregate) else Firing()
+    lateness = _lateness(node, firing, inputs)
+    if kind in (Kind.COUNTED, Kind.ROW_MEASURED):
+        return Design(node, kind, keys, time, lateness=lateness)
+    if kind is Kind.CUT_SESSIONS:
+        return _cut_sessions_design(node, firing, Design(node, kind, keys, time, lateness=lateness), inputs)
+    assigned = Design(node, kind, keys, time, assigner_of(node.window, time, domain, inputs), lateness=lateness)
+    if kind is not Kind.GENERAL:
+        return assigned
+    return replace(
+        assigned,
+        trigger=_trigger(firing, domain, inputs, time),
+        evictor=evictor_of(firing.eviction, inputs, time) if firing.eviction is not None else None,
+    )
+
+
+def _cut_sessions_design(
+    node: AssignWindows | WindowAggregate, firing: Firing, design: Design, inputs: Inputs
+) -> Design:
+    session = node.window
+    assert isinstance(session, Session)
+    if firing.trigger not in (None, AfterWatermark(), AfterProcessingTime()) or firing.eviction or design.panes:
+        message = "sessions with MAX_DURATION, START_WHEN or END_WHEN fire once, when they are over"
+        raise UnsupportedError("SS396", message, hint="Leave TRIGGER and EVICT out.")
+    start, end = session.start_when, session.end_when
+    return replace(
+        design,
+        assigner=assigner_of(session, design.time, domain_of(node.domain), inputs),
+        start_when=inputs.add(start, "BOOLEAN") if start is not None else None,
+        end_when=inputs.add(end, "BOOLEAN") if end is not None else None,
+    )
+
+
+def _trigger(firing: Firing, domain: Domain, inputs: Inputs, time: str) -> Trigger:
+    trigger = firing.trigger
+    found = default_trigger(domain) if trigger is None else trigger_of(trigger, inputs, time)
+    return Purging(found) if firing.accumulation is Accumulation.DISCARDING else found
+
+
+_ACTIONS = {LateAction.DROP: LateRows.DROP, LateAction.TO: LateRows.EMIT, LateAction.FAIL: LateRows.FAIL}
+
+
+def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inputs) -> Lateness:
+    late = firing.late
+    fields = late_fields(node) if isinstance(node, WindowAggregate) and late.action is LateAction.TO else ()
+    columns = tuple(inputs.add_text(quoted(f.name), f"__late_{i}") for i, f in enumerate(fields))
+    return Lateness(late.allow_ms * 1000, _ACTIONS[late.action], columns)
+
+
+# --- kernels --------------------------------------------------------------------------------------------------
+
+
+def kernel_of(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
+    """``schema``: the columns of the rows."""
+    match design.kind:
+        case Kind.PANES:
+            return _panes(design, function)
+        case Kind.COUNTED:
+            return _counted(design, function, schema)
+        case Kind.ROW_MEASURED:
+            return _row_measured(design, function, schema)
+        case Kind.SESSIONS:
+            assert isinstance(design.assigner, assigners.Session)
+            assert isinstance(function, Aggregates), "sessions hold aggregates"
+            return SessionKernel(schema, design.keys, design.assigner, function, design.lateness)
+        case Kind.CUT_SESSIONS:
+            return _cut_sessions(design, function, schema)
+    assert design.assigner is not None, "windows are assigned"
+    assert design.trigger is not None, "windows fire"
+    return WindowKernel(
+        schema,
+        design.keys,
+        design.assigner,
+        design.trigger,
+        function,
+        design.evictor,
+        design.lateness,
+        design.time,
+        retracting=design.retracting,
+        panes=design.panes,
+        row_kinds=design.retracting,
+    )
+
+
+def _panes(design: Design, function: Aggregates | AllRows) -> Kernel:
+    assert isinstance(function, Aggregates), "panes hold aggregates"
+    assert isinstance(design.assigner, (assigners.Tumble, assigners.Hop, assigners.Cumulate))
+    late = design.lateness
+    columns = late.columns if late.action is LateRows.EMIT else None
+    return AlignedWindows(design.keys, design.assigner, function, columns, late.action is LateRows.FAIL)
+
+
+def _counted(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
+    window = design.node.window
+    assert isinstance(window, CountWindow)
+    return CountWindows(schema, design.keys, design.time, window.size, window.slide, function, window.full_only)
+
+
+def _row_measured(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
+    window = design.node.window
+    assert isinstance(window, RowMeasured)
+    domain = domain_of(design.node.domain)
+    return RowMeasuredKernel(schema, design.keys, design.time, _measure(window), function, domain, design.lateness)
+
+
+def _cut_sessions(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
+    session = design.node.window
+    assert isinstance(session, Session)
+    assert isinstance(design.assigner, assigners.Session)
+    longest = session.max_duration_ms * 1000 if session.max_duration_ms is not None else None
+    return CutSessionKernel(
+        schema, design.keys, design.assigner, function, longest, design.start_when, design.end_when, design.lateness
+    )
+
+
+def _measure(window: RowMeasured) -> EveryRows | LastRows:
+    match window.size, window.slide:
+        case int(size), Rows(count=slide):
+            return EveryRows(slide, size * 1000)
+        case Rows(count=size), int(slide):
+            return LastRows(size, slide * 1000, window.offset_ms * 1000)
+    raise TypeError(f"{window!r} has one measure in rows and one in time")

@@ -1,0 +1,136 @@
+"""A kernel in Spark: exchange, adapter and decoding around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.columnar import clocks
+from sqlstream.planner.lowering.columnar.clocks import WindowNode
+from sqlstream.planner.lowering.columnar.late_data import marker
+from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.udfs.exchange import LATE, LATE_TABLE, TICK, Exchange
+from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
+from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, KernelProcessor
+from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs
+from sqlstream.udfs.spark.clocks import Clocks, Watermark
+
+METRIC = "operator"
+"""What the names of the metrics of operators begin with; the number of the operator ends them."""
+
+_TICK_TIME = "__tick_time"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A kernel and its place in a query.
+
+    ``number`` counts the operators of the query. ``ticks``: processing time comes as ticks. ``late_table`` marks the
+    kernel's late rows. ``chained``: an operator with state stands above. ``keyed``: False where all rows have one key.
+    """
+
+    kernel: Kernel
+    output: StructType
+    number: int
+    watermark: Watermark
+    ticks: bool = False
+    chained_by_clock: bool = False
+    late_table: str | None = None
+    chained: bool = False
+    keyed: bool = True
+
+    @property
+    def clocks(self) -> Clocks:
+        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock)
+
+
+def kernel_schema(rows: DataFrame) -> pa.Schema:
+    """The rows' schema as kernels see it, without the columns that the exchange takes out."""
+    schema = arrow_schema(rows.schema)
+    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, TICK, LATE_TABLE, LATE)])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """All fields may be NULL: control rows are."""
+    nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
+    return to_arrow_schema(nullable, timezone="UTC")
+
+
+def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
+    """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads."""
+    assert KEY_HASH in rows.columns, rows.columns
+    late = operator.late_table is not None or LATE_TABLE in rows.columns
+    groups = runtime.max_parallelism if operator.keyed else 1
+    rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
+    exchange = to_blobs(Exchange(operator.kernel, groups), arrow_schema(rows.schema))
+    out = _processed(rows.mapInArrow(exchange, BLOBS_DDL), operator)
+    out = out.observe(f"{METRIC}/{operator.number}", F.sum(LATE_ROWS).alias(LATE_ROWS))
+    decoder = Decoder(arrow_schema(operator.output), ahead=operator.chained, late=late)
+    return out.mapInArrow(decoder.rows, _decoded(operator.output, decoder))
+
+
+def operator_of(node: WindowNode, kernel: Kernel, output: StructType, context: Context, *, keyed: bool) -> Operator:
+    """The operator of a node of the plan."""
+    plan = context.plan
+    number = next(i for i, found in enumerate(clocks.window_nodes(plan)) if found is node)
+    return Operator(
+        kernel,
+        output,
+        number,
+        clocks.watermark_of(plan),
+        ticks=clocks.needs_ticks(plan) and clocks.uses_processing_time(node),
+        chained_by_clock=node.domain is TimeDomain.PROCESSING,
+        late_table=marker(node, number) if isinstance(node, WindowAggregate) else None,
+        chained=any(map(clocks.keeps_state, context.above)),
+        keyed=keyed,
+    )
+
+
+def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
+    """The types of a kernel's output; columns of its input keep those that they have."""
+    names = set(rows.names)
+    return StructType([
+        StructField(f.name, rows[f.name].dataType if f.name in names else from_arrow_type(f.type)) for f in output
+    ])  # fmt: skip
+
+
+def _processed(blobs: DataFrame, operator: Operator) -> DataFrame:
+    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table)
+    grouped = blobs.groupBy("key_group")
+    if operator.watermark is Watermark.NONE:
+        return grouped.transformWithState(processor, OUTPUT, "append", "None")
+    return grouped.transformWithState(processor, OUTPUT, "append", "EventTime", eventTimeColumnName="never")
+
+
+def _decoded(output: StructType, decoder: Decoder) -> StructType:
+    hidden = {pa.bool_(): "boolean", pa.string(): "string", pa.binary(): "binary"}
+    found = StructType([StructField(f.name, f.dataType, True) for f in output])
+    for extra in decoder.hidden:
+        found = found.add(extra.name, hidden[extra.type])
+    return found
+
+
+def _with_ticks(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
+    """The rows and the ticks of the clock, which nothing stands between here and the exchange to filter out.
+
+    Where the query has no watermark of a table, that of the ticks is its clock.
+    """
+    passed = (
+        f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"  # rows of this ms may still come
+    )
+    ticks = runtime.clock().select(F.expr(passed).alias("processing_time_ms"))
+    if operator.watermark is Watermark.CLOCK:
+        shifted = F.expr(f"timestamp_millis(processing_time_ms + {EPOCH_SHIFT_MS}L)")
+        ticks = ticks.select("*", shifted.alias(_TICK_TIME)).withWatermark(_TICK_TIME, "0 milliseconds")
+    nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema]
+    tick = F.expr("processing_time_ms * 1000L").alias(TICK)
+    return rows.select("*", F.lit(None).cast("BIGINT").alias(TICK)).union(ticks.select(*nulls, tick))

@@ -1,0 +1,68 @@
+"""Aggregates per key and window: columns for the kernel below, the kernel, the names of the plan above."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+
+from sqlstream.planner.lowering.columnar.aggregate_calls import split
+from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, key_hash, passed_on
+from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columns import column, micros
+from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
+from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.lowering.lower import Context, lower_columnar
+from sqlstream.planner.lowering.windows import window_columns
+from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
+
+
+@lower_columnar.register
+def _(node: WindowAggregate, context: Context) -> DataFrame:
+    rows = in_sets(node, context.lower_input(node))
+    calls = [split(item, rows, context) for item in node.aggregates]
+    inputs = inputs_of(node, rows, context)
+    for call in calls:
+        for name, expression in call.columns:
+            inputs.add_text(context.sql(expression), name)
+    keys = _key_columns(node, rows)
+    names = (*map(_key, range(len(node.keys))), *set_keys(node))
+    design = design_of(node, names, inputs)
+    projected = rows.select(*keys, *inputs.columns(), *passed_on(rows)).select(key_hash(names), "*")
+    schema = kernel_schema(projected)
+    aggregates = Aggregates(tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls)), schema)
+    kernel = kernel_of(design, aggregates, schema)
+    keyed = bool(node.keys) or node.grouping_sets is not None
+    operator = operator_of(node, kernel, spark_schema(kernel.output, projected.schema), context, keyed=keyed)
+    emitted = run(projected, operator, context.runtime)
+    return emitted.select(*_results(node), *hidden(emitted))
+
+
+# Names of the kernel's own, which none of the plan's can be.
+
+
+def _key(index: int) -> str:
+    return f"__key_{index}"
+
+
+def _result(index: int) -> str:
+    return f"__result_{index}"
+
+
+def _key_columns(node: WindowAggregate, rows: DataFrame) -> list[Column]:
+    keys = (key_in_sets(node, name, key(name, rows.schema[name].dataType)) for name in node.keys)
+    return [*(value.alias(_key(i)) for i, value in enumerate(keys)), *map(column, set_keys(node))]
+
+
+def _results(node: WindowAggregate) -> list[Column]:
+    panes = [(node.pane, PANE), (node.pane_index, PANE_INDEX)]
+    return [
+        *(column(_key(i)).alias(name) for i, name in enumerate(node.keys)),
+        *grouping_id(node),
+        *window_columns(node.columns, micros(WINDOW_START), micros(WINDOW_END)),
+        *(column(_result(i)).alias(item.name) for i, item in enumerate(node.aggregates)),
+        *(column(own).alias(name) for name, own in panes if name is not None),
+    ]

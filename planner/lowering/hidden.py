@@ -1,0 +1,52 @@
+"""Hidden columns: what rows carry beside the fields of the plan."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.lowering.columns import column
+from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE
+from sqlstream.udfs.kernel import EMITTED_AHEAD, ROW_KIND
+
+_HIDDEN = {
+    CLOCK: "TIMESTAMP",
+    ROW_KIND: "STRING",
+    EMITTED_AHEAD: "BOOLEAN",
+    LATE_TABLE: "STRING",
+    LATE: "BINARY",
+}
+"""With their types, in the order in which they stand."""
+
+
+def hidden_names(rows: DataFrame) -> list[str]:
+    return [name for name in _HIDDEN if name in rows.columns]
+
+
+def hidden(rows: DataFrame) -> list[Column]:
+    """The hidden columns of the rows, which every stateless operator passes on."""
+    return [column(name) for name in hidden_names(rows)]
+
+
+def hidden_clock(rows: DataFrame) -> list[Column]:
+    """The hidden column with the clock of each row, where the source stamps one."""
+    return [column(CLOCK)] if CLOCK in rows.columns else []
+
+
+def hidden_results(rows: DataFrame) -> list[Column]:
+    """The hidden columns that leave the query: kinds of rows, and late rows for tables."""
+    return [column(name) for name in (ROW_KIND, LATE_TABLE, LATE) if name in rows.columns]
+
+
+def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
+    """The hidden columns ``names`` in their order, with NULL for those that the rows do not have."""
+    return [
+        column(name) if name in rows.columns else F.lit(None).cast(kind).alias(name)
+        for name, kind in _HIDDEN.items()
+        if name in names
+    ]
+
+
+def is_late(rows: DataFrame) -> Column | None:
+    """True for rows that hold late rows of another table and NULL in all fields; None where there are no such rows."""
+    return column(LATE_TABLE).isNotNull() if LATE_TABLE in rows.columns else None

@@ -1,0 +1,101 @@
+"""The adapter: a kernel as Spark's stateful processor over blobs of rows, one call per key group and micro-batch."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from sqlstream.udfs.exchange import Blob, Content, to_bytes
+from sqlstream.udfs.kernel import Kernel
+from sqlstream.udfs.spark.call import Arrived, GroupContext, run
+from sqlstream.udfs.spark.clocks import Clocks
+from sqlstream.udfs.spark.group_entry import KEY, GroupEntry
+from sqlstream.udfs.spark.state_server import Entries, open_entries
+from sqlstream.udfs.spark.store import CallStore
+
+OUTPUT = "ahead BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, never TIMESTAMP"
+"""Blobs that come out: rows of the kernel's output, or late rows for a table, or neither and a count alone.
+
+``never`` is a time that no watermark reaches: Spark wants one where another operator with state follows.
+"""
+
+LATE_ROWS = "late_rows"
+
+_NEVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+
+
+class KernelProcessor(StatefulProcessor):
+    """``late_table``: where the kernel's late rows go."""
+
+    def __init__(self, kernel: Kernel, clocks: Clocks, late_table: str | None = None) -> None:
+        self._kernel = kernel
+        self._clocks = clocks
+        self._late_table = late_table
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._entries: Entries = open_entries(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+        blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
+        yield from (_late(b.late_table, b.bytes) for b in blobs if b.content is Content.LATE)
+        yield from self._call(Arrived(timerValues.getCurrentWatermarkInMs(), blobs))
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[Row]:
+        fired = expiredTimerInfo.getExpiryTimeInMs()
+        yield from self._call(Arrived(timerValues.getCurrentWatermarkInMs()), fired)
+
+    def close(self) -> None:
+        pass
+
+    def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
+        """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""
+        store = CallStore(self._entries)
+        before = GroupEntry.from_bytes(store.get([KEY])[0])
+        context, after = run(self._kernel, self._clocks, store, before, arrived)
+        timer = self._clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
+        after = replace(after, spark_timer=timer)
+        if after != before:
+            store.put({KEY: after.to_bytes()})
+        moved = timer != before.spark_timer
+        deleted = before.spark_timer if moved and before.spark_timer not in (0, fired) else None
+        store.flush(deleted, timer if moved and timer else None)
+        return self._results(context)
+
+    def _results(self, context: GroupContext) -> Iterator[Row]:
+        for ahead, tables in context.emitted.items():
+            if tables:
+                yield _row(ahead=ahead, rows=to_bytes(pa.concat_tables(tables)))
+        if context.late and self._late_table is not None:
+            yield _late(self._late_table, to_bytes(pa.concat_tables(context.late)))
+        if context.counters.get(LATE_ROWS):
+            yield _row(late_rows=context.counters[LATE_ROWS])
+
+
+def _blob(row: Row) -> Blob:
+    found: Mapping[str, Any] = row.asDict()
+    content = bytes(found["bytes"]) if found["bytes"] is not None else None
+    return Blob(**{**found, "content": Content(found["content"]), "bytes": content})
+
+
+def _late(table: str | None, rows: bytes | None) -> Row:
+    return _row(late_table=table, rows=rows)
+
+
+def _row(*, ahead: bool = False, late_table: str | None = None, rows: bytes | None = None, late_rows: int = 0) -> Row:
+    return Row(ahead=ahead, late_table=late_table, bytes=rows, late_rows=late_rows, never=_NEVER)

@@ -1,0 +1,69 @@
+"""The functions of ``mapInArrow`` on either side of the adapter: rows to blobs, and blobs to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sqlstream.udfs.exchange import LATE, LATE_TABLE, Exchange, from_bytes
+from sqlstream.udfs.kernel import EMITTED_AHEAD
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+BLOBS_DDL = "key_group INT, partition INT, number INT, content INT, clock BIGINT, late_table STRING, bytes BINARY"
+
+
+def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
+    """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones."""
+
+    def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        return exchange.blobs((_as(batch, schema) for batch in batches), partition)
+
+    return blobs
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Blobs of the adapter's output to rows of ``schema``, and hidden columns behind them as far as asked for."""
+
+    schema: pa.Schema
+    ahead: bool
+    late: bool
+
+    @property
+    def hidden(self) -> list[pa.Field]:
+        ahead = [pa.field(EMITTED_AHEAD, pa.bool_())] if self.ahead else []
+        return ahead + ([pa.field(LATE_TABLE, pa.string()), pa.field(LATE, pa.binary())] if self.late else [])
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob in batch.to_pylist():
+                if blob["late_table"] is not None:
+                    yield self._late(blob["late_table"], blob["bytes"])
+                elif blob["bytes"] is not None:
+                    yield from self._main(from_bytes(blob["bytes"]), blob["ahead"])
+
+    def _main(self, rows: pa.Table, ahead: bool) -> Iterator[pa.RecordBatch]:
+        for batch in rows.cast(self.schema).combine_chunks().to_batches():
+            count = batch.num_rows
+            flags = [pa.repeat(ahead, count)] if self.ahead else []
+            nulls = [pa.nulls(count, pa.string()), pa.nulls(count, pa.binary())] if self.late else []
+            yield self._batch([*batch.columns, *flags, *nulls])
+
+    def _late(self, table: str, rows: bytes) -> pa.RecordBatch:
+        nulls = [pa.nulls(1, f.type) for f in self.schema]
+        flags = [pa.array([False])] if self.ahead else []
+        return self._batch([*nulls, *flags, pa.array([table]), pa.array([rows], pa.binary())])
+
+    def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        fields = [*(f.with_nullable(True) for f in self.schema), *self.hidden]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return batch if batch.schema == schema else batch.cast(schema)

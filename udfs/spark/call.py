@@ -1,0 +1,111 @@
+"""One call of a kernel for one key group: its context, and the order in which clocks and rows reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from sqlstream.udfs.exchange import Blob, Content, from_bytes
+from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
+from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.group_entry import GroupEntry
+
+_MILLISECOND = 1000
+
+
+@dataclass
+class GroupContext:
+    """The ``kernel.Context`` of a call. ``ahead``: what is emitted now left before the watermark passed."""
+
+    store: Store
+    watermark: int
+    processing_time: int
+    timers: dict[Domain, int]
+    ahead: bool = True
+    emitted: dict[bool, list[pa.Table]] = field(default_factory=lambda: {True: [], False: []})
+    late: list[pa.Table] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def emit(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.emitted[self.ahead].append(rows)
+
+    def emit_late(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.late.append(rows)
+
+    def count(self, metric: str, value: int) -> None:
+        self.counters[metric] = self.counters.get(metric, 0) + value
+
+    def set_timer(self, domain: Domain, time: int) -> None:
+        self.timers[domain] = time
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What a micro-batch brought to a key group, blobs in order of arrival. ``watermark_ms`` is Spark's."""
+
+    watermark_ms: int
+    blobs: Sequence[Blob] = ()
+
+    def of(self, content: Content) -> list[Blob]:
+        return [blob for blob in self.blobs if blob.content is content]
+
+    @property
+    def tick(self) -> int:
+        return max((blob.clock for blob in self.of(Content.TICK) if blob.clock is not None), default=NO_WATERMARK)
+
+    @property
+    def clock_of_rows(self) -> int:
+        """What of processing time had passed when the first of the rows came."""
+        clocks = (blob.clock for blob in self.of(Content.ROWS) if blob.clock is not None)
+        return min(clocks, default=NO_WATERMARK + _MILLISECOND) - _MILLISECOND
+
+
+def run(
+    kernel: Kernel, clocks: Clocks, store: Store, entry: GroupEntry, arrived: Arrived
+) -> tuple[GroupContext, GroupEntry]:
+    """Lets rows and clocks reach the kernel in their order; the context with what came out, and the new entry."""
+    timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
+    context = GroupContext(store, entry.watermark, entry.clock, timers)
+    _rows(kernel, context, arrived.of(Content.AHEAD))
+    watermark, clock = clocks.times(arrived.watermark_ms, arrived.tick)
+    _event_time(kernel, context, max(watermark, entry.watermark))
+    _processing_time(kernel, context, max(clock, entry.clock, arrived.clock_of_rows), clocks)
+    context.ahead = False
+    _rows(kernel, context, arrived.of(Content.ROWS))
+    if watermark == END_OF_TIME:
+        _event_time(kernel, context, watermark)
+        _processing_time(kernel, context, clock, clocks)
+    return context, _next_entry(entry, context)
+
+
+def _rows(kernel: Kernel, context: GroupContext, blobs: Iterable[Blob]) -> None:
+    tables = [from_bytes(blob.bytes) for blob in blobs if blob.bytes is not None]
+    if tables:
+        kernel.on_rows(pa.concat_tables(tables) if len(tables) > 1 else tables[0], context)
+
+
+def _event_time(kernel: Kernel, context: GroupContext, watermark: int) -> None:
+    context.watermark = watermark
+    if watermark >= context.timers[Domain.EVENT] and context.timers[Domain.EVENT] != END_OF_TIME:
+        kernel.on_event_time(watermark, context)
+
+
+def _processing_time(kernel: Kernel, context: GroupContext, time: int, clocks: Clocks) -> None:
+    context.processing_time = time
+    context.ahead = clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock or time == END_OF_TIME
+    if time >= context.timers[Domain.PROCESSING] and context.timers[Domain.PROCESSING] != END_OF_TIME:
+        kernel.on_processing_time(time, context)
+
+
+def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:
+    return replace(
+        entry,
+        watermark=context.watermark,
+        clock=context.processing_time,
+        event_timer=context.timers[Domain.EVENT],
+        processing_timer=context.timers[Domain.PROCESSING],
+    )

@@ -1,0 +1,157 @@
+"""Entries of a map state, many in one exchange with Spark's state server.
+
+The server answers requests of a socket one by one and in order, so many can be sent before the first answer is read.
+PySpark's public API waits for each answer instead, which costs five times as much; it is what remains where a
+version of PySpark does not have the methods that pipelining needs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from sqlstream.udfs.kernel import StateKey
+
+KEY = StructType([StructField("name", StringType(), False), StructField("number", LongType(), False)])
+VALUE = StructType([StructField("bytes", BinaryType(), False)])
+NAME = "kernel"
+
+_IN_FLIGHT = 256
+"""Requests sent before answers are read: what fits the buffers of a socket, so that neither side waits forever."""
+
+_PROTOCOL = 0
+_HEADER = struct.Struct("!ii")
+"""The version of the protocol and the length of the message."""
+
+_NEEDED = ("sockfile", "_receive_proto_message", "_serialize_to_bytes", "_deserialize_from_bytes")
+
+
+class Entries(Protocol):
+    """The entries of the key that Spark has set, and its timers, in Spark's milliseconds."""
+
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]: ...
+
+    def write(
+        self,
+        entries: Sequence[tuple[StateKey, bytes]],
+        removed: Sequence[StateKey] = (),
+        deleted_timer: int | None = None,
+        timer: int | None = None,
+    ) -> None: ...
+
+
+def open_entries(handle: StatefulProcessorHandle) -> Entries:
+    state = handle.getMapState(NAME, KEY, VALUE)
+    client = getattr(handle, "_statefulProcessorApiClient", None)
+    if client is not None and all(hasattr(client, name) for name in _NEEDED):
+        return _Pipelined(client)
+    return _OneByOne(handle, state)
+
+
+class _OneByOne:
+    """Through PySpark's public API."""
+
+    def __init__(self, handle: StatefulProcessorHandle, state: Any) -> None:
+        self._handle = handle
+        self._state = state
+
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        found = (self._state.getValue(key) for key in keys)
+        return [None if value is None else bytes(value[0]) for value in found]
+
+    def write(
+        self,
+        entries: Sequence[tuple[StateKey, bytes]],
+        removed: Sequence[StateKey] = (),
+        deleted_timer: int | None = None,
+        timer: int | None = None,
+    ) -> None:
+        for key, value in entries:
+            self._state.updateValue(key, (value,))
+        for key in removed:
+            self._state.removeKey(key)
+        if deleted_timer is not None:
+            self._handle.deleteTimer(deleted_timer)
+        if timer is not None:
+            self._handle.registerTimer(timer)
+
+
+class _Pipelined:
+    def __init__(self, client: Any) -> None:
+        import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
+
+        self._client = client
+        self._messages: Any = messages
+
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        return [self._decoded(value) for value in self._ask([self._get_of(key) for key in keys])]
+
+    def write(
+        self,
+        entries: Sequence[tuple[StateKey, bytes]],
+        removed: Sequence[StateKey] = (),
+        deleted_timer: int | None = None,
+        timer: int | None = None,
+    ) -> None:
+        m = self._messages
+        requests = [self._put_of(key, value) for key, value in entries]
+        requests += [self._map_call(removeKey=m.RemoveKey(userKey=self._key(key))) for key in removed]
+        if deleted_timer is not None:
+            requests.append(self._timer_call(delete=m.DeleteTimer(expiryTimestampMs=deleted_timer)))
+        if timer is not None:
+            requests.append(self._timer_call(register=m.RegisterTimer(expiryTimestampMs=timer)))
+        self._ask(requests)
+
+    def _ask(self, requests: Sequence[Any]) -> list[bytes]:
+        answers: list[bytes] = []
+        for start in range(0, len(requests), _IN_FLIGHT):
+            part = requests[start : start + _IN_FLIGHT]
+            self._send(part)
+            answers += [self._receive() for _ in part]
+        return answers
+
+    def _send(self, requests: Sequence[Any]) -> None:
+        file = self._client.sockfile
+        for request in requests:
+            message = request.SerializeToString()
+            file.write(_HEADER.pack(_PROTOCOL, len(message)))
+            file.write(message)
+        file.flush()
+
+    def _receive(self) -> bytes:
+        status, error, value = self._client._receive_proto_message()
+        if status != 0:
+            raise RuntimeError(f"Spark's state server: {error}")
+        found: bytes = value
+        return found
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def _get_of(self, key: StateKey) -> Any:
+        return self._map_call(getValue=self._messages.GetValue(userKey=self._key(key)))
+
+    def _put_of(self, key: StateKey, value: bytes) -> Any:
+        encoded = self._client._serialize_to_bytes(VALUE, (value,))
+        return self._map_call(updateValue=self._messages.UpdateValue(userKey=self._key(key), value=encoded))
+
+    def _map_call(self, **call: Any) -> Any:
+        m = self._messages
+        variable = m.StateVariableRequest(mapStateCall=m.MapStateCall(stateName=NAME, **call))
+        return m.StateRequest(stateVariableRequest=variable)
+
+    def _timer_call(self, **call: Any) -> Any:
+        m = self._messages
+        return m.StateRequest(
+            statefulProcessorCall=m.StatefulProcessorCall(timerStateCall=m.TimerStateCallCommand(**call))
+        )
+
+    def _key(self, key: StateKey) -> bytes:
+        encoded: bytes = self._client._serialize_to_bytes(KEY, key)
+        return encoded
+
+    def _decoded(self, value: bytes) -> bytes | None:
+        return bytes(self._client._deserialize_from_bytes(value)[0]) if value else None

@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.errors import ExecutionError
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Flags, Times, micros
@@ -25,12 +24,12 @@ from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
+from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
+from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.numbering import number, renumbered, runs
 from sqlstream.udfs.windows.pane_contents import compact, read_entries
 from sqlstream.udfs.windows.pane_results import Firing, collapse, firings
 from sqlstream.udfs.windows.panes import CLOSES_BEFORE_END, Panes
-
-LATE_ROW = "SS432"
 
 PANE = "__pane_start"
 """BIGINT column of combined rows: the pane of the accumulators, on the clock of the windows' zone."""
@@ -46,7 +45,7 @@ class AlignedWindows(Kernel):
     """``aggregates`` per ``keys`` and window; ``aggregates.input`` is the schema of the rows, KEY_HASH aside.
 
     Late rows are counted; with ``late_columns`` they also come out of ``emit_late``, with the bounds of the last of
-    their windows, and rows are not combined then; with ``fails_on_late`` the first one is ExecutionError SS432.
+    their windows; with ``fails_on_late`` the first one is ExecutionError SS406. Rows are combined in neither case.
     In processing time rows belong to the windows that are open when their batch comes.
     """
 
@@ -58,13 +57,13 @@ class AlignedWindows(Kernel):
 
     @cached_property
     def output(self) -> pa.Schema:
-        return pa.schema([*self._key_fields, *_BOUNDS, *self.aggregates.results])
+        return pa.schema(
+            [*self._key_fields, (WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP), *self.aggregates.results]
+        )
 
     @cached_property
     def late_output(self) -> pa.Schema | None:
-        if self.late_columns is None:
-            return None
-        return pa.schema([*(self.aggregates.input.field(name) for name in self.late_columns), *_BOUNDS])
+        return self._lateness.output(self.aggregates.input)
 
     @property
     def uses_processing_time(self) -> bool:
@@ -73,7 +72,7 @@ class AlignedWindows(Kernel):
     # --- rows -------------------------------------------------------------------------------------------------
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        if self.late_columns is not None:
+        if not self._combines:
             return rows
         return self._parts(rows, None if self.uses_processing_time else self._panes_of(rows))
 
@@ -86,7 +85,7 @@ class AlignedWindows(Kernel):
             if taken:
                 state.append(pane, piece.select(self._state_schema.names))
             else:
-                self._count_late(self._row_count(piece), context)
+                context.count("late_rows", self._row_count(piece))
         compact(state, panes[is_open], self.keys, self._counted)
         self._finish(state, context)
 
@@ -158,27 +157,17 @@ class AlignedWindows(Kernel):
         if PANE in rows.schema.names:
             return rows
         panes = self._panes_of(rows)
-        if self.late_columns is not None:
+        if not self._combines:
             rows, panes = self._without_late(rows, panes, context)
         return self._parts(rows, panes)
 
     def _without_late(self, rows: pa.Table, panes: Times, context: Context) -> tuple[pa.Table, Times]:
-        assert self.late_columns is not None
         last = self._panes.last_end(panes)
         is_late = self._panes.closing_time(last) <= context.watermark
         if not is_late.any():
             return rows, panes
-        late = rows.filter(pa.array(is_late))
-        self._count_late(late.num_rows, context)
-        columns = [*late.select(self.late_columns).columns, *self._bounds(last[is_late])]
-        context.emit_late(pa.Table.from_arrays(columns, schema=self.late_output))
+        self._lateness.report(rows.filter(pa.array(is_late)), *self._bounds(last[is_late]), context)
         return rows.filter(pa.array(~is_late)), panes[~is_late]
-
-    def _count_late(self, count: int, context: Context) -> None:
-        if self.fails_on_late:
-            hint = "LATE DATA DROP counts such rows, LATE DATA TO keeps them."
-            raise ExecutionError(LATE_ROW, "a row came after its window had closed", hint=hint)
-        context.count("late_rows", count)
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -215,14 +204,25 @@ class AlignedWindows(Kernel):
 
     def _results(self, firing: Firing) -> pa.Table:
         values = self._counted.finish(firing.accumulators).select(self.aggregates.results.names)
-        columns = [*firing.keys.columns, *self._bounds(firing.end), *values.columns]
+        columns = [*firing.keys.columns, *map(bounds, self._bounds(firing.end)), *values.columns]
         return pa.Table.from_arrays(columns, schema=self.output)
 
-    def _bounds(self, end: Times) -> tuple[pa.Array, pa.Array]:
+    def _bounds(self, end: Times) -> tuple[Times, Times]:
         zone = self.assigner.zone
-        return _timestamps(start_of(self._panes.window_start(end), zone)), _timestamps(end_of(end, zone))
+        return start_of(self._panes.window_start(end), zone), end_of(end, zone)
 
     # --- schemas ----------------------------------------------------------------------------------------------
+
+    @property
+    def _combines(self) -> bool:
+        """Late rows are counted in parts; where more becomes of them, rows come as they are."""
+        return self._lateness.action is LateRows.DROP
+
+    @cached_property
+    def _lateness(self) -> Lateness:
+        if self.late_columns is not None:
+            return Lateness(0, LateRows.EMIT, self.late_columns)
+        return Lateness(0, LateRows.FAIL if self.fails_on_late else LateRows.DROP)
 
     @cached_property
     def _panes(self) -> Panes:
@@ -248,14 +248,6 @@ class AlignedWindows(Kernel):
 
     def _state(self, context: Context) -> ChunkedState:
         return ChunkedState(context.store, "panes", self._state_schema)
-
-
-_TIMESTAMP = pa.timestamp("us", "UTC")
-_BOUNDS = (pa.field("window_start", _TIMESTAMP), pa.field("window_end", _TIMESTAMP))
-
-
-def _timestamps(times: Times) -> pa.Array:
-    return pa.array(times, pa.int64()).view(_TIMESTAMP)
 
 
 def _cells(panes: Times | None, keys: Ids) -> Ids:

@@ -24,6 +24,7 @@ from sqlstream.udfs.assigners.assigner import times_of
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.numbering import stable_order
 from sqlstream.udfs.windows.ranges import Indices, Ranges
@@ -32,8 +33,6 @@ from sqlstream.udfs.windows.slices import TIME, Slices, WindowResults, slices_of
 SLICE, ROWS = "__slice", "__rows"
 """BIGINT columns of the state: the number of a slice of a key, counted from its first row, and the rows it has."""
 
-_TIMESTAMP = pa.timestamp("us", "UTC")
-_BOUNDS = (pa.field("window_start", _TIMESTAMP), pa.field("window_end", _TIMESTAMP))
 _MILLISECOND = 1_000
 
 
@@ -56,7 +55,7 @@ class CountWindows(Kernel):
     @cached_property
     def output(self) -> pa.Schema:
         keys = (field for field in self._key_schema if field.name not in self._slices.results.names)
-        return pa.schema([*keys, *_BOUNDS, *self._slices.results])
+        return pa.schema([*keys, (WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP), *self._slices.results])
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("count windows set no timers")
@@ -131,7 +130,7 @@ class CountWindows(Kernel):
     def _table(self, found: WindowResults, keys: pa.Table) -> pa.Table:
         each = len(found.window) == len(found.oldest)
         columns = [keys.column(name) for name in self.keys if name not in self._slices.results.names]
-        columns += [_timestamps(found.oldest), _timestamps(found.newest + _MILLISECOND)]
+        columns += [bounds(found.oldest), bounds(found.newest + _MILLISECOND)]
         if not each:
             columns = [column.take(pa.array(found.window)) for column in columns]
         return pa.Table.from_arrays([*columns, *found.rows.columns], schema=self.output)
@@ -234,7 +233,3 @@ def _changes(*columns: Indices) -> np.ndarray:
     found = np.ones(len(columns[0]), bool)
     found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return found
-
-
-def _timestamps(times: Indices) -> pa.Array:
-    return pa.array(times, pa.int64()).view(_TIMESTAMP)

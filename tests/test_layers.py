@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "udfs": {"udfs", *FOUNDATION},
     "planner": {"planner", "grammar", "udfs", *FOUNDATION},
 }
-SPARK_ALLOWED = ("planner/lowering/", "sqlstream/")
+SPARK_ALLOWED = ("planner/lowering/", "udfs/spark/", "sqlstream/")
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 
 

@@ -6,7 +6,7 @@ multiple of the slide, the last n rows of a key before it, also without new rows
 In event time rows count in order of their times, and by arrival among equal ones. A row counts when the watermark has
 reached its time, and a multiple of the slide fires when the watermark is 1 ms before it. A row is late when that has
 happened already: ``watermark >= time`` for EveryRows, ``watermark >= the first multiple after time - 1 ms`` for
-LastRows. In processing time rows count as they arrive, and none is late.
+LastRows. In processing time rows count in order of arrival, and none is late.
 
 At the end of a bounded input LastRows fires up to the first multiple after a key's newest row; EveryRows does not fire
 for rows that wait for others. ``window_start`` and ``window_end`` are the time of the oldest row and 1 ms after that of
@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Times, times_of
-from sqlstream.udfs.assigners.merging import MILLISECOND
+from sqlstream.udfs.assigners.assigner import Rows, Times, times_of
+from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
 from sqlstream.udfs.kernel import Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
@@ -79,6 +79,8 @@ class RowMeasuredKernel(Kernel):
             bounds_of_late = time[late], time[late] + MILLISECOND
             self.lateness.report(rows.filter(pa.array(late)), *bounds_of_late, context)
             rows, time = rows.filter(pa.array(~late)), time[~late]
+        else:
+            time = np.minimum(time, context.processing_time)
         state = self._state(context)
         state.append(self._stored(rows, time, self.measure.timers(time, self._now(context))))
         self._advance(state, state.due(self.domain, self._now(context)), context)
@@ -110,14 +112,19 @@ class RowMeasuredKernel(Kernel):
         """Emits what fires; the rows that stay."""
         key = dense_ids(rows, self.keys).ids
         time, timer, position = (rows.column(name).to_numpy() for name in (TIME, self._timer, POSITION))
-        order = np.lexsort((time, key))
-        rows, line = rows.take(order), Timeline(key[order], time[order], timer[order], position[order])
+        if self.domain is Domain.EVENT:
+            order = np.lexsort((time, key))
+            time = time[order]
+        else:
+            order = np.argsort(key, kind="stable")
+            time = _never_back(key[order], time[order])
+        rows, line = rows.take(pa.array(order)), Timeline(key[order], time, timer[order], position[order])
         step = self.measure.step(line, self.domain, self._now(context))
         for firings in step.firings:
             context.emit(self._fired(rows, line, firings))
-        stay = rows.select([*self.kept.stored.names, TIME])
-        stay = stay.append_column(POSITION, pa.array(step.position)).append_column(self._timer, pa.array(step.timer))
-        return stay.filter(pa.array(step.kept)).cast(self._schema)
+        own = (pa.array(values) for values in (line.time, step.position, step.timer))
+        stay = pa.Table.from_arrays([*rows.select(self.kept.stored.names).columns, *own], schema=self._schema)
+        return stay.filter(pa.array(step.kept))
 
     def _fired(self, rows: pa.Table, line: Timeline, firings: Ranges) -> pa.Table:
         results, owner = results_of(self.function, rows, line.key, firings)
@@ -145,3 +152,10 @@ class RowMeasuredKernel(Kernel):
     def _schema(self) -> pa.Schema:
         own = ((TIME, pa.int64()), (POSITION, pa.int64()), (self._timer, pa.int64()))
         return pa.schema([*self.kept.stored, *own])
+
+
+def _never_back(key: Rows, time: Times) -> Times:
+    """The latest time of each row and those before it of its key: a clock that is set back stands still instead."""
+    line = on_line(Windows(key, time, time)).start
+    newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)
+    return time[np.maximum.accumulate(newest)]

@@ -18,7 +18,7 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import LATE, Session, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.assigner import Rows
 from sqlstream.udfs.assigners.merging import MILLISECOND
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -79,8 +79,8 @@ class SessionKernel(Kernel):
         keys = keys.take(pa.array(numbers.first)).take(pa.array(live.windows.key))
         state.replace(self._rows(keys, live))
         self._finish(state, context)
-        if context.processing_time == END_OF_TIME:
-            self.on_processing_time(END_OF_TIME, context)
+        if self.uses_processing_time and state.next_timer(self._domain) <= context.processing_time:
+            self.on_processing_time(context.processing_time, context)
 
     def _join(self, live: Live, rows: pa.Table, windows: Windows, context: Context) -> Live:
         """All sessions after the rows have joined them."""

@@ -180,6 +180,15 @@ def test_in_processing_time_every_second_row_fires_at_once():
     assert lists(harness) == [[4, 5, 6]]
 
 
+def test_in_processing_time_a_clock_that_goes_back_changes_no_count():
+    kernel = RowMeasuredKernel(SCHEMA, ("k",), "ts", EveryRows(2, 10 * MS), AGGREGATES, Domain.PROCESSING)
+    harness = KernelHarness(kernel, SCHEMA, ["k"], processing_time=9 * MS)
+    harness.rows(rows((1, 7), (2, 8), (3, 9)))
+    harness.rows(rows((4, 2), (5, 12)))
+    harness.rows(rows((6, 1)))
+    assert lists(harness) == [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]
+
+
 def test_in_processing_time_the_clock_fires_without_rows():
     harness = KernelHarness(kernel_of(LastRows(2, 10 * MS), Domain.PROCESSING), SCHEMA, ["k"])
     harness.batch(rows((1, 0)), processing_time=5 * MS)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
-from sqlstream.udfs.assigners import Session
+from sqlstream.udfs.assigners import Session, User
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
 from sqlstream.udfs.triggers import AfterProcessingTime, AtWatermark
@@ -161,6 +161,29 @@ def test_rows_that_come_when_processing_time_has_ended_come_out(kernel):
     harness.finish()
     harness.rows([row("a", 1, 0)])
     assert [vs for _, _, _, vs in outputs(harness)] == [[1]]
+
+
+class UserSession:
+    """What SESSION does, in Python."""
+
+    merging = True
+
+    def __init__(self, gap: int) -> None:
+        self.gap = gap
+
+    def assign(self, row: Any, time: int, context: Any) -> list[tuple[int, int]]:
+        return [(time, time + self.gap)] if row.v > 0 else []
+
+
+def test_a_merging_assigner_of_a_user_makes_sessions():
+    assigner = User("f", UserSession, (3000,), ("v",), "ts")
+    harness = KernelHarness(
+        WindowKernel(SCHEMA, ("k",), assigner, AtWatermark(), AGGREGATES), SCHEMA, ["k"], restarts=True
+    )
+    harness.rows([row("a", 1, 0), row("a", 2, 6000), row("a", -3, 20_000)])
+    harness.rows([row("a", 4, 3000)])
+    harness.watermark(8999 * MS)
+    assert [(start, end, sorted(vs)) for _, start, end, vs in outputs(harness)] == [(0, 9000, [1, 2, 4])]
 
 
 # --- against one row after another -------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Window kernels: the general operator, and faster ones for what most queries do."""

@@ -87,9 +87,9 @@ class CountWindows(Kernel):
         count = np.concatenate((stored.column(ROWS).to_numpy(), arrived.run_rows))
         order = stable_order(key, len(arrived.count))
         key, number = key[order], number[order]
-        begins = np.flatnonzero(_changes(key, number))
-        groups = np.empty(len(order), np.int64)
-        groups[order] = np.cumsum(_changes(key, number)) - 1
+        changes = _changes(key, number)
+        begins, groups = np.flatnonzero(changes), np.empty(len(order), np.int64)
+        groups[order] = np.cumsum(changes) - 1
         parts = pa.concat_tables([stored.select(self._slices.kept.names), lifted])
         kept = self._slices.merge(parts, groups, len(begins))
         return _Entries(kept, key[begins], number[begins], np.add.reduceat(count[order], begins))
@@ -221,9 +221,10 @@ class _Arrived:
         by_key = key[order]
         number = (np.arange(len(order)) + (before - start)[by_key]) // width
         changes = _changes(by_key, number)
-        run_of_row, begins = np.empty(len(order), np.int64), np.flatnonzero(changes)
-        run_of_row[order] = np.cumsum(changes) - 1
-        run_rows = np.diff(begins, append=len(order))
+        run, begins = np.cumsum(changes) - 1, np.flatnonzero(changes)
+        run_of_row = np.empty(len(order), np.int64)
+        run_of_row[order] = run
+        run_rows = np.bincount(run, minlength=len(begins))
         return _Arrived(both, ids.first, stored_key, before, count, start, order,
                         run_of_row, by_key[begins], number[begins], run_rows)  # fmt: skip
 

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
-from sqlstream.connectors.formats import quoted
-from sqlstream.definitions import Workspace
 from sqlstream.folders import Folders
-from sqlstream.planner.catalog import Column, Function, Table
+from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Node, Output, Scan
 from sqlstream.plans import require_sources, scanned_tables
 from sqlstream.results import columns_of
+from sqlstream.sinks import LateSinks, TableSink
 from sqlstream.spark_settings import SparkHandle
 from sqlstream.udfs.functions import load
+from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sqlstream.jobs import Job, JobRuntime
 
@@ -45,47 +43,6 @@ class SessionSources:
         return load(function.target) if found is None else found
 
 
-class SinkWriter:
-    """The rows of a job into a table. A job starts its sink again to flush, which then is no new job."""
-
-    def __init__(self, environment: Environment, table: Table) -> None:
-        self._environment = environment
-        self._table = table
-
-    def __call__(self, rows: DataFrame) -> DataStreamWriter:
-        found = connector(self._table.connector)
-        writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
-        self._environment = replace(self._environment, resumed=True)
-        return writer
-
-
-NULL_IN_COLUMN = "SS403"
-
-
-def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from sqlstream.udfs.kernel import ROW_KIND
-
-    def checked(column: Column) -> SparkColumn:
-        value = F.col(quoted(column.name))
-        if column.nullable:
-            return value
-        failure = _failure(NULL_IN_COLUMN, f'column "{column.name}" of table "{table.name}" is NOT NULL and got NULL')
-        return F.when(value.isNull(), failure).otherwise(value).alias(column.name)
-
-    kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
-    return rows.select(*(checked(c) for c in table.physical_columns), *kind)
-
-
-def _failure(code: str, message: str) -> SparkColumn:
-    """An expression that fails; the job finds code and message in what Spark says."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.raise_error(F.lit(f"{code}: {message}"))
-
-
 class Runner:
     """Starts the jobs of a session and stops them when it closes."""
 
@@ -106,12 +63,14 @@ class Runner:
         sink, checkpoint = None, self.folders.scratch_checkpoint()
         if isinstance(plan, Insert):
             checkpoint = self.folders.checkpoint(settings, name)
-            sink = SinkWriter(replace(environment, resumed=checkpoint_exists(checkpoint, spark)), plan.table)
+            resumed = replace(environment, resumed=checkpoint_exists(checkpoint, spark))
+            sink = TableSink(resumed, plan.table, plan)
         job = start_job(
             spark,
             plan,
             SessionSources(environment, workspace.catalog.copy()),
             sink=sink,
+            late=LateSinks(environment, plan) if sink is None else None,
             name=name,
             checkpoint_dir=checkpoint,
             interval_ms=_interval_ms(plan, settings["execution.checkpointing.interval"]),

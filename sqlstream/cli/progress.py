@@ -39,8 +39,16 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         f"{progress.rows_per_second:,.0f} rows/s",
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
-    late = [f"{progress.late_rows:,} late"] if progress.late_rows else []
-    return f"{name}: {', '.join(parts + late)}, {seconds:.0f} s"
+    return f"{name}: {', '.join(parts + _late(progress))}, {seconds:.0f} s"
+
+
+def _late(progress: Progress) -> list[str]:
+    """The late rows, apart by operator where a query has several."""
+    if not progress.late_rows:
+        return []
+    operators = progress.late_by_operator
+    apart = ", ".join(f"operator {number}: {rows:,}" for number, rows in operators.items())
+    return [f"{progress.late_rows:,} late" + (f" ({apart})" if len(operators) > 1 else "")]
 
 
 class View:

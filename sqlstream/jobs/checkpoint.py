@@ -9,12 +9,8 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.fingerprint import fingerprint, first_difference
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
+from sqlstream.planner.lowering.gears import gear_of
 from sqlstream.planner.nodes import Node
-
-
-def gear_of(plan: Node, gear: str) -> str:
-    return "native" if gear == AUTO else gear
-
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +56,7 @@ def open_checkpoint(
         raise _other_plan(path, stored, current)
     layout = stored_layout(storage)
     if layout is None:
-        layout = Layout(gear_of(plan, gear), key_groups or DEFAULT_KEY_GROUPS)
+        layout = Layout(gear_of(plan, gear).value, key_groups or DEFAULT_KEY_GROUPS)
         store_layout(storage, layout)
     require_same(path, layout, gear, key_groups)
     if stored is None:

@@ -8,6 +8,8 @@ from threading import Event, Thread
 
 from sqlstream.jobs.control import ControlRows
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.columnar import clocks
+from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import Node
 
@@ -45,8 +47,10 @@ class Clock:
             control.tick(now_ms, name)
 
 
-def clock_of(plan: Node, interval_ms: int = 1000) -> Clock:
+def clock_of(plan: Node, gear: Gear, interval_ms: int = 1000) -> Clock:
     """The clock of a plan, which has nothing to move where no operator uses processing time."""
     clocked = (node.table for node in watermarked_nodes(plan) if node.domain is TimeDomain.PROCESSING)
     tables = tuple(dict.fromkeys(clocked))
-    return Clock(tables, False, False, interval_ms)
+    if gear is Gear.NATIVE:
+        return Clock(tables, interval_ms=interval_ms)
+    return Clock(tables, clocks.needs_ticks(plan), clocks.ends_by_tick(plan), interval_ms)

@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 
 import pyarrow as pa
 
-from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.errors import ExecutionError, SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.clock import clock_of
 from sqlstream.jobs.control import ControlRows
@@ -26,6 +26,7 @@ from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
+from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
 from sqlstream.spark import is_connect
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from sqlstream.sinks import LateSinks
+
 ROWS_AFTER_END = "SS422"
+LATE_THROUGH_CONNECT = "SS348"
+
+_LATE_THROUGH_CONNECT = "LATE DATA TO is not executed for a query on its own through Spark Connect"
 
 _REPORT_SECONDS = 1
 
@@ -197,26 +203,27 @@ def start_job(
     clock_interval_ms: int = 1000,
     gear: str = AUTO,
     key_groups: int | None = None,
+    late: LateSinks | None = None,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
     ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
     ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible;
     ``clock_interval_ms`` that between ticks of processing time, where something waits for them. ``gear`` and
-    ``key_groups`` as ``open_checkpoint`` takes them.
+    ``key_groups`` as ``open_checkpoint`` takes them. ``late`` gets the late rows of a query without ``sink``.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups)
-    clock, bounded = clock_of(plan, clock_interval_ms), properties.bounded(plan)
+    layout = checkpoint.layout
+    clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
     watermarks = restored_watermarks(plan, control)
-    layout = checkpoint.layout
     rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups))
     flushed = flushed_tables(plan)
     results = None
     if sink is None:
-        results = _results_of(plan, spark, checkpoint)
+        results = _results_of(plan, spark, checkpoint, late)
         sink = results.sink
     launch = Launch(
         query_name=f"{name or 'query'}-{number}",
@@ -243,9 +250,11 @@ def _rows_after_the_end() -> ExecutionError:
     )
 
 
-def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint) -> Results:
+def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint, late: LateSinks | None) -> Results:
     assert isinstance(plan, Output), "only a query has results for its caller"
     names = tuple(name for name, _ in columns_of(plan))
     if is_connect(spark):
+        if late:
+            raise UnsupportedError(LATE_THROUGH_CONNECT, _LATE_THROUGH_CONNECT, hint="Write INSERT INTO a table.")
         return StoredResults(names, spark, checkpoint.storage.location("results"))
-    return Results(names)
+    return Results(names, late)

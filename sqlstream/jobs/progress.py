@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.udfs.exchange import LATE_TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_OUT = "rows_out"
 METRICS = "sqlstream"
+LATE_ROWS = "late_rows"
+
+_OPERATOR = "operator/"
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,9 @@ class Progress:
     """Totals since the job was started, control rows left out.
 
     ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
-    and for queries that need none. ``late_rows`` are those that windows dropped; Spark adds up rows of equal key and
-    window in a batch before it counts them.
+    and for queries that need none. ``late_rows`` are those that windows dropped; on the native gear Spark adds up rows
+    of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
+    columnar gear, numbered from the top.
     """
 
     rows_in: int = 0
@@ -32,6 +37,7 @@ class Progress:
     busy_ms: int = 0
     watermark_ms: int | None = None
     late_rows: int = 0
+    late_by_operator: Mapping[int, int] = field(default_factory=dict)
     last_batch: int = -1
 
     @property
@@ -45,10 +51,11 @@ class Progress:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """The rows, counted on their way out."""
+    """The rows, counted on their way out; late rows, which are on their way to other tables, left out."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return rows.observe(METRICS, F.count(F.lit(1)).alias(ROWS_OUT))
+    counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
+    return rows.observe(METRICS, counted.alias(ROWS_OUT))
 
 
 def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]], control: str) -> Progress:
@@ -69,16 +76,37 @@ def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progr
         batches=progress.batches + 1,
         busy_ms=progress.busy_ms + int(report["batchDuration"]),
         watermark_ms=progress.watermark_ms if watermark is None else watermark,
-        late_rows=progress.late_rows + sum(s["numRowsDroppedByWatermark"] for s in report["stateOperators"]),
+        late_rows=progress.late_rows + late_rows(report),
+        late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         last_batch=int(report["batchId"]),
     )
 
 
+def late_rows(report: Mapping[str, Any]) -> int:
+    """The rows that windows dropped in a micro-batch: on the columnar gear exactly, on Spark's own as Spark counts."""
+    dropped = sum(operator["numRowsDroppedByWatermark"] for operator in report["stateOperators"])
+    return int(dropped) + sum(late_by_operator(report).values())
+
+
+def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
+    """The late rows of each operator of the columnar gear by its number."""
+    metrics = report.get("observedMetrics", {}).items()
+    operators = ((name.removeprefix(_OPERATOR), found) for name, found in metrics if name.startswith(_OPERATOR))
+    return {int(number): _metric(found, LATE_ROWS) for number, found in operators}
+
+
+def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
+    return {number: left.get(number, 0) + right.get(number, 0) for number in sorted({*left, *right})}
+
+
 def _rows_out(report: Mapping[str, Any]) -> int:
     metrics = report.get("observedMetrics", {}).get(METRICS)
-    if metrics is None:
-        return 0
-    return int(metrics["values"][0] if "values" in metrics else metrics[ROWS_OUT])  # Connect gives the values alone
+    return 0 if metrics is None else _metric(metrics, ROWS_OUT)
+
+
+def _metric(metrics: Mapping[str, Any], name: str) -> int:
+    """One of a set of metrics; NULL, of no rows, is 0."""
+    return int((metrics["values"][0] if "values" in metrics else metrics[name]) or 0)  # Connect gives the values alone
 
 
 def watermark_of(text: str | None) -> int | None:

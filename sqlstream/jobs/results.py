@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from sqlstream.sinks import LateSinks
+
 _WAITING = 16  # tables; more make Spark wait for the caller
 _POLL_SECONDS = 0.2
 
@@ -28,15 +30,22 @@ def with_kind_first(rows: DataFrame) -> DataFrame:
 
 
 class Results:
-    """Batches go in on Spark's thread and come out on the caller's, who may stop listening at any time."""
+    """Batches go in on Spark's thread and come out on the caller's, who may stop listening at any time.
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    ``late`` takes the late rows out of them.
+    """
+
+    def __init__(self, names: tuple[str, ...], late: LateSinks | None = None) -> None:
         self._names = list(names)
+        self._late = late
         self._tables: queue.Queue[pa.Table] = queue.Queue(_WAITING)
         self._closed = Event()
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        return with_kind_first(rows).writeStream.foreachBatch(lambda batch, _: self.put(batch.toArrow()))
+        return rows.writeStream.foreachBatch(self._late.beside(self._write) if self._late else self._write)
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        self.put(with_kind_first(batch).toArrow())
 
     def on_progress(self, last_batch: int) -> None:
         """The job calls this when it knows of new micro-batches, up to ``last_batch``."""

@@ -24,10 +24,11 @@ Arrival = tuple[tuple[Any, ...], int]
 
 @dataclass(frozen=True)
 class Flush:
-    """One micro-batch: rows by table in arrival order, watermarks that steps lifted in ms by table."""
+    """One micro-batch: rows by table in arrival order, watermarks that steps lifted by table, the clock; all in ms."""
 
     rows: dict[str, list[Arrival]]
     watermarks: dict[str, int]
+    clock_ms: int | None = None
 
 
 @dataclass
@@ -39,10 +40,11 @@ class Buffer:
     _rows: dict[str, list[Arrival]] = field(default_factory=dict)
     _reached: dict[str, int] = field(default_factory=dict)
     _lifted: dict[str, int] = field(default_factory=dict)
+    _tick_ms: int | None = None
 
     @property
     def empty(self) -> bool:
-        return not self._rows and not self._lifted
+        return not self._rows and not self._lifted and self._tick_ms is None
 
     def takes(self, table: str, event_ms: int | None) -> bool:
         """May a row of that event time (None: unknown) join what is kept?"""
@@ -63,6 +65,10 @@ class Buffer:
         if self._rises(table, watermark_ms):
             self._reached[table] = self._lifted[table] = watermark_ms
 
+    def tick(self, clock_ms: int) -> None:
+        """A step moves the clock of processing time."""
+        self._tick_ms = clock_ms
+
     def reach(self, table: str, watermark_ms: int) -> None:
         """Rows that are kept lift the watermark by themselves."""
         if self._rises(table, watermark_ms):
@@ -74,7 +80,7 @@ class Buffer:
 
     def take(self) -> Flush:
         """All that is kept; the buffer is empty afterwards."""
-        taken = Flush(self._rows, self._lifted)
+        taken = Flush(self._rows, self._lifted, self._tick_ms)
         self.flushed |= self._reached
-        self._rows, self._reached, self._lifted = {}, {}, {}
+        self._rows, self._reached, self._lifted, self._tick_ms = {}, {}, {}, None
         return taken

@@ -30,13 +30,16 @@ class CaseRun:
         for index, step in enumerate(self._case.steps):
             perform(step, self._test)
             for expected in self._expected_after(index):
+                if isinstance(expected, f.Changes) and expected.table is not None:
+                    self._check_changes(expected, self._changes_of(expected.table, expected.columns))
+                    continue
                 came = self._test.output()
                 self._total += came
                 pending += came
                 if isinstance(expected, f.State):
                     self._check_state(expected)
                 else:
-                    self._check_changes(expected, pending)
+                    self._check_changes(expected, self._picked(pending, None, expected.columns))
                     pending = []
         if self._case.error is not None:
             self._test.output()  # nothing else asks what becomes of the last steps
@@ -45,6 +48,21 @@ class CaseRun:
     def _expected_after(self, index: int) -> Iterator[f.Changes | f.State]:
         # An output is asked for only where something is expected of it: each question costs a micro-batch.
         return (expected for expected in self._case.expected if expected.after == index)
+
+    def _changes_of(self, table: str, columns: tuple[str, ...] | None) -> list[Change]:
+        """What came out to a table beside the result, such as late rows."""
+        try:
+            return self._picked(self._test.output(table), table, columns)
+        except ValueError as error:
+            raise Different(str(error)) from error
+
+    def _picked(self, changes: list[Change], table: str | None, columns: tuple[str, ...] | None) -> list[Change]:
+        """The changes with these columns only."""
+        if columns is None:
+            return changes
+        names = [name.casefold() for name in self._test.output_columns(table)]
+        found = [names.index(column.casefold()) + 1 for column in columns]
+        return [(change[0], *(change[i] for i in found)) for change in changes]
 
     def _check_changes(self, expected: f.Changes, came: list[Change]) -> None:
         ordered = expected.ordered and self._test.keeps_order

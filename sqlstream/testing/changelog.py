@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.testing.values import from_arrow
+from sqlstream.types import DataType
+from sqlstream.udfs.kernel import ROW_KIND
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Change = tuple[Any, ...]
 """A row kind (``+I``, ``-U``, ``+U``, ``-D``) followed by the values of the row."""
@@ -12,6 +19,18 @@ Row = tuple[Any, ...]
 
 KINDS = ("+I", "-U", "+U", "-D")
 _ADDS = ("+I", "+U")
+
+
+def changes_of(rows: pa.Table, types: Sequence[DataType]) -> list[Change]:
+    """The rows of a micro-batch with their kinds, which are all +I where the rows have none."""
+    kinds = ["+I"] * rows.num_rows
+    if ROW_KIND in rows.column_names:
+        kinds = rows.column(ROW_KIND).to_pylist()
+        rows = rows.drop_columns([ROW_KIND])
+    columns = [
+        [from_arrow(v, type_) for v in column.to_pylist()] for column, type_ in zip(rows.columns, types, strict=True)
+    ]
+    return list(zip(kinds, *columns, strict=True))
 
 
 def merge(changes: Iterable[Change], key: Sequence[int] | None = None) -> list[Row]:

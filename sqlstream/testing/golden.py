@@ -66,13 +66,15 @@ _RUNNERS: dict[str, Callable[[Block, Session], tuple[str, ...]]] = {"parse": _pa
 def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
     steps = steps_of(block)
     came: list[list[Change]] = []
+    late: list[tuple[str, ...]] = []
     with StreamTest(block.sql, session) as test:
         for step in steps:
             if restart and came:
                 test.restart()
             perform(step.words, test)
             came.append(test.output())
-        lines = [_spelled(changes, test) for changes in came]
+            late.append(_late_lines(test))
+        lines = [(*_spelled(changes, test), *behind) for changes, behind in zip(came, late, strict=True)]
         matches = all(_same(step.output, found, test) for step, found in zip(steps, lines, strict=True))
     merge(change for changes in came for change in changes)  # raises where a changelog withdraws what it never gave
     found_steps = tuple(replace(step, output=found) for step, found in zip(steps, lines, strict=True))
@@ -83,6 +85,12 @@ def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:
     """A line per change; sorted where their order is Spark's."""
     lines = [_line(change, test.output_types) for change in changes]
     return tuple(lines if test.keeps_order else sorted(lines))
+
+
+def _late_lines(test: StreamTest) -> tuple[str, ...]:
+    """What came out to tables for late rows, each line behind the name of its table."""
+    found = ((name, change, test.output_types_of(name)) for name in test.late_tables for change in test.output(name))
+    return tuple(f"{name}: {_line(change, types)}" for name, change, types in found)
 
 
 def _line(change: Change, types: Sequence[DataType]) -> str:

@@ -1,4 +1,4 @@
-"""Counting late rows exactly, as far as Spark's own numbers go.
+"""Counting late rows: the columnar gear does, on Spark's own operators exactly as far as their numbers go.
 
 Spark counts what it drops behind the partial aggregation: rows of one key and window are one, and a row of several
 windows counts in each that has closed. A row that is alone in its micro-batch shows what became of it: it was late
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlstream.jobs.progress import late_rows
+
 if TYPE_CHECKING:
     from sqlstream.testing.buffer import Flush
     from sqlstream.testing.stepped_job import SteppedJob
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class LateCount:
-    """``exact`` is False once late rows shared a micro-batch with others."""
+    """``counted``: the gear counts each row. ``exact`` is False once, without that, late rows shared a micro-batch."""
 
+    counted: bool
     rows: int = 0
     exact: bool = True
     _together: int = 0
@@ -33,12 +36,16 @@ class LateCount:
         """Have the job process its next micro-batch, and count."""
         together, late = self._together, self._late
         self._together, self._late = 0, False
-        if not late:
+        if not late and not self.counted:
             job.process(flush)
             return
         job.new_reports()  # those of earlier batches
         job.process(flush)
-        operators = [operator for report in job.new_reports() for operator in report["stateOperators"]]
+        reports = job.new_reports()
+        if self.counted:
+            self.rows += sum(map(late_rows, reports))
+            return
+        operators = [operator for report in reports for operator in report["stateOperators"]]
         dropped = sum(operator["numRowsDroppedByWatermark"] for operator in operators)
         updated = sum(operator["numRowsUpdated"] for operator in operators)
         if together == 1:

@@ -9,31 +9,38 @@ from functools import cached_property
 from typing import Any
 
 from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.lowering.columnar import clocks
+from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
     AssignTime,
     AssignWindows,
     Correlate,
     Filter,
+    GlobalWindow,
     Insert,
     Node,
     Output,
     Project,
     Scan,
     Union,
+    UserWindow,
     WindowAggregate,
 )
 from sqlstream.planner.properties import ArrivalOrder, arrival_order
+from sqlstream.plans import late_tables
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# They emit at once what a row gives alone, or else only where a watermark closes a window: one micro-batch or several
-# come to the same. An operator that emits in between (a trigger, a join, a changelog) does not belong here.
-_JOINT = (Scan, AssignTime, Project, Filter, Union, Correlate, AssignWindows, WindowAggregate, Output, Insert)
+_STATELESS = (Scan, AssignTime, Project, Filter, Union, Correlate, Output, Insert)
+_CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 
 @dataclass(frozen=True)
 class PlanTraits:
+    """``gear`` is the one that the plan runs on."""
+
     root: Node
+    gear: Gear = Gear.NATIVE
 
     @cached_property
     def tables(self) -> dict[str, Table]:
@@ -47,18 +54,28 @@ class PlanTraits:
         return {node.table: node for node in watermarked_nodes(self.root)}
 
     @property
-    def domain(self) -> TimeDomain | None:
-        """The one clock that closes the plan's windows; None for a plan that waits for none."""
-        return next((node.domain for node in self.times.values()), None)
-
-    @property
     def has_windows(self) -> bool:
         return bool(self.times)
 
+    @cached_property
+    def clocked(self) -> tuple[str, ...]:
+        """The tables whose watermark is the clock."""
+        return tuple(table for table, node in self.times.items() if node.domain in _CLOCKED)
+
+    @cached_property
+    def late_tables(self) -> dict[str, Table]:
+        """The tables that late rows go to, by lower-case name."""
+        return {table.name.casefold(): table for table in late_tables(self.root)}
+
     @property
-    def is_clocked(self) -> bool:
-        """True where windows close by the clock, not by event time."""
-        return self.domain in (TimeDomain.PROCESSING, TimeDomain.INGESTION)
+    def needs_ticks(self) -> bool:
+        """True where processing time must come as ticks of a clock."""
+        return self.gear is Gear.COLUMNAR and clocks.needs_ticks(self.root)
+
+    @property
+    def ends_by_tick(self) -> bool:
+        """True where only the clock can tell the end of the input."""
+        return self.gear is Gear.COLUMNAR and clocks.ends_by_tick(self.root)
 
     @property
     def keeps_order(self) -> bool:
@@ -68,17 +85,17 @@ class PlanTraits:
     @property
     def joint(self) -> bool:
         """True where rows and watermarks may share a micro-batch."""
-        return all(isinstance(node, _JOINT) for node in self.root.walk())
+        return all(map(_is_joint, self.root.walk()))
 
     def delay_ms(self, table: str) -> int | None:
         """By how much the watermark follows the rows of a table; None where no window waits for it."""
-        time = None if self.is_clocked else self.times.get(table)
+        time = None if table in self.clocked else self.times.get(table)
         return None if time is None else time.delay_ms
 
     def time_of(self, table: Table, values: Sequence[Any], clock_ms: int) -> int | None:
         """The time of a row, in ms, by which windows judge it; None where it is NULL, computed or not needed."""
         time = self.times.get(table.name)
-        if time is None or self.is_clocked:
+        if time is None or table.name in self.clocked:
             return None if time is None else clock_ms
         names = [c.name for c in table.physical_columns]
         value = values[names.index(time.column)] if time.column in names else None
@@ -86,3 +103,15 @@ class PlanTraits:
             return None
         moment: datetime = value.replace(tzinfo=UTC)
         return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _is_joint(node: Node) -> bool:
+    """Does it emit at once what a row gives alone, or else only where a watermark closes a window?
+
+    One micro-batch or several come to the same then. Triggers, joins and changelogs emit in between.
+    """
+    if isinstance(node, AssignWindows):
+        return not isinstance(node.window, (GlobalWindow, UserWindow))
+    if isinstance(node, WindowAggregate):
+        return node.firing.is_default and not isinstance(node.window, (GlobalWindow, UserWindow))
+    return isinstance(node, _STATELESS)

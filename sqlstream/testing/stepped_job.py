@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from sqlstream.jobs.runtime import JobRuntime
 from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
+from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.nodes import Insert, Node, Output
 from sqlstream.runner import SessionSources
+from sqlstream.sinks import LateSinks
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.types import DataType, parse_type
@@ -35,6 +37,27 @@ RESULT = Table("query result", (), "test")
 
 
 @dataclass(frozen=True)
+class Sink:
+    """Where rows come out: ``names`` and ``types`` of the columns; the types of a query are known once it runs."""
+
+    table: Table
+    names: tuple[str, ...]
+    types: tuple[DataType, ...] = ()
+
+
+def _main_sink(plan: Node) -> Sink:
+    if isinstance(plan, Insert):
+        return _sink_of_table(plan.table)
+    assert isinstance(plan, Output)
+    return Sink(RESULT, plan.names)
+
+
+def _sink_of_table(table: Table) -> Sink:
+    columns = table.physical_columns
+    return Sink(table, tuple(c.name for c in columns), tuple(c.type for c in columns))
+
+
+@dataclass(frozen=True)
 class SteppedRuntime(JobRuntime):
     """``moved_by_rows``: the tables whose rows move their watermark."""
 
@@ -47,10 +70,11 @@ class SteppedRuntime(JobRuntime):
 class SteppedJob:
     """A plan in a directory of its own, and how many micro-batches were handed to it so far."""
 
-    def __init__(self, session: Session, plan: Node, directory: Path, moved_by_rows: frozenset[str]) -> None:
+    def __init__(self, session: Session, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]) -> None:
         self._session = session
-        self._plan = plan
-        self._tables = PlanTraits(plan).tables
+        self._traits = traits
+        self._plan = traits.root
+        self._tables = traits.tables
         self._directory = directory
         self._moved_by_rows = moved_by_rows
         self._query: StreamingQuery | None = None
@@ -58,18 +82,31 @@ class SteppedJob:
         self._watermarks: SourceWatermarks | None = None
         self._flushes = 0
         self._reported = -1
-        self.output_types: tuple[DataType, ...] = ()
+        self._main = _main_sink(traits.root)
 
     @property
-    def sink(self) -> Table:
-        return self._plan.table if isinstance(self._plan, Insert) else RESULT
+    def counts_late_rows(self) -> bool:
+        """True where each late row is counted."""
+        return self._traits.gear is Gear.COLUMNAR
 
     @property
-    def output_names(self) -> tuple[str, ...]:
-        if isinstance(self._plan, Insert):
-            return tuple(c.name for c in self._plan.table.physical_columns)
-        assert isinstance(self._plan, Output)
-        return self._plan.names
+    def orders_rows(self) -> bool:
+        """True where operators with state put out rows in an order of ours: kernels do in one key group."""
+        return self._traits.gear is Gear.COLUMNAR and self._key_groups == 1
+
+    @property
+    def _key_groups(self) -> int:
+        """One puts out rows in one order, and takes least time."""
+        return self._session.workspace.settings["pipeline.max-parallelism"] or 1
+
+    def sink_of(self, name: str | None) -> Sink:
+        """The sink with the name of a table, None for that of the query."""
+        if name is None or name.casefold() == self._main.table.name.casefold():
+            return self._main
+        late = self._traits.late_tables.get(name.casefold())
+        if late is None:
+            raise ValueError(f'the query does not write to table "{name}"')
+        return _sink_of_table(late)
 
     @property
     def running(self) -> bool:
@@ -79,11 +116,11 @@ class SteppedJob:
         """Start from the newest checkpoint, or for the first time."""
         spark = self._session.spark
         environment = Environment(spark, self._directory)
-        test_connector.open_tables(self._directory, (*self._tables.values(), self.sink))
-        settings = self._session.workspace.settings
-        key_groups = settings["pipeline.max-parallelism"] or 1  # one puts out rows in one order, and takes least time
+        late_tables = self._traits.late_tables.values()
+        test_connector.open_tables(self._directory, (*self._tables.values(), self._main.table, *late_tables))
+        key_groups = self._key_groups
         path = str(self._directory / "checkpoint")
-        checkpoint = open_checkpoint(path, self._plan, spark, settings["sqlstream.gear"], key_groups)
+        checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
         runtime = SteppedRuntime(
@@ -91,11 +128,14 @@ class SteppedJob:
         )
         self._watermarks = restored_watermarks(self._plan, self._control)
         rows = lower(self._plan, runtime)
-        self.output_types = tuple(parse_type(field.dataType.simpleString()) for field in rows.schema)
+        found = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}
+        self._main = replace(self._main, types=tuple(found[field.name] for field in self._plan.schema))
+        main = test_connector.write_batches(environment, self._main.table)
+        late = LateSinks(environment, self._plan)
         launch = Launch(
             query_name=self._directory.name,
             rows=rows,
-            sink=lambda rows: test_connector.CONNECTOR.stream(environment, self.sink, rows),
+            sink=lambda rows: rows.writeStream.foreachBatch(late.beside(main)),
             checkpoint=checkpoint,
             control=self._control,
             bounded=False,
@@ -122,15 +162,17 @@ class SteppedJob:
             test_connector.feed(self._directory, self._tables[name.casefold()], self._flushes, rows)
         for name, watermark_ms in flush.watermarks.items():
             self._control.lift(name, watermark_ms, f"{self._flushes:09d}")
+        if flush.clock_ms is not None:
+            self._control.tick(flush.clock_ms, f"{self._flushes:09d}")
         try:
             self._query.processAllAvailable()
         except Exception as error:
             self.stop()
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
 
-    def written(self, after: int) -> Iterator[tuple[int, pa.Table]]:
-        """The micro-batches with output that are newer than ``after``."""
-        return test_connector.written(self._directory, self.sink, after)
+    def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
+        """The micro-batches with rows in the sink that are newer than ``after``."""
+        return test_connector.written(self._directory, sink.table, after)
 
     def new_reports(self) -> list[Any]:
         """Spark's reports of the micro-batches since the last call, as far as Spark remembers them."""

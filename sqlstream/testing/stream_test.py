@@ -13,15 +13,16 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.planner.lowering.gears import gear_of
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import plan_of
 from sqlstream.testing.buffer import Buffer
-from sqlstream.testing.changelog import KINDS, Change
+from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.spark import fast_directory
 from sqlstream.testing.stepped_job import SteppedJob
-from sqlstream.testing.values import Time, from_arrow, to_arrow, to_ms
+from sqlstream.testing.values import Time, to_arrow, to_ms
 from sqlstream.types import DataType
 
 if TYPE_CHECKING:
@@ -41,21 +42,22 @@ class StreamTest:
     * ``"auto"``: ``"rows"`` for tables that declare a delay, ``"steps"`` for those with ``WATERMARK FOR ts AS ts``.
 
     Steps are buffered and go to Spark in as few micro-batches as show no difference (see ``testing.buffer``).
-    Within one step the results of a window query come out in an order of Spark's, those of a stateless query in
-    arrival order; ``keeps_order`` tells the two apart.
+    Within one step the results of a window query on the native gear come out in an order of Spark's, all others in
+    theirs; ``keeps_order`` tells the two apart.
     """
 
     def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto") -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
-        self._traits = PlanTraits(plan)
+        gear = gear_of(plan, session.workspace.settings["sqlstream.gear"])
+        self._traits = PlanTraits(plan, gear)
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
         self._buffer = Buffer(joint=self._traits.joint)
         self._directory = fast_directory("sqlstream-test-")
-        self._job = SteppedJob(session, plan, self._directory, frozenset(self._moved_by_rows))
-        self._late = LateCount()
+        self._job = SteppedJob(session, self._traits, self._directory, frozenset(self._moved_by_rows))
+        self._late = LateCount(counted=self._job.counts_late_rows)
         self._clock_ms = 0
-        self._seen = -1
+        self._seen: dict[str, int] = {}
         self._finished = False
 
     # --- steps ------------------------------------------------------------------------------------------------
@@ -89,8 +91,10 @@ class StreamTest:
         if now < self._clock_ms:
             raise ValueError(f"processing time is at {self._clock_ms} ms and cannot go back to {now} ms")
         self._clock_ms = now
-        for name in self._traits.times if self._traits.is_clocked else ():
+        for name in self._traits.clocked:
             self._buffer.lift(name, now - 1)  # rows of this very millisecond may still come
+        if self._traits.needs_ticks:
+            self._buffer.tick(now)
         self._end_step()
 
     def checkpoint(self) -> None:
@@ -109,35 +113,49 @@ class StreamTest:
         self._finished = True
         for name in self._traits.times:
             self._buffer.lift(name, END_OF_INPUT_MS)
+        if self._traits.ends_by_tick:
+            self._buffer.tick(END_OF_INPUT_MS)
         self._end_step()
 
     # --- results ----------------------------------------------------------------------------------------------
 
     def output(self, table: str | None = None) -> list[Change]:
-        """(kind, *values) of the rows that came out since the last call, in order; ``table`` is the INSERT's."""
-        if table is not None and table.casefold() != self._job.sink.name.casefold():
-            raise ValueError(f'the query does not write to table "{table}"')
+        """(kind, *values) of the rows that came out since the last call, in order.
+
+        ``table`` is that of the INSERT or one that late rows go to; None: the result of the query or INSERT.
+        """
+        self._job.sink_of(table)  # a wrong name needs no Spark
         self._flush()
+        sink = self._job.sink_of(table)
         changes: list[Change] = []
-        for number, rows in self._job.written(self._seen):
-            self._seen = number
-            columns = (
-                [from_arrow(v, kind) for v in column.to_pylist()]
-                for column, kind in zip(rows.columns, self._job.output_types, strict=True)
-            )
-            changes += [("+I", *values) for values in zip(*columns, strict=True)]
+        for number, rows in self._job.written(sink, self._seen.get(sink.table.name, -1)):
+            self._seen[sink.table.name] = number
+            changes += changes_of(rows, sink.types)
         return changes
+
+    def output_columns(self, table: str | None = None) -> tuple[str, ...]:
+        """The columns of ``output`` behind the kind."""
+        return self._job.sink_of(table).names
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The columns of ``output`` behind the kind."""
-        return self._job.output_names
+        """The columns of the result behind the kind."""
+        return self.output_columns()
 
     @property
     def output_types(self) -> tuple[DataType, ...]:
         """Their types, as Spark finds them: starts Spark."""
         self._start()
-        return self._job.output_types
+        return self._job.sink_of(None).types
+
+    @property
+    def late_tables(self) -> tuple[str, ...]:
+        """The tables that late rows go to."""
+        return tuple(table.name for table in self._traits.late_tables.values())
+
+    def output_types_of(self, table: str) -> tuple[DataType, ...]:
+        """The types of the columns that ``output(table)`` gives."""
+        return self._job.sink_of(table).types
 
     def input_types(self, table: str) -> tuple[DataType, ...]:
         """The types of the columns that ``rows`` takes."""
@@ -145,17 +163,17 @@ class StreamTest:
 
     @property
     def keeps_order(self) -> bool:
-        """True where rows come out in the order in which they went in."""
-        return self._traits.keeps_order
+        """True where the order in which rows come out means something and is always the same."""
+        return self._traits.keeps_order or self._job.orders_rows
 
     def late_dropped(self) -> int:
-        """How many rows were late for all their windows and dropped; see ``late_dropped_is_exact``."""
+        """How many rows were late for all their windows; see ``late_dropped_is_exact``."""
         self._flush()
         return self._late.rows
 
     @property
     def late_dropped_is_exact(self) -> bool:
-        """False where a late row shared a micro-batch: Spark counts what it drops after aggregating it."""
+        """False where a late row shared a micro-batch of the native gear: Spark counts what is left of aggregating."""
         return self._late.exact
 
     def close(self) -> None:
@@ -176,7 +194,7 @@ class StreamTest:
     def _arrive(self, table: str, values: tuple[Any, ...], time_ms: int | None, *, behind_others: bool) -> None:
         if not self._buffer.takes(table, time_ms):
             self._flush()
-        late = self._traits.has_windows and self._buffer.may_be_late(table, time_ms)
+        late = self._traits.has_windows and not self._late.counted and self._buffer.may_be_late(table, time_ms)
         # Alone in its micro-batch, a late row can be counted exactly. Behind other rows of its call it stays with
         # them: by itself it would meet the watermark that they have moved.
         alone = late and not (behind_others and table in self._moved_by_rows)
@@ -219,7 +237,7 @@ def plan_of_script(script: str, session: Session) -> Output | Insert:
             session.execute(statement, script)
         if not isinstance(last, nodes.Query | nodes.Insert):
             raise ValueError(f"a test ends with a query or an INSERT, not with: {to_sql(last)}")
-        return plan_of(last, session.workspace.catalog)
+        return plan_of(last, session.workspace)
     except SqlStreamError as error:
         raise error.with_source(script) from error.__cause__
 

@@ -33,3 +33,8 @@ def test_summary_counts_late_rows():
     progress = Progress(rows_in=1, batches=2, busy_ms=1, late_rows=1234)
     assert "2 batches" in summary("job", progress, 0)
     assert ", 1,234 late, " in summary("job", progress, 0)
+
+
+def test_summary_tells_the_late_rows_of_several_operators_apart():
+    progress = Progress(late_rows=3, late_by_operator={0: 1, 1: 2})
+    assert ", 3 late (operator 0: 1, operator 1: 2), " in summary("job", progress, 0)

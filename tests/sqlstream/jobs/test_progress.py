@@ -51,3 +51,12 @@ def test_the_end_of_input_is_a_watermark_and_the_last_known_one_stays():
     ended = advanced(Progress(), [report(0, 1, "11968-12-30T23:59:59.999Z")], CONTROL)
     assert ended.input_ended
     assert advanced(ended, [{**report(1, 1), "eventTime": {}}], CONTROL).watermark_ms == END_OF_INPUT_MS
+
+
+def test_kernels_count_late_rows_by_operator():
+    metrics = {"sqlstream": {"rows_out": 1}, "operator/0": {"late_rows": 2}, "operator/1": {"late_rows": None}}
+    first = advanced(Progress(), [{**report(0, 9), "observedMetrics": metrics, "stateOperators": []}], CONTROL)
+    assert (first.late_rows, first.late_by_operator) == (2, {0: 2, 1: 0})
+    through_connect = {"operator/1": {"values": [3]}}
+    then = advanced(first, [{**report(1, 9), "observedMetrics": through_connect, "stateOperators": []}], CONTROL)
+    assert (then.late_rows, then.late_by_operator) == (5, {0: 2, 1: 3})

@@ -195,3 +195,53 @@ def test_insert_writes_to_its_table(session):
         test.rows("events", [("a", 1, 0)])
         assert test.output("TARGET") == [("+I", "a", 1)]
         assert test.output_names == ("name", "n")
+
+
+# --- on kernels -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def columnar(session):
+    session.sql("SET 'sqlstream.gear' = 'columnar'")
+    return session
+
+
+@pytest.mark.spark
+def test_kernels_put_rows_out_in_order_count_late_ones_and_send_them_to_their_table(columnar):
+    late = "CREATE TABLE late (window_end TIMESTAMP(3), v INT) WITH ('connector' = 'test');"
+    with StreamTest(EVENTS + late + COUNTS + " LATE DATA TO late", columnar) as test:
+        assert (test.keeps_order, test.late_tables, test.output_columns("LATE")) == (
+            True,
+            ("late",),
+            ("window_end", "v"),
+        )
+        test.rows("events", [("b", 1, 1000), ("a", 2, 12_000), ("a", 3, 2000)])
+        test.watermark("events", 9999)
+        assert test.output() == [("+I", "b", 1, at(10)), ("+I", "a", 1, at(10))]
+        assert test.output("late") == []
+        test.restart()
+        test.rows("events", [("c", 4, 5000), ("a", 5, 13_000), ("c", 6, 6000)])
+        test.finish()
+        assert test.output("late") == [("+I", at(10), 4), ("+I", at(10), 6)]
+        assert test.output() == [("+I", "a", 2, at(20))]
+        assert (test.late_dropped(), test.late_dropped_is_exact) == (2, True)
+        assert test.output("late") == []
+
+
+@pytest.mark.spark
+def test_kernels_fire_early_by_the_clock_and_withdraw_what_they_emitted(columnar):
+    early = COUNTS + " TRIGGER AFTER WATERMARK EARLY EVERY INTERVAL '2' SECOND RETRACTING"
+    with StreamTest(EVENTS + early, columnar) as test:
+        test.rows("events", [("a", 1, 1000)])
+        test.processing_time(1999)
+        assert test.output() == []
+        test.processing_time(2000)
+        assert test.output() == [("+I", "a", 1, at(10))]
+        test.rows("events", [("a", 1, 2000)])
+        test.restart()
+        test.processing_time(4000)
+        test.processing_time(6000)
+        assert test.output() == [("-U", "a", 1, at(10)), ("+U", "a", 2, at(10))]
+        test.rows("events", [("a", 1, 3000)])
+        test.finish()
+        assert test.output() == [("-U", "a", 2, at(10)), ("+U", "a", 3, at(10))]

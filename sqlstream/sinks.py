@@ -1,0 +1,109 @@
+"""Where the rows of a job go: the table of an INSERT or the caller of a query, and late rows to tables beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors import Environment, connector
+from sqlstream.connectors.connector import BatchWriter
+from sqlstream.connectors.formats import quoted
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.nodes import Node
+from sqlstream.plans import late_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+NULL_IN_COLUMN = "SS403"
+
+
+class TableSink:
+    """The rows of a job into a table. A job starts its sink again to flush, which then is no new job."""
+
+    def __init__(self, environment: Environment, table: Table, plan: Node) -> None:
+        self._environment = environment
+        self._table = table
+        self._plan = plan
+
+    def __call__(self, rows: DataFrame) -> DataStreamWriter:
+        late = LateSinks(self._environment, self._plan)
+        found = connector(self._table.connector)
+        if late:
+            main = checked_writer(self._environment, self._table)
+            writer = rows.writeStream.foreachBatch(late.beside(main))
+        else:
+            writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
+        self._environment = replace(self._environment, resumed=True)
+        return writer
+
+
+class LateSinks:
+    """The tables that get the late rows of a plan. False where there are none."""
+
+    def __init__(self, environment: Environment, plan: Node) -> None:
+        self._plan = plan
+        self._writers = [(table, checked_writer(environment, table)) for table in late_tables(plan)]
+
+    def __bool__(self) -> bool:
+        return bool(self._writers)
+
+    def beside(self, main: BatchWriter) -> BatchWriter:
+        """A writer of micro-batches with rows of both kinds: the late ones to their tables, the others to ``main``.
+
+        A batch is computed once, because computing it moves the state on. Should it run again after a failure, each
+        table takes its rows in place of those of the first attempt.
+        """
+        return partial(_write_both, self._plan, main, self._writers) if self else main
+
+
+def _write_both(
+    plan: Node, main: BatchWriter, late: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
+) -> None:
+    from sqlstream.planner.lowering.columnar.late_data import late_rows, main_rows
+
+    batch.persist()
+    try:
+        main(main_rows(batch), number)
+        for table, write in late:
+            rows = late_rows(batch, plan, table)
+            if not rows.isEmpty():  # or each micro-batch would leave a file without rows
+                write(rows, number)
+    finally:
+        batch.unpersist()
+
+
+def checked_writer(environment: Environment, table: Table) -> BatchWriter:
+    """Writes micro-batches into a table, failing with SS403 at a NULL in a column that is NOT NULL."""
+    return partial(_write_checked, table, connector(table.connector).batch_writer(environment, table))
+
+
+def _write_checked(table: Table, write: BatchWriter, batch: DataFrame, number: int) -> None:
+    write(without_nulls(batch, table), number)
+
+
+def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
+    """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from sqlstream.udfs.kernel import ROW_KIND
+
+    def checked(column: Column) -> SparkColumn:
+        value = F.col(quoted(column.name))
+        if column.nullable:
+            return value
+        failure = _failure(NULL_IN_COLUMN, f'column "{column.name}" of table "{table.name}" is NOT NULL and got NULL')
+        return F.when(value.isNull(), failure).otherwise(value).alias(column.name)
+
+    kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
+    return rows.select(*(checked(c) for c in table.physical_columns), *kind)
+
+
+def _failure(code: str, message: str) -> SparkColumn:
+    """An expression that fails; the job finds code and message in what Spark says."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.raise_error(F.lit(f"{code}: {message}"))

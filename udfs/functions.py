@@ -21,8 +21,8 @@ Table, a generator function or a class with ``eval``, whose row is a NamedTuple,
 
     def words(text: str) -> Iterator[Word]: ...
 
-Window assigner, trigger and evictor, classes with ``assign``, ``on_element`` and ``evict``, whose ``__init__`` takes the
-arguments of the call: see ``udfs/assigners/user.py``, ``udfs/triggers/user.py`` and ``udfs/evictors/user.py``.
+Window assigner, trigger and evictor, classes with ``assign``, ``on_element`` and ``evict``, whose ``__init__`` takes
+the arguments of the call: see ``udfs/assigners/user.py``, ``udfs/triggers/user.py`` and ``udfs/evictors/user.py``.
 
 Arguments are cast to the annotated types before the call; SQL's NULL is None. A plain function is called once per
 row, a vectorised one once per batch with Arrow arrays, or pandas Series where its annotations say so.

@@ -197,7 +197,8 @@ class EveryInterval(_LateAtOnce):
 
     ``domain`` is the clock of the multiples. On event time, the first one is the next after the first row's time, which
     is in the column ``time``, and after the watermark.
-    On processing time multiples end with the window's end on that clock; rows after it wait for the next multiple.
+    On processing time multiples end with the window's last moment on that clock; rows that come at or after it wait for
+    the next multiple.
     """
 
     interval: int
@@ -231,20 +232,21 @@ class EveryInterval(_LateAtOnce):
         waits = (state["next"] == NONE) & (stop > start)
         if self.domain is Domain.EVENT:
             waits &= ~closed
-        state["next"] = np.where(waits, self._following(self._base(run, start), run.windows), state["next"])
+        state["next"] = np.where(waits, self._first(run, start), state["next"])
 
-    def _base(self, run: Run, start: Values) -> Values:
-        """The newest multiple that the first row, or the watermark, has reached."""
+    def _first(self, run: Run, start: Values) -> Values:
+        """The multiple after the first row, and after the watermark."""
         if self.domain is Domain.PROCESSING:
-            return _floor(np.full(run.count, run.windows.processing_time), self.interval)
+            return self._following(np.full(run.count, run.windows.processing_time), run.windows)
         assert self.time is not None
         times = np.append(run.times(self.time), run.windows.watermark)
-        return _floor(np.maximum(times[start], run.windows.watermark), self.interval)
+        return self._following(np.maximum(times[start], run.windows.watermark), run.windows)
 
     def _following(self, time: Values, windows: Windows) -> Values:
-        """The multiple after one, at most the window's last moment, unless that has passed."""
-        following, last = time + self.interval, windows.last_moment
-        return np.where((following > last) & (time < last), last, following)
+        """The multiple after a time, at most the window's last moment, unless that has come in processing time."""
+        following, last = time - time % self.interval + self.interval, windows.last_moment
+        ends = (time < last) | (self.domain is Domain.EVENT)
+        return np.where((following > last) & ends, last, following)
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
         end = np.where(state["armed"] & (domain is windows.domain), windows.last_moment, NONE)
@@ -268,8 +270,3 @@ class EveryInterval(_LateAtOnce):
 
     def on_merge(self, state: TriggerState, windows: Windows) -> None:
         state["armed"] = ~windows.closed
-
-
-def _floor(time: Values, interval: int) -> Values:
-    multiple: Values = time - time % interval
-    return multiple

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.evictors import Evictor, Panes
+from sqlstream.udfs.evictors import Evictor, KeepRows, Panes
 from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.keyed import KeyedState
@@ -26,6 +26,8 @@ from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.instances import END, START, Instances, joined, rows_without_columns
 
 Values = np.ndarray[Any, np.dtype[Any]]
+
+ROWS_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,11 @@ class _Rows:
 
     def _fire(self, sequence: _Sequence, instances: Instances, firing: _Firing) -> tuple[Values, Pane]:
         """Which rows stay in the end, and what the firings give: the first of every instance, then the second, …"""
+        if self.contents.evictor is None or isinstance(self.contents.evictor, KeepRows):
+            return self._fire_last_rows(sequence, firing, self.contents.evictor)
         stays = np.ones(sequence.rows.num_rows, bool)
         rank = ranks_of(firing.instance)
-        panes: list[tuple[Values, Values, Values]] = []
+        panes: list[tuple[Values, Values]] = []
         for turn in range(int(rank.max(initial=-1)) + 1):
             of = np.flatnonzero(rank == turn)
             instance = firing.instance[of]
@@ -165,10 +169,26 @@ class _Rows:
             alive = stays[position]
             position, pane = position[alive], pane[alive]
             position, pane = self._evicted(sequence, instances, instance, position, pane, stays, before=True)
-            panes.append((of[pane], position, of))
+            panes.append((of[pane], position))
             position, pane = self._evicted(sequence, instances, instance, position, pane, stays, before=False)
             stays[position[firing.purges[of][pane]]] = False
         return stays, self._results(sequence, panes, len(firing.instance))
+
+    def _fire_last_rows(
+        self, sequence: _Sequence, firing: _Firing, evictor: KeepRows | None
+    ) -> tuple[Values, Pane]:  # fmt: skip
+        """Where the rows that stay are the last ones, those of each firing lie side by side: all firings at once."""
+        first, rest = _stretches(sequence.starts[firing.instance], firing, evictor)
+        sizes = firing.stop - first
+        parts = []
+        for chosen in _portions(sizes):
+            position, owner = spread(first[chosen], sizes[chosen])
+            parts.append(self._results(sequence, [(owner, position)], len(sizes[chosen])))
+        last = np.flatnonzero(np.diff(firing.instance, append=-1))
+        starts = sequence.starts[firing.instance[last]]
+        stays = np.ones(sequence.rows.num_rows, bool)
+        stays[spread(starts, rest[last] - starts)[0]] = False
+        return stays, _in_one(parts)
 
     def _evicted(
         self, sequence: _Sequence, instances: Instances, instance: Values, position: Values, pane: Values,
@@ -185,7 +205,7 @@ class _Rows:
         stays[position[~kept]] = False
         return position[kept], pane[kept]
 
-    def _results(self, sequence: _Sequence, panes: list[tuple[Values, Values, Values]], count: int) -> Pane:
+    def _results(self, sequence: _Sequence, panes: list[tuple[Values, Values]], count: int) -> Pane:
         of = np.concatenate([part[0] for part in panes])
         position = np.concatenate([part[1] for part in panes])
         order = np.argsort(of, kind="stable")
@@ -210,7 +230,9 @@ class _Rows:
 
     def _nothing(self) -> Pane:
         empty = self.contents.rows.empty_table()
-        return self._results(_Sequence(empty, *(np.zeros(0, np.int64),) * 3), [(np.zeros(0, np.int64),) * 3], 0)
+        return self._results(
+            _Sequence(empty, *(np.zeros(0, np.int64),) * 3), [(np.zeros(0, np.int64), np.zeros(0, np.int64))], 0
+        )
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -299,6 +321,50 @@ def _sequence(old: pa.Table, old_owner: Values, new: pa.Table, new_owner: Values
     sizes = np.bincount(owner, minlength=count)
     of_old = np.bincount(old_owner, minlength=count)
     return _Sequence(joined(old, new).take(order), np.cumsum(sizes) - sizes, of_old, order)
+
+
+def _stretches(starts: Values, firing: _Firing, evictor: KeepRows | None) -> tuple[Values, Values]:
+    """Where the rows of each firing begin, and those that stay after it. ``starts``: of each firing's instance."""
+    purged = np.maximum.accumulate(np.where(firing.purges, firing.stop, 0))
+    floor = np.maximum(starts, _shifted(purged))
+    kept = firing.stop - evictor.rows if evictor is not None else starts
+    if evictor is None or not evictor.evicts_after:
+        first = np.maximum(floor, kept)
+        return first, np.where(firing.purges, firing.stop, first)
+    first = np.maximum(floor, _shifted(kept))
+    return first, np.where(firing.purges, firing.stop, np.maximum(first, kept))
+
+
+def _shifted(values: Values) -> Values:
+    return np.concatenate([[0], values[:-1]])
+
+
+def _portions(sizes: Values) -> list[slice]:
+    """Cuts firings so that the rows of each portion fit into memory."""
+    portion = np.cumsum(sizes) // ROWS_AT_ONCE
+    starts = np.flatnonzero(np.diff(portion, prepend=-1))
+    return [slice(int(s), int(e)) for s, e in zip(starts, np.append(starts[1:], len(sizes)), strict=True)]
+
+
+def _in_one(panes: list[Pane]) -> Pane:
+    if len(panes) == 1:
+        return panes[0]
+    counts = np.cumsum([0] + [len(pane.empty) for pane in panes if pane.empty is not None])
+    of = [pane.of + before for pane, before in zip(panes, counts[:-1], strict=True) if pane.of is not None]
+    return Pane(
+        pa.concat_tables([pane.results for pane in panes]).combine_chunks(),
+        np.concatenate(of) if of else None,
+        _chained([pane.oldest for pane in panes]),
+        _chained([pane.newest for pane in panes]),
+        np.concatenate([pane.empty for pane in panes if pane.empty is not None]),
+    )
+
+
+def _chained(parts: list[pa.ChunkedArray | None]) -> pa.ChunkedArray | None:
+    if any(part is None for part in parts):
+        return None
+    chunks = [chunk for part in parts if part is not None for chunk in part.chunks]
+    return pa.chunked_array(chunks)
 
 
 def _any_by(flags: Values, starts: Values) -> Values:

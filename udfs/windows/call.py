@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.assigners import Assigned, late_windows
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain
-from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.clocks import EachBatch
@@ -19,6 +20,7 @@ from sqlstream.udfs.triggers.trigger import Due, Run, Windows
 from sqlstream.udfs.windows.contents import Held, Pane
 from sqlstream.udfs.windows.emission import EARLY, LATE, ON_TIME, Emitted, Firings, bounds, in_order
 from sqlstream.udfs.windows.instances import END, START, Instances, Touched, joined
+from sqlstream.udfs.windows.numbering import number, stable_order
 from sqlstream.udfs.windows.sessions import merge_rows
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class WindowCall:
     def _plain_windows(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Touched:
         assigned = self._in_time(rows, assigned)
         touched, owner = self._instances(rows, assigned, loaded)
-        order = np.argsort(_narrow(owner, touched.instances.count), kind="stable")
+        order = stable_order(owner, touched.instances.count)
         ends = np.cumsum(np.bincount(owner, minlength=touched.instances.count))
         starts = ends - np.diff(ends, prepend=0)
         run = Run(rows, assigned.row[order], starts, ends, self.windows(touched.instances))
@@ -93,6 +95,8 @@ class WindowCall:
         late = np.zeros(len(assigned.row), bool)
         if self.kernel.assigner.domain is Domain.EVENT:
             late = late_windows(assigned.end, self.context.watermark, self.kernel.lateness.allowed)
+        if not late.any() and np.array_equal(assigned.row, np.arange(rows.num_rows)):
+            return assigned
         taken = np.zeros(rows.num_rows, bool)
         taken[assigned.row[~late]] = True
         if not taken.all():
@@ -111,29 +115,24 @@ class WindowCall:
 
     def _instances(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> tuple[Touched, Values]:
         """The instances of all pairs, those in the state first, and the number of the instance of each pair."""
-        keys = rows.select([KEY_HASH, *self.kernel.keys])
-        identity = np.array_equal(assigned.row, np.arange(rows.num_rows))
-        arrived = keys if identity else keys.take(assigned.row)
-        arrived = arrived.append_column(START, pa.array(assigned.start)).append_column(END, pa.array(assigned.end))
-        names = [*self.kernel.keys, START, END]
-        both = joined(loaded.select(names), arrived.select(names))
-        ids = dense_ids(both, names)
+        names = list(self.kernel.keys)
         count = loaded.num_rows
+        keys = dense_ids(joined(loaded.select(names), rows.select(names)), names)
+        windows = _window_ids(loaded, assigned)
+        key = np.concatenate([keys.ids[:count], keys.ids[count:][assigned.row]])
+        ids = number(key * windows.count + windows.ids, keys.count * windows.count)
         used = np.zeros(ids.count, bool)
         used[ids.ids[count:]] = True
-        number = np.cumsum(used) - 1
-        stored = np.flatnonzero(used[:count])
-        first = ids.first[count:] - count
+        stored, first = np.flatnonzero(used[:count]), ids.first[count:] - count
+        of_new = rows.select([KEY_HASH, *names]).take(assigned.row[first])
         held = self.kernel.contents.fresh(len(first))
-        fresh = self.kernel.layout.fresh(
-            arrived.select(keys.schema.names).take(first), assigned.start[first], assigned.end[first], held
-        )
+        fresh = self.kernel.layout.fresh(of_new, assigned.start[first], assigned.end[first], held)
         instances = self.kernel.layout.decode(loaded.take(stored)).followed_by(fresh)
         place = np.concatenate([stored, np.full(len(first), -1)])
-        return Touched(instances, place, used[:count]), number[ids.ids[count:]]
+        return Touched(instances, place, used[:count]), (np.cumsum(used) - 1)[ids.ids[count:]]
 
     def fire_rows(
-        self, instances: Instances, run: Run, arrival: Values, hull: tuple[Values, Values] | None = None
+        self, instances: Instances, run: Run, arrival: Values, hull: Callable[[], tuple[Values, Values]] | None = None
     ) -> None:
         """All firings at the rows of a run. By position: ``arrival`` orders firings, ``hull`` has the bounds of windows
         that grow."""
@@ -144,7 +143,9 @@ class WindowCall:
         instance = np.searchsorted(run.starts, fires.position, side="right") - 1
         kinds = np.where(run.windows.closed[instance], LATE, EARLY)
         at = (instances.start[instance], instances.end[instance])
-        at = at if hull is None else (hull[0][fires.position], hull[1][fires.position])
+        if hull is not None:
+            start, end = hull()
+            at = (start[fires.position], end[fires.position])
         self._emit(instances, instance, arrival[fires.position], kinds, at, pane)
 
     def _fire_each(self, instances: Instances, when: int) -> None:
@@ -264,6 +265,10 @@ def _without_empty(firings: Firings, empty: Values | None) -> Firings:
     return Firings(firings.instance[kept], firings.when[kept], start, end, firings.pane[kept], results, of)
 
 
-def _narrow(owner: Values, count: int) -> Values:
-    """Numpy sorts 16 bits by radix, in a tenth of the time."""
-    return owner.astype(np.uint16) if count < 1 << 16 else owner
+def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:
+    """Numbers of the windows of what was loaded, then of the pairs. Windows of one length are told by their starts."""
+    start = np.concatenate([loaded.column(START).to_numpy(), assigned.start])
+    end = np.concatenate([loaded.column(END).to_numpy(), assigned.end])
+    length = end - start
+    columns = {START: start} if len(length) and (length == length[0]).all() else {START: start, END: end}
+    return dense_ids(pa.table(columns), list(columns))

@@ -7,6 +7,7 @@ because some rows find a session closed and others do not, the rows of such keys
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.triggers.trigger import LAST_MOMENT, Run
 from sqlstream.udfs.windows.emission import ranks_of
 from sqlstream.udfs.windows.instances import Instances, Touched, joined
+from sqlstream.udfs.windows.numbering import stable_order
 
 if TYPE_CHECKING:
     from sqlstream.udfs.windows.call import WindowCall
@@ -80,70 +82,118 @@ def _sessions(call: WindowCall, merged: Merged, arrived: Arrived) -> Sessions:
 
 def _ordered_keys(call: WindowCall, merged: Merged, arrived: Arrived) -> Values:
     """By number of key: must its rows go one after another?"""
-    sessions = _sessions(call, merged, arrived)
     ordered = np.zeros(int(max(merged.key.max(initial=-1), arrived.key.max(initial=-1))) + 1, bool)
-    taken = np.flatnonzero(sessions.row != LATE)
-    if len(taken) == 0:
+    trigger = call.kernel.trigger
+    if not (trigger.looks_at_rows or trigger.looks_at_windows or _closed(call, arrived.end).any()):
         return ordered
-    growth = _growth(sessions, merged, arrived, taken)
-    count = len(sessions.windows.start)
-    bridged = np.bincount(sessions.stored, minlength=count) > 1
-    bridged[growth.session[~growth.joins]] = True
-    is_event_time = call.kernel.assigner.domain is Domain.EVENT
+    growth = Growth.of(_sessions(call, merged, arrived), merged, arrived)
+    _, high, joins = growth.bounds
+    bridged = growth.sources > 1
+    bridged[growth.session[~joins]] = True
     # How sessions grow that rows join to each other is not known yet, but no row's own window ends after its session.
-    end = np.where(bridged[growth.session], arrived.end[growth.order], growth.end)
-    closed = (call.context.watermark >= end - LAST_MOMENT) & is_event_time
-    some, every = np.zeros(count, bool), np.ones(count, bool)
+    closed = _closed(call, np.where(bridged[growth.session], arrived.end[growth.order], high))
+    some, every = np.zeros(growth.count, bool), np.ones(growth.count, bool)
     np.logical_or.at(some, growth.session, closed)
     np.logical_and.at(every, growth.session, closed)
-    trigger = call.kernel.trigger
     matters = (bridged & (some | trigger.looks_at_rows)) | (some & ~every) | trigger.looks_at_windows
-    ordered[sessions.windows.key[matters]] = True
+    ordered[growth.key[matters]] = True
     return ordered
 
 
-class _Growth(NamedTuple):
-    """Rows by session and arrival: ``session`` of each, the bounds of the session with it, and whether it meets what
-    was there before it."""
+def _closed(call: WindowCall, end: Values) -> Values:
+    """True for ends that the watermark has reached."""
+    if call.kernel.assigner.domain is not Domain.EVENT:
+        return np.zeros(len(end), bool)
+    closed: Values = call.context.watermark >= end - LAST_MOMENT
+    return closed
 
+
+@dataclass(frozen=True)
+class Growth:
+    """Sessions that have rows, numbered by the arrival of their first one.
+
+    ``order``: rows by session and arrival, as numbers of those that arrived; ``session``: that of each. ``starts``: the
+    first row of each session there. Of each session ``first`` is its first row, ``sources`` the number of those that
+    were there before, ``source`` one of them. ``number``: of each of all sessions, -1 where it has no rows.
+    """
+
+    merged: Merged
+    arrived: Arrived
+    windows: Keyed
+    number: Values
+    first: Values
+    sources: Values
+    source: Values
     order: Values
     session: Values
-    start: Values
-    end: Values
-    joins: Values
+
+    @staticmethod
+    def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> Growth:
+        taken = np.flatnonzero(sessions.row != LATE)
+        session = sessions.row[taken]
+        first = np.full(len(sessions.windows.start), len(arrived.row))
+        first[session[::-1]] = taken[::-1]
+        touched = np.flatnonzero(first < len(arrived.row))
+        touched = touched[np.argsort(first[touched])]
+        number = np.full(len(first), -1)
+        number[touched] = np.arange(len(touched))
+        order = stable_order(number[session], len(touched))
+        source = np.full(len(first), -1)
+        source[sessions.stored] = np.arange(len(sessions.stored))
+        windows = Keyed(*(part[touched] for part in sessions.windows))
+        sources = np.bincount(sessions.stored, minlength=len(first))
+        return Growth(
+            merged, arrived, windows, number, first[touched], sources[touched], source[touched], taken[order],
+            number[session][order],
+        )  # fmt: skip
+
+    @property
+    def count(self) -> int:
+        return len(self.first)
+
+    @property
+    def key(self) -> Values:
+        key: Values = self.windows.key
+        return key
+
+    @cached_property
+    def lengths(self) -> Values:
+        lengths: Values = np.bincount(self.session, minlength=self.count)
+        return lengths
+
+    @property
+    def starts(self) -> Values:
+        starts: Values = np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    @cached_property
+    def bounds(self) -> tuple[Values, Values, Values]:
+        """By row: start and end of the session with it, and whether its window meets what was there before it."""
+        start, end = self.arrived.start[self.order], self.arrived.end[self.order]
+        at_first = self._at_first(start, end)
+        low = _running(np.minimum, start, at_first[0], self.lengths)
+        high = _running(np.maximum, end, at_first[1], self.lengths)
+        before_low, before_high = np.roll(low, 1), np.roll(high, 1)
+        before_low[self.starts], before_high[self.starts] = at_first
+        return low, high, (start <= before_high) & (before_low <= end)
+
+    def _at_first(self, start: Values, end: Values) -> tuple[Values, Values]:
+        """The bounds before the first row: of the session that was there, of its row, or of all that become one."""
+        first_start, first_end = start[self.starts], end[self.starts]
+        one, several = self.sources == 1, self.sources > 1
+        first_start[one] = self.merged.instances.start[self.source[one]]
+        first_end[one] = self.merged.instances.end[self.source[one]]
+        first_start[several], first_end[several] = self.windows.start[several], self.windows.end[several]
+        return first_start, first_end
 
 
-def _growth(sessions: Sessions, merged: Merged, arrived: Arrived, taken: Values) -> _Growth:
-    session = sessions.row[taken]
-    order = np.argsort(session, kind="stable")
-    session, chosen = session[order], taken[order]
-    begins = np.flatnonzero(np.diff(session, prepend=-1))
-    known = np.full(len(sessions.windows.start), -1)
-    known[sessions.stored] = np.arange(len(sessions.stored))
-    before = known[session[begins]]
-    start, end = arrived.start[chosen], arrived.end[chosen]
-    sources = np.bincount(sessions.stored, minlength=len(known))[session[begins]]
-    first_start, first_end = start[begins].copy(), end[begins].copy()
-    one, several = sources == 1, sources > 1
-    first_start[one], first_end[one] = merged.instances.start[before[one]], merged.instances.end[before[one]]
-    whole = session[begins][several]
-    first_start[several], first_end[several] = sessions.windows.start[whole], sessions.windows.end[whole]
-    lengths = np.diff(begins, append=len(session))
-    low = _running(np.minimum, start, begins, first_start, lengths)
-    high = _running(np.maximum, end, begins, first_end, lengths)
-    previous_low, previous_high = np.roll(low, 1), np.roll(high, 1)
-    previous_low[begins], previous_high[begins] = first_start, first_end
-    return _Growth(chosen, session, low, high, (start <= previous_high) & (previous_low <= end))
-
-
-def _running(extreme: np.ufunc, values: Values, begins: Values, first: Values, lengths: Values) -> Values:
+def _running(extreme: np.ufunc, values: Values, first: Values, lengths: Values) -> Values:
     """The extreme of each stretch of values up to each place, and of the stretch's ``first``."""
-    ranks = np.unique(np.concatenate([values, first]), return_inverse=True)
-    ordered, rank = ranks[0], ranks[1]
+    ordered, rank = np.unique(np.concatenate([values, first]), return_inverse=True)
     of_value, of_first = rank[: len(values)], rank[len(values) :]
-    stretch = np.repeat(np.arange(len(begins)), lengths)
     # Stretches on levels of their own, so that one accumulation serves all of them.
-    level = stretch * len(ordered) if extreme is np.maximum else -stretch * len(ordered)
+    level = np.repeat(np.arange(len(lengths)) * len(ordered), lengths)
+    level = level if extreme is np.maximum else -level
     at_least = extreme(of_value, np.repeat(of_first, lengths)) + level
     found: Values = ordered[extreme.accumulate(at_least) - level]
     return found
@@ -159,63 +209,36 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     sessions = _sessions(call, merged, arrived)
     late = arrived.at(sessions.row == LATE)
     call.kernel.lateness.report(rows.take(late.row), late.start, late.end, call.context)
-    taken = np.flatnonzero(sessions.row != LATE)
-    if len(taken) == 0:
-        return
-    growth = _growth(sessions, merged, arrived, taken)
-    touched, number = _by_arrival(growth, len(sessions.windows.start))
-    source = np.flatnonzero(np.isin(sessions.stored, touched))
-    groups = number[sessions.stored[source]]
-    first = growth.order[np.flatnonzero(np.diff(growth.session, prepend=-1))]
-    first = np.sort(first)
-    keys = rows.select([KEY_HASH, *call.kernel.keys]).take(arrived.row[first])
-    joint = _joined(call, merged.instances.at(source), groups, keys, sessions, touched, arrived.row[first])
-    run, hull = _run(call, rows, joint, arrived, growth, number)
-    call.fire_rows(joint, run, run.row, hull)
-    place = np.full(len(touched), -1)
+    growth = Growth.of(sessions, merged, arrived)
+    groups = growth.number[sessions.stored]
+    source = np.flatnonzero(groups >= 0)
+    groups = groups[source]
+    keys = rows.select([KEY_HASH, *call.kernel.keys]).take(arrived.row[growth.first])
+    joint = _joined(call, growth, merged.instances.at(source), groups, keys)
+    starts = growth.starts
+    windows, own_start = call.windows(joint), arrived.start[growth.order]
+    run = Run(rows, arrived.row[growth.order], starts, starts + growth.lengths, windows, own_start)
+    call.fire_rows(joint, run, run.row, lambda: growth.bounds[:2])
+    place = np.full(growth.count, -1)
     place[groups[::-1]] = merged.place[source[::-1]]
-    _replace(merged, source, joint, arrived.key[first], place)
+    _replace(merged, source, joint, growth.key, place)
 
 
-def _by_arrival(growth: _Growth, count: int) -> tuple[Values, Values]:
-    """Sessions that have rows, by the arrival of their first one, and the number of each of all sessions there."""
-    begins = np.flatnonzero(np.diff(growth.session, prepend=-1))
-    touched = growth.session[begins][np.argsort(growth.order[begins])]
-    number = np.full(count, -1)
-    number[touched] = np.arange(len(touched))
-    return touched, number
-
-
-def _joined(
-    call: WindowCall, sources: Instances, groups: Values, keys: pa.Table, sessions: Sessions, touched: Values,
-    first: Values,
-) -> Instances:  # fmt: skip
+def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
     """One instance per session, of those that were there. Results of sessions that are no more are withdrawn."""
-    count = len(touched)
-    start, end = sessions.windows.start[touched], sessions.windows.end[touched]
-    joint = call.kernel.layout.fresh(keys, start, end, call.held.merge(sources, groups, count))
+    held = call.held.merge(sources, groups, growth.count)
+    joint = call.kernel.layout.fresh(keys, growth.windows.start, growth.windows.end, held)
     joint.trigger = call.kernel.trigger.merge(sources.trigger, groups, call.windows(sources), call.windows(joint))
     np.logical_or.at(joint.filled, groups, sources.filled)
     np.maximum.at(joint.panes, groups, sources.panes)
-    alone = np.bincount(groups, minlength=count)[groups] == 1
+    alone = growth.sources[groups] == 1
     withdrawn = np.flatnonzero(sources.emitted & ~alone)
     if len(withdrawn):
-        call.emitted.append(call.kernel.emission.withdraw(sources, withdrawn, first[groups[withdrawn]]))
+        when = growth.arrived.row[growth.first[groups[withdrawn]]]
+        call.emitted.append(call.kernel.emission.withdraw(sources, withdrawn, when))
     kept = np.flatnonzero(sources.emitted & alone)
     joint.keep_last(groups[kept], sources.last.take(kept))
     return joint
-
-
-def _run(
-    call: WindowCall, rows: pa.Table, joint: Instances, arrived: Arrived, growth: _Growth, number: Values
-) -> tuple[Run, tuple[Values, Values]]:
-    of = number[growth.session]
-    order = np.argsort(of, kind="stable")
-    chosen = growth.order[order]
-    ends = np.cumsum(np.bincount(of, minlength=joint.count))
-    starts = ends - np.diff(ends, prepend=0)
-    run = Run(rows, arrived.row[chosen], starts, ends, call.windows(joint), arrived.start[chosen])
-    return run, (growth.start[order], growth.end[order])
 
 
 def _replace(merged: Merged, source: Values, joint: Instances, key: Values, place: Values) -> None:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo test test-fast lint types fmt bless bench bench-windows docs clean help setup python java
+.PHONY: check demo test test-fast lint types fmt bless bench bench-windows bench-kernels docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -39,6 +39,9 @@ bench: java $(READY) ## throughput against plain PySpark and the planner's laten
 
 bench-windows: java $(READY) ## windows through the columnar gear, Spark's own operators and transformWithState per key
 	@$(BIN)/python -m examples.throughput.windows
+
+bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes
+	@$(BIN)/python -m examples.throughput.kernels
 
 docs: $(READY) ## regenerate the generated pages of docs/
 	@$(BIN)/python -m docs.generate

@@ -213,19 +213,22 @@ def test_a_kernel_pickles():
 
 UNIT = 500_000
 
+CLOCK_CHANGES = (0, 1_710_054_000 * SECOND, 1_730_613_600 * SECOND)
+"""Where no clock changes, where New York's skips an hour, where it repeats one."""
+
 
 @st.composite
-def assigners(draw):
+def assigners(draw, unit=UNIT):
     slide, times = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     size = slide + draw(st.integers(0, 15))
-    offset = draw(st.integers(-9, 9)) * UNIT
+    offset = draw(st.integers(-9, 9)) * unit
     zone = draw(st.sampled_from([None, None, "UTC", "America/New_York"]))
     kind = draw(st.sampled_from(["tumble", "hop", "cumulate"]))
     if kind == "tumble":
-        return Tumble("ts", size * UNIT, offset, zone)
+        return Tumble("ts", size * unit, offset, zone)
     if kind == "hop":
-        return Hop("ts", slide * UNIT, size * UNIT, offset, zone)
-    return Cumulate("ts", slide * UNIT, slide * times * UNIT, offset, zone)
+        return Hop("ts", slide * unit, size * unit, offset, zone)
+    return Cumulate("ts", slide * unit, slide * times * unit, offset, zone)
 
 
 rows = st.builds(
@@ -233,6 +236,13 @@ rows = st.builds(
     st.sampled_from(["a", "b", "c", None]), st.integers(-30, 60), st.one_of(st.none(), st.integers(-9, 9))
 )  # fmt: skip
 steps = st.lists(st.one_of(st.lists(rows, max_size=12), st.integers(-30, 70).map(lambda t: t * UNIT // 2)), max_size=8)
+
+
+def moved(step, base, unit):
+    """A step around another time, with other units."""
+    if isinstance(step, list):
+        return [{**row, "ts": base + row["ts"] // UNIT * unit} for row in step]
+    return base + step // UNIT * unit
 
 
 class Loop:
@@ -287,6 +297,21 @@ def test_what_comes_out_is_what_loops_over_rows_and_windows_find(assigner, steps
             if groups == 1 and isinstance(assigner, Tumble):
                 assert found == expected
     assert all(store.size == 0 for store in h.stores)
+
+
+@settings(max_examples=100, deadline=None)
+@given(assigners(900 * SECOND), st.sampled_from(CLOCK_CHANGES), steps)
+def test_windows_close_as_loops_find_where_clocks_change(assigner, base, steps):
+    h, loop = harness(assigner, groups=2), Loop(assigner)
+    for step in [*(moved(step, base, 900 * SECOND) for step in steps), END_OF_TIME]:
+        if isinstance(step, list):
+            h.rows(step)
+            loop.rows(step)
+            assert h.counters["late_rows"] == loop.late
+        else:
+            expected = loop.advance(step)
+            h.watermark(loop.watermark)
+            assert sorted(in_order(h.output()), key=str) == sorted(expected, key=str)
 
 
 @settings(max_examples=60, deadline=None)

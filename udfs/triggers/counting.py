@@ -83,8 +83,8 @@ def _next_true(flags: Values) -> Values:
 class Delta(Trigger):
     """Flink's DeltaTrigger: a value exceeds that of the row of the last firing by more than a threshold.
 
-    The first row with a value sets the reference. NULL fires nothing. Of sessions that merge, the reference of the one
-    that is older in the state counts.
+    The first row with a value sets the reference, which is NaN before. NULL fires nothing. Of sessions that merge, the
+    one that is first in the state and has a reference keeps it.
     """
 
     value: str
@@ -93,39 +93,42 @@ class Delta(Trigger):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return Column("known", False, Merging.GREATEST), Column("reference", 0.0, Merging.FIRST)
+        return (Column("reference", float("nan"), Merging.FIRST),)
 
     @property
     def looks_at_rows(self) -> bool:
         return True
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        known, reference = self._referenced(state, run, cursor, run.ends)
+        reference, start = self._referenced(state, run, cursor, run.ends)
         value, threshold = run.numbers(self.value), run.numbers(self.threshold)
 
         def exceeds(position: Values, owner: Values) -> Values:
             delta = value[position] - reference[owner]
             return (np.abs(delta) if self.absolute else delta) > threshold[position]
 
-        return fire_at(first_where(np.where(known, cursor, run.ends), run.ends, exceeds))
+        return fire_at(first_where(start, run.ends, exceeds))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        state["known"], state["reference"] = self._referenced(state, run, start, stop)
+        state["reference"], _ = self._referenced(state, run, start, stop)
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
         value = run.numbers(self.value)[position]
         state["reference"] = np.where(np.isnan(value), state["reference"], value)
 
     def _referenced(self, state: TriggerState, run: Run, start: Values, stop: Values) -> tuple[Values, Values]:
-        """Whether there is a reference once these rows were seen, and which."""
-        if state["known"].all():
-            return state["known"], state["reference"]
+        """The reference, NaN for none, once these rows were seen, and the first position that is compared with it."""
+        reference = state["reference"]
+        unknown = np.isnan(reference)
+        if not unknown.any():
+            return reference, start
         value = run.numbers(self.value)
 
         def has_value(position: Values, owner: Values) -> Values:
             present: Values = ~np.isnan(value[position])
             return present
 
-        first = first_where(np.where(state["known"], stop, start), stop, has_value)
+        first = first_where(np.where(unknown, start, stop), stop, has_value)
         found = first != NONE
-        return state["known"] | found, np.where(found, value[np.where(found, first, 0)], state["reference"])
+        reference = np.where(found, value[np.where(found, first, 0)], reference)
+        return reference, np.where(unknown, np.where(found, first + 1, stop), start)

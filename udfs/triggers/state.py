@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -44,7 +44,9 @@ class Column:
 
 
 def _first(result: Values, values: Values, groups: Values) -> None:
-    result[groups[::-1]] = values[::-1]
+    """The first value that is not NaN."""
+    known = np.flatnonzero(values == values)[::-1]
+    result[groups[known]] = values[known]
 
 
 def _least(result: Values, values: Values, groups: Values) -> None:
@@ -105,11 +107,3 @@ class TriggerState:
             yield prefix + name, column
         for number, part in enumerate(self.parts):
             yield from part.columns(f"{prefix}{number}.")
-
-
-def untouched(state: TriggerState, columns: Sequence[Column]) -> Values:
-    """True where no column of this trigger, its parts left aside, has another value than the default."""
-    same = np.ones(state.count, bool)
-    for column in columns:
-        same &= state[column.name] == column.default
-    return same

@@ -65,7 +65,7 @@ class EveryInterval(Trigger):
     """Flink's continuous triggers: at multiples of the interval up to the window's end on that clock, and at its end.
 
     Multiples of event time follow the first row and the watermark; late rows fire at once there. On processing time
-    rows that come after the end on that clock wait for the next multiple.
+    rows that come at or after the last moment on that clock wait for the next multiple.
     """
 
     def __init__(self, interval: int, domain: str) -> None:
@@ -80,13 +80,13 @@ class EveryInterval(Trigger):
             window.register(EVENT, window.end - 1, self)
         if self.next is None:
             now = max(row["ts"], window.watermark) if self.domain == EVENT else window.clock
-            self._schedule(now - now % self.interval, window)
+            self._schedule(now, window)
         return False
 
-    def _schedule(self, multiple: int, window: Surroundings) -> None:
-        self.next, last = multiple + self.interval, window.end - 1
-        if multiple < last < self.next:
-            self.next = last
+    def _schedule(self, now: int, window: Surroundings) -> None:
+        self.next, last = now - now % self.interval + self.interval, window.end - 1
+        if now < last or self.domain == EVENT:
+            self.next = min(self.next, last)
         window.register(self.domain, self.next, self)
 
     def on_timer(self, domain: str, time: int, window: Surroundings) -> bool:

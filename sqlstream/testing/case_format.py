@@ -4,13 +4,15 @@ Values of TIMESTAMP are milliseconds since the epoch, those of DECIMAL are strin
 ``{"rows": table, "values": [[…], …]}`` (also ``"kind"``; or ``"file"``, JSON lines below the root of the cases, with
 ``"kinds": true`` where each line starts with its kind), ``{"watermark": table, "ms": n}``, ``{"processing_time": n}``,
 ``{"checkpoint": true}``, ``{"restart": true}``, ``{"finish": true}``.
+
+Cases of the level ``kernel`` have no script: ``input`` and ``config`` drive a mechanism below SQL: ``kernel_cases``.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,10 @@ class Case:
     late_dropped: int | None
     unchecked: tuple[str, ...]
     """Expectations of the file that nothing here can check."""
+    category: str = ""
+    input: tuple[dict[str, Any], ...] = ()
+    """Steps of a case below SQL, each with what is expected of it; ``config`` has their parameters."""
+    config: dict[str, Any] = field(default_factory=dict)
 
     @property
     def directory(self) -> str:
@@ -122,6 +128,9 @@ def load_case(path: Path, root: Path) -> Case:
             error=found.get("error"),
             late_dropped=found.get("late_dropped"),
             unchecked=tuple(key for key in ("lookup_tries_max",) if key in found),
+            category=found.get("category", ""),
+            input=tuple(found.get("input", ())),
+            config=found.get("config", {}),
         )
     except (KeyError, TypeError, json.JSONDecodeError, OSError) as error:
         raise CaseFormatError(f"{type(error).__name__}: {error}") from error

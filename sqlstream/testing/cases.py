@@ -1,7 +1,8 @@
 """Runs case files: ``PASS``, ``REFUSED`` with a code, or ``FAIL`` with the first difference; nothing crashes.
 
 A case is refused where its script uses what is not executed (SS3xx). A case with ``error`` passes where its script is
-refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx).
+refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx). A case below SQL runs on parts of the kernels,
+without Spark, and is refused where there is no such part.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ SessionFactory = Callable[[], "Session"]
 KERNEL_CASE = "SS396"
 MISSING_FUNCTIONS = "SS397"
 _FUNCTIONS = "peer_functions"
-_BELOW_SQL = "a case below SQL is for the tests of its kernel, which is not there yet"
 
 
 def main(cases: Path, json_file: Path | None = None, select: str | None = None) -> int:
@@ -80,7 +80,7 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
         message = f"{type(error).__name__}: {words[0] if words else ''}"
-    return Result(case.id, verdict, message, code, note, time.monotonic() - started)
+    return Result(case.id, verdict, message, code, note, time.monotonic() - started, case.level)
 
 
 _Outcome = tuple[Verdict, str | None, str, str | None]
@@ -88,7 +88,7 @@ _Outcome = tuple[Verdict, str | None, str, str | None]
 
 def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:
     if case.level == "kernel":
-        return Verdict.REFUSED, KERNEL_CASE, _BELOW_SQL, None
+        return _outcome_below_sql(case)
     if f"'{_FUNCTIONS}:" in case.script and importlib.util.find_spec(_FUNCTIONS) is None:
         return Verdict.REFUSED, MISSING_FUNCTIONS, f'the module "{_FUNCTIONS}" is not beside the cases', None
     try:
@@ -100,6 +100,18 @@ def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:
     if case.error is not None:
         return Verdict.FAIL, None, f"accepted, and should be refused: {case.error}", None
     return Verdict.PASS, None, "", note
+
+
+def _outcome_below_sql(case: Case) -> _Outcome:
+    from sqlstream.testing.kernel_cases import NotDriven, run_kernel_case
+
+    try:
+        run_kernel_case(case)
+    except Different as different:
+        return Verdict.FAIL, None, str(different), None
+    except NotDriven as refused:
+        return Verdict.REFUSED, KERNEL_CASE, refused.reason, refused.hint
+    return Verdict.PASS, None, "", None
 
 
 def _run(case: Case, session_factory: SessionFactory) -> str | None:

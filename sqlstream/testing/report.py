@@ -17,7 +17,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover."""
+    """``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover, or a hint.
+
+    ``level`` is "kernel" for a case below SQL.
+    """
 
     id: str
     verdict: Verdict
@@ -25,13 +28,19 @@ class Result:
     code: str | None = None
     note: str | None = None
     seconds: float = 0.0
+    level: str = "sql"
 
     @property
     def directory(self) -> str:
         return self.id.rpartition("/")[0]
 
+    @property
+    def below_sql(self) -> bool:
+        return self.level == "kernel"
+
     def line(self) -> str:
-        words = (self.verdict.value, self.id, self.code, self.message, f"({self.note})" if self.note else None)
+        level = "[kernel]" if self.below_sql else None
+        words = (self.verdict.value, self.id, level, self.code, self.message, f"({self.note})" if self.note else None)
         return " ".join(word for word in words if word)
 
 
@@ -56,7 +65,8 @@ class Summary:
         overall = sum(totals.values(), Counter[Verdict]())
         width = max((len(name) for name in totals), default=0)
         head = f"{'':{width}}  " + "  ".join(f"{v.value:>7}" for v in Verdict)
-        rows = [_row(name.ljust(width), count) for name, count in totals.items()]
+        below = Counter(result.directory for result in self.results if result.below_sql)
+        rows = [_row(name.ljust(width), count) + _below_sql(below[name]) for name, count in totals.items()]
         return [head, *rows, f"{_row('total'.ljust(width), overall)}   {sum(r.seconds for r in self.results):.0f} s"]
 
     def write_json(self, path: Path) -> None:
@@ -67,3 +77,7 @@ class Summary:
 
 def _row(name: str, count: Counter[Verdict]) -> str:
     return f"{name}  " + "  ".join(f"{count[v]:7d}" for v in Verdict)
+
+
+def _below_sql(count: int) -> str:
+    return f"   {count} below SQL" if count else ""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sqlstream.testing.case_format import load_case
+from sqlstream.testing.kernel_cases import run_kernel_case
 from sqlstream.udfs.assigners.meeting import NEVER, Intervals, earliest_meeting
 from sqlstream.udfs.assigners.merging import LATE, Windows, merge_sessions
 from sqlstream.udfs.kernel import NO_WATERMARK
@@ -114,19 +115,4 @@ def test_earliest_meeting_is_that_of_all_pairs(asked, others):
 @pytest.mark.skipif(not CASES, reason=f"no cases of peers at {PEERS}")
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_flinks_merging_window_set(path):
-    live: list[Triple] = []
-    for step in json.loads(path.read_text(encoding="utf-8"))["input"]:
-        window = (0, *step["window"])
-        if step["op"] == "retire":
-            live.remove(window)
-            continue
-        assert step["op"] == "add_window"
-        found = merge_sessions(windows(live), windows([window]), NO_WATERMARK)
-        merged = list(zip(*(part.tolist() for part in found.windows), strict=True))
-        into = merged[found.row[0]]
-        parts = [live[i] for i in np.flatnonzero(found.stored == found.row[0]).tolist()]
-        assert list(into[1:]) == step["expect_window"]
-        assert (bool(parts) and parts != [into]) == step["expect_merged"]
-        if "expect_merged_from" in step:
-            assert sorted(parts) == sorted((0, *part) for part in step["expect_merged_from"])
-        live = merged
+    run_kernel_case(load_case(path, PEERS))

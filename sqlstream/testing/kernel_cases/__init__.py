@@ -1,0 +1,30 @@
+"""Cases below SQL: their steps on a part of the kernels, with one driver per mechanism. They need no Spark.
+
+A case's ``category`` names its mechanism up to the first ``/``; ``input`` are the steps with what is expected of each,
+``config`` the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlstream.testing.case_format import Case
+from sqlstream.testing.kernel_cases import merging, missing, timers, triggers
+from sqlstream.testing.kernel_cases.steps import NotDriven
+
+__all__ = ["NotDriven", "run_kernel_case"]
+
+_DRIVERS: Mapping[str, Callable[[Case], None]] = {
+    "session": merging.run,
+    "timers": timers.run,
+    "trigger": triggers.run,
+}
+
+
+def run_kernel_case(case: Case) -> None:
+    """``Different`` with the first difference; ``NotDriven`` where there is no such part."""
+    mechanism = case.category.partition("/")[0]
+    driver = _DRIVERS.get(mechanism)
+    if driver is None:
+        raise missing.not_driven(mechanism)
+    driver(case)

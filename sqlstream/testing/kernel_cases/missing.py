@@ -1,0 +1,20 @@
+"""Mechanisms below SQL that nothing here can be driven by, and why."""
+
+from __future__ import annotations
+
+from sqlstream.testing.kernel_cases.steps import NotDriven
+
+_MICRO_BATCHES = "In micro-batches a checkpoint is the end of a batch; no barrier travels among the rows."
+_OF_SPARK = "Spark computes watermarks while a query runs; write the case in SQL with steps that give the watermarks."
+_MISSING = {
+    "async": ("asynchronous requests have no kernel yet", "LOOKUP ASYNC is not executed yet."),
+    "checkpoint": ("there are no checkpoint barriers", _MICRO_BATCHES),
+    "watermark-alignment": ("watermarks of several inputs are aligned by Spark, not by a kernel", _OF_SPARK),
+    "watermark-generation": ("watermarks follow rows in Spark, not in a kernel", _OF_SPARK),
+}
+
+
+def not_driven(mechanism: str) -> NotDriven:
+    """Why the cases of a mechanism without a driver are not run."""
+    named = NotDriven(f'no kernel has the mechanism "{mechanism}"', "Drivers are in sqlstream/testing/kernel_cases.")
+    return NotDriven(*_MISSING[mechanism]) if mechanism in _MISSING else named

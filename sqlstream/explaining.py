@@ -27,7 +27,7 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
 
     optimized = optimize(plan)
     if statement.stage == "PHYSICAL":
-        return explain_physical(optimized)
+        return explain_physical(optimized, workspace.settings["sqlstream.gear"])
     require_sources(optimized)
     return explain_spark(optimized, runner.runtime(workspace))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Node, WindowAggregate
 
 
 class Gear(Enum):
@@ -13,5 +13,20 @@ class Gear(Enum):
 
 
 def gear_of(plan: Node, setting: str) -> Gear:
-    """The gear for a setting of ``auto``, ``columnar`` or ``native``."""
-    return Gear.COLUMNAR if setting == "columnar" else Gear.NATIVE
+    """The gear for a setting of ``auto``, ``columnar`` or ``native``.
+
+    ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
+    """
+    if setting == "auto":
+        return Gear.COLUMNAR if any(map(keeps_state, plan.walk())) else Gear.NATIVE
+    return Gear(setting)
+
+
+def keeps_state(node: Node) -> bool:
+    """True for windows that fire; the rows of a window table function on aligned windows come out at once."""
+    match node:
+        case WindowAggregate():
+            return True
+        case AssignWindows(window=window):
+            return not isinstance(window, AlignedWindow)
+    return False

@@ -12,6 +12,8 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.text import tree
+from sqlstream.planner.lowering.columnar.kernels import kind_of
+from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
 from sqlstream.planner.lowering.lower import lower, watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import (
@@ -31,18 +33,31 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
+from sqlstream.planner.properties import keeps_rows
 
 
-def explain_physical(plan: Node) -> str:
-    """The tree of an optimized plan; each line says what the node lowers to. Needs no JVM."""
+def explain_physical(plan: Node, gear: str = "auto") -> str:
+    """The tree of an optimized plan; each line says what the node lowers to on a setting of the gear. Needs no JVM."""
     waited_for = set(map(id, watermarked_nodes(plan)))
+    columnar = gear_of(plan, gear) is Gear.COLUMNAR
 
     def label(node: Node) -> str:
         if isinstance(node, AssignTime) and id(node) not in waited_for:
             return f"{describe(node)}: nothing, no window waits for this watermark"
+        if columnar and isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
+            return f"{describe(node)}: {kernel_text(node)}"
         return f"{describe(node)}: {physical(node)}"
 
     return tree(plan, label)
+
+
+def kernel_text(node: AssignWindows | WindowAggregate) -> str:
+    """The kernel of a window on the columnar gear."""
+    reason = keeps_rows(node)
+    contents = f"rows kept ({reason})" if reason else "aggregates of the rows kept"
+    sets = isinstance(node, WindowAggregate) and node.grouping_sets is not None
+    expanded = "explode of the grouping sets, " if sets else ""
+    return f"{expanded}exchange by key group, kernel of {kind_of(node).value}, {contents}, state in RocksDB"
 
 
 def explain_spark(plan: Node, runtime: Runtime) -> str:

@@ -41,7 +41,8 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
 def _with_watermark(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
     from_rows = context.runtime.event_time_from_rows(node.table)
     data = rows.select("*", _event_time(node, from_rows).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
-    united = _observed(node, data.union(_control_rows(node, rows, context)), context)
+    # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
+    united = _observed(node, _control_rows(node, rows, context).union(data), context)
     united = united.withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
     live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
     return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))

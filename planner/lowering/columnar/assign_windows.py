@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.clocks import keeps_state
 from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, key_hash, passed_on
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
 from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
 from sqlstream.planner.lowering.windows import window_columns

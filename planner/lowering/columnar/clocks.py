@@ -19,14 +19,12 @@ from sqlstream.planner.firing import (
     Trigger,
     UserTrigger,
 )
+from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
     AssignWindows,
     CountWindow,
-    Cumulate,
-    Hop,
     Node,
-    Tumble,
     UserWindow,
     WindowAggregate,
 )
@@ -40,11 +38,6 @@ def window_nodes(plan: Node) -> Iterator[WindowNode]:
     for node in plan.walk():
         if isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
             yield node
-
-
-def keeps_state(node: WindowNode) -> bool:
-    """False for a window table function whose rows come out at once."""
-    return isinstance(node, WindowAggregate) or not isinstance(node.window, (Tumble, Hop, Cumulate))
 
 
 def watermark_of(plan: Node) -> Watermark:

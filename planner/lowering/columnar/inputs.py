@@ -18,9 +18,9 @@ from sqlstream.planner.nodes import Schema
 from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
 
-TIME = "__time"
-START = "__start"
-END = "__end"
+TIME = "__row_time"
+START = "__given_start"
+END = "__given_end"
 
 
 @dataclass

@@ -15,6 +15,7 @@ from sqlstream.planner.lowering.columnar import clocks
 from sqlstream.planner.lowering.columnar.clocks import WindowNode
 from sqlstream.planner.lowering.columnar.late_data import marker
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import WindowAggregate
@@ -90,7 +91,7 @@ def operator_of(node: WindowNode, kernel: Kernel, output: StructType, context: C
         ticks=clocks.needs_ticks(plan) and clocks.uses_processing_time(node),
         chained_by_clock=node.domain is TimeDomain.PROCESSING,
         late_table=marker(node, number) if isinstance(node, WindowAggregate) else None,
-        chained=any(map(clocks.keeps_state, context.above)),
+        chained=any(map(keeps_state, context.above)),
         keyed=keyed,
     )
 

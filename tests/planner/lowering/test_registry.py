@@ -30,7 +30,8 @@ def test_the_physical_tree_says_what_each_node_becomes():
     events = table("events", delay_ms=5000, k="STRING", ts="TIMESTAMP")
     windows = AssignWindows(timed(events), Hop(2000, 5000), "ts", ())
     aggregated = WindowAggregate(windows, ("k",), (item("n", "COUNT(DISTINCT k)"),))
-    assert explain_physical(Output(aggregated, ("k", "a", "b", "c", "n"))).splitlines() == [
+    plan = Output(aggregated, ("k", "a", "b", "c", "n"))
+    assert explain_physical(plan, "native").splitlines() == [
         "Output(k, a, b, c, n): rows to the caller, once per micro-batch",
         "└─ WindowAggregate(keys k; HOP slide 2 s size 5 s; COUNT(DISTINCT k) AS n): streaming aggregation by k, "
         "window in append mode, state in RocksDB, DISTINCT values kept as sets",
@@ -39,4 +40,8 @@ def test_the_physical_tree_says_what_each_node_becomes():
         "time column (delay 5 s), then a filter that takes the control rows out",
         '         └─ Scan(events: k, ts): stream of connector "test"',
     ]
+    assert explain_physical(plan).splitlines()[1] == (
+        "└─ WindowAggregate(keys k; HOP slide 2 s size 5 s; COUNT(DISTINCT k) AS n): exchange by key group, kernel of "
+        "window by window, aggregates of the rows kept, state in RocksDB"
+    )
     assert "nothing, no window waits" in explain_physical(timed(events))

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.evictors import Evictor, KeepRows, Panes
+from sqlstream.udfs.evictors import Evictor, KeepInterval, KeepRows, Panes
 from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.keyed import KeyedState
@@ -77,6 +78,15 @@ class _Sequence(NamedTuple):
     starts: Values
     old: Values
     source: Values
+
+    @property
+    def sizes(self) -> Values:
+        return np.diff(self.starts, append=self.rows.num_rows)
+
+    def times(self, name: str) -> Values:
+        """A TIMESTAMP or BIGINT column of microseconds."""
+        values: Values = pc.cast(self.rows.column(name), pa.int64()).to_numpy()
+        return values
 
 
 class _Firing(NamedTuple):
@@ -156,8 +166,9 @@ class _Rows:
 
     def _fire(self, sequence: _Sequence, instances: Instances, firing: _Firing) -> tuple[Values, Pane]:
         """Which rows stay in the end, and what the firings give: the first of every instance, then the second, …"""
-        if self.contents.evictor is None or isinstance(self.contents.evictor, KeepRows):
-            return self._fire_last_rows(sequence, firing, self.contents.evictor)
+        kept = _last_rows(sequence, firing, self.contents.evictor)
+        if kept is not None:
+            return self._fire_last_rows(sequence, firing, kept)
         stays = np.ones(sequence.rows.num_rows, bool)
         rank = ranks_of(firing.instance)
         panes: list[tuple[Values, Values]] = []
@@ -174,11 +185,10 @@ class _Rows:
             stays[position[firing.purges[of][pane]]] = False
         return stays, self._results(sequence, panes, len(firing.instance))
 
-    def _fire_last_rows(
-        self, sequence: _Sequence, firing: _Firing, evictor: KeepRows | None
-    ) -> tuple[Values, Pane]:  # fmt: skip
+    def _fire_last_rows(self, sequence: _Sequence, firing: _Firing, kept: Values) -> tuple[Values, Pane]:
         """Where the rows that stay are the last ones, those of each firing lie side by side: all firings at once."""
-        first, rest = _stretches(sequence.starts[firing.instance], firing, evictor)
+        after = getattr(self.contents.evictor, "evicts_after", False)
+        first, rest = _stretches(sequence.starts[firing.instance], firing, kept, after)
         sizes = firing.stop - first
         parts = []
         for chosen in _portions(sizes):
@@ -323,15 +333,43 @@ def _sequence(old: pa.Table, old_owner: Values, new: pa.Table, new_owner: Values
     return _Sequence(joined(old, new).take(order), np.cumsum(sizes) - sizes, of_old, order)
 
 
-def _stretches(starts: Values, firing: _Firing, evictor: KeepRows | None) -> tuple[Values, Values]:
-    """Where the rows of each firing begin, and those that stay after it. ``starts``: of each firing's instance."""
+def _last_rows(sequence: _Sequence, firing: _Firing, evictor: Evictor | None) -> Values | None:
+    """The first row that each firing's eviction keeps, where that keeps all behind it; None where it may not."""
+    starts = sequence.starts[firing.instance]
+    match evictor:
+        case None:
+            return starts
+        case KeepRows(rows=rows):
+            return np.maximum(firing.stop - rows, starts)
+        case KeepInterval(interval=interval, time=time):
+            return _last_interval(sequence, firing, sequence.times(time), interval)
+    return None
+
+
+def _last_interval(sequence: _Sequence, firing: _Firing, times: Values, interval: int) -> Values | None:
+    """Where rows came in order of time, those of the last interval are the last ones."""
+    backwards = np.flatnonzero(times[1:] < times[:-1]) + 1
+    if not np.isin(backwards, sequence.starts).all():
+        return None
+    # Each instance has a stretch of its own on a line of times.
+    origin, length = int(times.min(initial=0)), int(times.max(initial=0)) - int(times.min(initial=0)) + 1
+    if length * (len(sequence.starts) + 1) >= np.iinfo(np.int64).max:
+        return None
+    line = times - origin + np.repeat(np.arange(len(sequence.starts)), sequence.sizes) * length
+    oldest = np.maximum(times[firing.stop - 1] - interval - origin, -1)
+    found: Values = np.searchsorted(line, oldest + firing.instance * length, side="right")
+    kept: Values = np.maximum(found, sequence.starts[firing.instance])
+    return kept
+
+
+def _stretches(starts: Values, firing: _Firing, kept: Values, evicts_after: bool) -> tuple[Values, Values]:
+    """Where the rows of each firing begin, and those that stay after it.
+
+    ``starts``: the first row of each firing's instance, ``kept``: the first that its eviction keeps.
+    """
     purged = np.maximum.accumulate(np.where(firing.purges, firing.stop, 0))
     floor = np.maximum(starts, _shifted(purged))
-    kept = firing.stop - evictor.rows if evictor is not None else starts
-    if evictor is None or not evictor.evicts_after:
-        first = np.maximum(floor, kept)
-        return first, np.where(firing.purges, firing.stop, first)
-    first = np.maximum(floor, _shifted(kept))
+    first = np.maximum(floor, _shifted(kept) if evicts_after else kept)
     return first, np.where(firing.purges, firing.stop, np.maximum(first, kept))
 
 

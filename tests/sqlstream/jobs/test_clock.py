@@ -1,0 +1,69 @@
+"""The clock of processing time: who follows it, and what it writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.jobs.clock import Clock, clock_of
+from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.storage import LocalStorage
+from sqlstream.planner.lowering.gears import Gear
+from sqlstream.testing.spark import LocalSession
+from sqlstream.testing.stream_test import plan_of_script
+
+TABLE = (
+    "CREATE TABLE t (v INT, ts TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');"
+    " SELECT COUNT(*) AS n FROM t GROUP BY "
+)
+BY_EVENT_TIME = "TUMBLE(ts, INTERVAL '1' SECOND)"
+BY_THE_CLOCK = "TUMBLE(pt, INTERVAL '1' SECOND)"
+EARLY = BY_EVENT_TIME + " TRIGGER AFTER WATERMARK EARLY EVERY INTERVAL '1' SECOND"
+IN_ROWS = "v COUNT WINDOW (2 ROWS)"
+
+
+@pytest.mark.parametrize(
+    ("windows", "clock"),
+    [
+        (BY_EVENT_TIME, Clock()),
+        (BY_THE_CLOCK, Clock(tables=("t",))),
+        (EARLY, Clock(ticks=True)),
+        (IN_ROWS, Clock()),
+    ],
+)
+def test_the_clock_ticks_only_for_what_uses_it(windows, clock):
+    with LocalSession() as session:
+        plan = plan_of_script(TABLE + windows, session)
+    assert clock_of(plan, Gear.COLUMNAR) == clock
+    assert bool(clock) == (windows in (BY_THE_CLOCK, EARLY))
+
+
+def test_a_tick_moves_watermarks_and_the_clock(tmp_path):
+    control = ControlRows(LocalStorage(tmp_path))
+    Clock(tables=("t",), ticks=True).show(control, 7000, "tick-1")
+    assert control.storage.read("control/t/tick-1.json") == '{"watermark_ms": 6999}'
+    assert control.storage.read("control-clock/tick-1.json") == '{"processing_time_ms": 7000}'
+    assert not control.clock_has_ended
+    control.end_clock()
+    control.end_clock()
+    assert control.clock_has_ended
+
+
+@pytest.mark.spark
+def test_a_running_job_fires_early_by_the_clock_with_kinds():
+    with LocalSession() as session:
+        session.sql(
+            """
+            SET 'sqlstream.gear' = 'columnar';
+            SET 'pipeline.max-parallelism' = '1';
+            SET 'sqlstream.clock-interval' = '200 ms';
+            CREATE TABLE live (v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' DAY)
+                WITH ('connector' = 'datagen', 'rows-per-second' = '20');
+            """
+        )
+        windows = "TUMBLE(ts, INTERVAL '10000' DAY)"
+        early = "TRIGGER AFTER WATERMARK EARLY EVERY INTERVAL '1' SECOND RETRACTING"
+        with session.sql(f"SELECT COUNT(*) AS n FROM live GROUP BY {windows} {early}") as query:
+            (_, (first,)), (before, (withdrawn,)), (after, (second,)) = (next(query.changes()) for _ in range(3))
+        assert query.columns == ("op", "n")
+        assert (before.value, after.value) == ("-U", "+U")
+        assert first == withdrawn < second

@@ -94,10 +94,18 @@ class Or(_Pair):
     right: Trigger
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        left, right = self._fires(state, run, cursor)
+        left, right = self._first_fires(state, run, cursor)
         position = np.minimum(left.position, right.position)
         purge = (left.purge & (left.position == position)) | (right.purge & (right.position == position))
         return Fire(position, purge, (left, right))
+
+    def _first_fires(self, state: TriggerState, run: Run, cursor: Values) -> tuple[Fire, Fire]:
+        """Of the side that is asked last no firing behind that of the other one is looked for."""
+        first, last = (1, 0) if self.left.searches else (0, 1)
+        early = self.parts[first].fire(state.parts[first], run, cursor)
+        until = np.minimum(early.position, NONE - 1) + 1
+        late = self.parts[last].fire(state.parts[last], run.until(until), cursor)
+        return (early, late) if first == 0 else (late, early)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
         """Where one side fires at no row, the other one decides alone."""

@@ -99,6 +99,10 @@ class Delta(Trigger):
     def looks_at_rows(self) -> bool:
         return True
 
+    @property
+    def searches(self) -> bool:
+        return True
+
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
         reference, start = self._referenced(state, run, cursor, run.ends)
         value, threshold = run.numbers(self.value), run.numbers(self.threshold)

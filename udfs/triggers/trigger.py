@@ -82,6 +82,10 @@ class Run:
         """Some of the instances; positions stay as they are."""
         return replace(self, starts=self.starts[index], ends=self.ends[index], windows=self.windows.at(index))
 
+    def until(self, ends: Values) -> Run:
+        """The same instances with fewer rows."""
+        return replace(self, ends=np.minimum(self.ends, ends))
+
     def flags(self, name: str) -> Values:
         """A BOOLEAN column by position; NULL is false."""
         return self._cached(name, lambda column: pc.fill_null(column, False).to_numpy())
@@ -165,6 +169,11 @@ class Trigger(ABC):
     def looks_at_rows(self) -> bool:
         """True where rows of open windows can fire, so that sessions must merge in order of arrival."""
         return any(part.looks_at_rows for part in self.parts)
+
+    @property
+    def searches(self) -> bool:
+        """True where finding the next firing may cost as much as there are rows."""
+        return any(part.searches for part in self.parts)
 
     @property
     def looks_at_windows(self) -> bool:

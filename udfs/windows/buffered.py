@@ -21,8 +21,9 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.positions import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run
-from sqlstream.udfs.windows.contents import NEWEST, OLDEST, Held, Pane, pane_of, with_bounds
+from sqlstream.udfs.windows.contents import Held, Pane, pane_of, with_bounds
 from sqlstream.udfs.windows.emission import ranks_of
+from sqlstream.udfs.windows.finding import WindowsByKey, numbers_of
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.instances import END, START, Instances, joined, rows_without_columns
 
@@ -273,10 +274,10 @@ class _Rows:
         key, of_row = ids[: instances.count], ids[instances.count :]
         start, end = (rows.column(name).to_numpy() for name in (START, END))
         order = np.lexsort((instances.end, instances.start, key))
-        line = _Line(key[order], instances.start[order], instances.end[order])
+        line = WindowsByKey(key[order], instances.start[order], instances.end[order])
         if self.contents.merging:
-            return order_or_none(order, line.holding(of_row, start))
-        return order_or_none(order, line.equal(of_row, start, end))
+            return numbers_of(order, line.holding(of_row, start))
+        return numbers_of(order, line.equal(of_row, start, end))
 
     def _keep(self, count: int, stays: Values, sequence: _Sequence) -> None:
         """Takes those of the ``count`` rows of the state that have left out of it."""
@@ -290,39 +291,6 @@ class _Rows:
     def _retain(self, kept: Values) -> None:
         if not kept.all():
             self.state.replace(self._loaded.filter(pa.array(kept)))
-
-
-class _Line(NamedTuple):
-    """Windows by key, start and end."""
-
-    key: Values
-    start: Values
-    end: Values
-
-    def holding(self, key: Values, start: Values) -> Values:
-        """The last window of the key that begins at or before a start and ends after it; -1 for none."""
-        found = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
-        return np.where((found >= 0) & (self.key[found] == key) & (self.end[found] > start), found, -1)
-
-    def equal(self, key: Values, start: Values, end: Values) -> Values:
-        windows = np.stack([self.key, self.start, self.end])
-        found = _search(windows, np.stack([key, start, end])) - 1
-        same = (found >= 0) & (self.key[found] == key) & (self.start[found] == start) & (self.end[found] == end)
-        return np.where(same, found, -1)
-
-
-def _search(ordered: Values, asked: Values) -> Values:
-    """How many columns of ``ordered``, which are in order, come before or equal each column asked for."""
-    both = np.concatenate([ordered, asked], axis=1)
-    order = np.lexsort(both[::-1])
-    passed = np.cumsum(order < ordered.shape[1])
-    found = np.empty(len(order), np.int64)
-    found[order] = passed
-    return found[ordered.shape[1] :]
-
-
-def order_or_none(order: Values, found: Values) -> Values:
-    return np.where(found >= 0, order[found], -1) if len(order) else np.full(len(found), -1)
 
 
 def _sequence(old: pa.Table, old_owner: Values, new: pa.Table, new_owner: Values, count: int) -> _Sequence:
@@ -340,7 +308,8 @@ def _last_rows(sequence: _Sequence, firing: _Firing, evictor: Evictor | None) ->
         case None:
             return starts
         case KeepRows(rows=rows):
-            return np.maximum(firing.stop - rows, starts)
+            kept: Values = np.maximum(firing.stop - rows, starts)
+            return kept
         case KeepInterval(interval=interval, time=time):
             return _last_interval(sequence, firing, sequence.times(time), interval)
     return None
@@ -415,6 +384,3 @@ def _any_by(flags: Values, starts: Values) -> Values:
 
 def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return table.select([KEY_HASH, *keys])
-
-
-__all__ = ["NEWEST", "OLDEST", "Buffered"]

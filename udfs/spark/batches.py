@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
-from sqlstream.udfs.exchange import LATE, LATE_TABLE, Exchange, from_bytes
+from sqlstream.udfs.exchange import BLOBS, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.kernel import EMITTED_AHEAD
+from sqlstream.udfs.spark.key_groups import numbers_of
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -19,10 +20,13 @@ BLOBS_DDL = "key_group INT, partition INT, number INT, content INT, clock BIGINT
 def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
     """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones."""
 
+    numbers = pa.array(numbers_of(exchange.groups))
+
     def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        return exchange.blobs((_as(batch, schema) for batch in batches), partition)
+        for batch in exchange.blobs((_as(batch, schema) for batch in batches), partition):
+            yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
     return blobs
 

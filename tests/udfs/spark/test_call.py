@@ -1,0 +1,140 @@
+"""One call of a kernel: rows and clocks reach it in their order, and Spark's timer is where the next call is due."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from sqlstream.udfs.exchange import Blob, Content, to_bytes
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK
+from sqlstream.udfs.spark.call import Arrived, run
+from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.group_entry import GroupEntry
+from sqlstream.udfs.state.memory import MemoryStore
+from tests.udfs.spark.recorder import Recorder
+
+SHIFT, END = 1_000_000, 5_000_000
+SECOND = 1_000_000
+
+
+def rows(*values, event_timer=None, processing_timer=None, content=Content.ROWS, clock=None):
+    timers = [pa.array([t] * len(values), pa.int64()) for t in (event_timer, processing_timer)]
+    columns = [pa.array([0] * len(values), pa.int64()), pa.array(values, pa.int32()), *timers]
+    table = pa.table(columns, [KEY_HASH, "v", "event_timer", "processing_timer"])
+    return Blob(0, 0, 0, content, clock, None, to_bytes(table))
+
+
+def tick(time):
+    return Blob(0, 0, 0, Content.TICK, time)
+
+
+class Group:
+    """A key group over several micro-batches."""
+
+    def __init__(self, watermark=Watermark.EVENT_TIME, **options):
+        self.clocks = Clocks(watermark, SHIFT, END, **options)
+        self.store = MemoryStore()
+        self.entry = GroupEntry()
+        self.watermark = 0
+
+    def batch(self, *blobs, watermark=None):
+        """What comes out, ahead and not: calls with both clocks in milliseconds."""
+        if watermark is not None:
+            self.watermark = watermark + SHIFT
+        arrived = Arrived(self.watermark, blobs)
+        context, self.entry = run(Recorder(), self.clocks, self.store, self.entry, arrived)
+        self.entry = GroupEntry.from_bytes(self.entry.to_bytes())
+        found = {True: [], False: []}
+        for ahead, tables in context.emitted.items():
+            found[ahead] = [tuple(r.values())[:3] for t in tables for r in t.to_pylist()]
+        return found[True], found[False]
+
+    def spark_timer(self):
+        found = self.clocks.spark_timer(self.entry.event_timer, self.entry.processing_timer, self.entry.watermark)
+        return None if found is None else found - SHIFT
+
+
+def test_event_time_comes_before_the_rows_of_the_batch_and_after_rows_sent_ahead():
+    group = Group()
+    assert group.batch(rows(1, event_timer=2 * SECOND)) == ([], [("rows 1", None, None)])
+    assert group.batch(rows(2), rows(3, content=Content.AHEAD), watermark=2000) == (
+        [("rows 3", None, None), ("event time", 2000, None)],
+        [("rows 2", 2000, None)],
+    )
+    assert group.batch(rows(4, content=Content.AHEAD), watermark=2500)[0] == [("rows 4", 2000, None)]
+
+
+def test_timers_wait_for_their_time_to_the_millisecond():
+    group = Group()
+    group.batch(rows(1, event_timer=1_999_001))
+    assert group.spark_timer() == 2000
+    assert group.batch(watermark=1999) == ([], [])
+    assert group.batch(watermark=2000) == ([("event time", 2000, None)], [])
+    assert group.spark_timer() is None
+    group.batch(rows(1, event_timer=SECOND))
+    assert group.spark_timer() == 2001, "a timer in the past waits for the next watermark"
+
+
+def test_ticks_move_processing_time_before_rows_and_not_ahead():
+    group = Group()
+    assert group.batch(rows(1, processing_timer=2 * SECOND)) == ([], [("rows 1", None, None)])
+    assert group.spark_timer() == END, "the end of the input ends processing time, too"
+    assert group.batch(tick(SECOND), tick(1)) == ([], [])
+    assert group.batch(rows(2), tick(3 * SECOND)) == ([], [("processing time", None, 3000), ("rows 2", None, 3000)])
+    assert group.batch(rows(3)) == ([], [("rows 3", None, 3000)])
+
+
+def test_rows_bring_their_own_clock_up_to_the_millisecond_before():
+    group = Group()
+    group.batch(rows(1, processing_timer=2 * SECOND), tick(SECOND))
+    assert group.batch(rows(2, clock=2 * SECOND)) == ([], [("rows 2", None, 1999)])
+    assert group.batch(rows(3, clock=2_001_000))[1][0] == ("processing time", None, 2000)
+
+
+def test_the_end_of_the_input_ends_both_clocks():
+    group = Group()
+    group.batch(rows(1, event_timer=3 * SECOND, processing_timer=3 * SECOND))
+    assert group.batch(watermark=END) == ([("event time", -1, None), ("processing time", -1, -1)], [])
+    assert group.batch(rows(2, event_timer=7 * SECOND))[1] == [("rows 2", -1, -1), ("event time", -1, -1)]
+    assert group.spark_timer() is None
+
+
+def test_a_tick_at_the_end_ends_processing_time():
+    group = Group()
+    group.batch(rows(1, processing_timer=3 * SECOND))
+    assert group.batch(tick(END * 1000)) == ([("processing time", None, -1)], [])
+
+
+def test_the_watermark_can_be_the_clock():
+    group = Group(Watermark.CLOCK)
+    group.batch(rows(1, event_timer=9 * SECOND, processing_timer=2 * SECOND))
+    assert group.spark_timer() == 2000
+    assert group.batch(watermark=2000) == ([("processing time", None, 2000)], [])
+    assert group.spark_timer() == END
+    assert group.batch(watermark=END) == ([("event time", -1, 2000)], [])
+
+
+def test_without_a_watermark_nothing_is_registered():
+    group = Group(Watermark.NONE)
+    group.batch(rows(1, event_timer=SECOND))
+    assert group.spark_timer() is None
+    assert group.batch(watermark=9000) == ([], [])
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_what_the_clock_fires_goes_ahead_where_operators_above_see_the_same_clock(chained):
+    group = Group(chained_by_clock=chained)
+    group.batch(rows(1, processing_timer=SECOND))
+    fired = [("processing time", None, 2000)]
+    assert group.batch(tick(2 * SECOND)) == ((fired, []) if chained else ([], fired))
+
+
+def test_watermarks_do_not_go_back():
+    group = Group()
+    group.batch(rows(1), watermark=5000)
+    assert group.batch(rows(2), watermark=4000)[1] == [("rows 2", 5000, None)]
+    assert group.entry.watermark == 5 * SECOND
+
+
+def test_a_group_begins_without_clocks_or_timers():
+    assert GroupEntry.from_bytes(None) == GroupEntry(NO_WATERMARK, NO_WATERMARK, END_OF_TIME, END_OF_TIME, 0)

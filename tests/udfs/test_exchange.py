@@ -1,0 +1,115 @@
+"""The exchange: what arrives, in which order, and what goes to every key group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream.udfs import exchange as exchange_module
+from sqlstream.udfs.exchange import (
+    BLOBS,
+    CLOCK,
+    LATE,
+    LATE_TABLE,
+    TICK,
+    Blob,
+    Content,
+    Exchange,
+    cut,
+    from_bytes,
+    gathered,
+    key_groups,
+)
+from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
+from tests.udfs.spark.recorder import Recorder
+
+HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
+
+
+def rows(hashes, **columns):
+    values = pa.array(range(len(hashes)), pa.int64())
+    return pa.table({KEY_HASH: pa.array(hashes, pa.int64()), "v": values, **columns})
+
+
+def blobs(tables, groups, partition=0, kernel=None):
+    batches = [batch for table in tables for batch in table.to_batches()]
+    found = list(Exchange(kernel or Recorder(), groups).blobs(batches, partition))
+    assert all(batch.schema == BLOBS for batch in found)
+    return [Blob(**row) for batch in found for row in batch.to_pylist()]
+
+
+@settings(deadline=None)
+@given(HASHES, st.integers(1, 200))
+def test_cutting_keeps_every_row_once_and_in_order(hashes, groups):
+    table = rows(hashes)
+    parts = dict(cut(table, groups))
+    assert list(parts) == sorted({h % groups for h in hashes})
+    for group, part in parts.items():
+        assert part.column("v").to_pylist() == [i for i, h in enumerate(hashes) if h % groups == group]
+    assert key_groups(table, groups).tolist() == [h % groups for h in hashes]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(HASHES, max_size=4))
+def test_blobs_of_a_partition_are_numbered_in_order_of_arrival(parts):
+    exchange_module.ROWS_PER_CUT = 20
+    try:
+        found = blobs([rows(hashes) for hashes in parts], groups=4, partition=3)
+    finally:
+        exchange_module.ROWS_PER_CUT = 1 << 19
+    assert [b.number for b in found] == list(range(len(found)))
+    assert {b.partition for b in found} <= {3}
+    for group in range(4):
+        arrived = [(h, i) for hashes in parts for i, h in enumerate(hashes) if h % 4 == group]
+        tables = [from_bytes(b.bytes) for b in found if b.key_group == group]
+        assert [(r[KEY_HASH], r["v"]) for t in tables for r in t.to_pylist()] == arrived
+
+
+def test_batches_are_gathered_until_there_are_enough():
+    batches = [pa.record_batch({"v": np.arange(200_000)}) for _ in range(6)]
+    assert [table.num_rows for table in gathered(batches)] == [600_000, 600_000]
+    assert all(column.num_chunks == 1 for table in gathered(batches) for column in table.columns)
+    assert list(gathered([])) == []
+
+
+def test_rows_sent_ahead_of_the_watermark_stay_apart():
+    table = rows([0, 4, 8, 1], **{EMITTED_AHEAD: pa.array([False, True, None, True])})
+    found = blobs([table], groups=4)
+    assert [(b.key_group, b.content) for b in found] == [(0, Content.AHEAD), (1, Content.AHEAD), (0, Content.ROWS)]
+    assert [from_bytes(b.bytes).column("v").to_pylist() for b in found] == [[1], [3], [0, 2]]
+    assert EMITTED_AHEAD not in from_bytes(found[0].bytes).column_names
+
+
+def test_a_tick_reaches_every_key_group_and_no_kernel_as_a_row():
+    table = rows([5, 6, 7], **{TICK: pa.array([None, 10, 30], pa.int64())})
+    found = blobs([table], groups=3)
+    assert [(b.key_group, b.clock) for b in found if b.content == Content.TICK] == [(0, 30), (1, 30), (2, 30)]
+    (data,) = (b for b in found if b.content == Content.ROWS)
+    assert from_bytes(data.bytes).to_pylist() == [{KEY_HASH: 5, "v": 0}]
+
+
+def test_blobs_know_when_their_first_row_came():
+    found = blobs([rows([0, 0, 0], **{CLOCK: pa.array([20, 10, None], pa.int64())})], groups=1)
+    assert [b.clock for b in found] == [10]
+    assert [b.clock for b in blobs([rows([0])], groups=1)] == [None]
+
+
+def test_late_rows_of_an_operator_below_pass_by():
+    late = {LATE_TABLE: pa.array([None, "0/late"]), LATE: pa.array([None, b"rows"], pa.binary())}
+    passing, data = blobs([rows([1, 1], **late)], groups=2)
+    assert (passing.content, passing.late_table, passing.bytes) == (Content.LATE, "0/late", b"rows")
+    assert from_bytes(data.bytes).to_pylist() == [{KEY_HASH: 1, "v": 0}]
+
+
+class Halving(Recorder):
+    """Keeps every other row."""
+
+    def combine(self, rows):
+        return rows.take(list(range(0, rows.num_rows, 2)))
+
+
+def test_rows_are_combined_before_they_are_cut():
+    found = blobs([rows([0, 0, 1, 1])], groups=2, kernel=Halving())
+    assert [from_bytes(b.bytes).column("v").to_pylist() for b in found] == [[0], [2]]

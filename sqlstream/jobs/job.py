@@ -43,6 +43,7 @@ LATE_THROUGH_CONNECT = "SS348"
 _LATE_THROUGH_CONNECT = "LATE DATA TO is not executed for a query on its own through Spark Connect"
 
 _REPORT_SECONDS = 1
+_EMITTED_TOO_LATE = "EMITTING_ROWS_OLDER_THAN_WATERMARK"
 
 _numbers = itertools.count(1)
 
@@ -153,7 +154,12 @@ class Job:
         return launch.clock.start(launch.control, self._stopping)
 
     def _run_to_end(self) -> None:
-        self._watch()
+        try:
+            self._watch()
+        except Exception as error:
+            if self._launch.ended and _EMITTED_TOO_LATE in str(error):  # how kernels tell Spark of rows that are late
+                raise _rows_after_the_end() from error
+            raise
         if self._launch.ended and self._progress.rows_in:
             raise _rows_after_the_end()
         if self._launch.needs_flush and not self._stopping.is_set():

@@ -8,6 +8,7 @@ from sqlstream.jobs.clock import Clock, clock_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.planner.lowering.gears import Gear
+from sqlstream.results import Query
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import plan_of_script
 
@@ -62,7 +63,9 @@ def test_a_running_job_fires_early_by_the_clock_with_kinds():
         )
         windows = "TUMBLE(ts, INTERVAL '10000' DAY)"
         early = "TRIGGER AFTER WATERMARK EARLY EVERY INTERVAL '1' SECOND RETRACTING"
-        with session.sql(f"SELECT COUNT(*) AS n FROM live GROUP BY {windows} {early}") as query:
+        query = session.sql(f"SELECT COUNT(*) AS n FROM live GROUP BY {windows} {early}")
+        assert isinstance(query, Query)
+        with query:
             (_, (first,)), (before, (withdrawn,)), (after, (second,)) = (next(query.changes()) for _ in range(3))
         assert query.columns == ("op", "n")
         assert (before.value, after.value) == ("-U", "+U")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sqlstream.class_archive import jvm_options
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.java import require_java
+from sqlstream.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +65,8 @@ def spark_session(settings: Mapping[str, str] | None = None, master: str | None 
     active = SparkSession.getActiveSession()
     if active is not None:
         return prepared(active)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master is not None and master.startswith("sc://"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         return prepared(SparkSession.builder.remote(master).getOrCreate())
     return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {})
 
@@ -108,6 +109,8 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     require_java()
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = worker_python() if master.startswith("local") else sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before the settings: quiets a warning about host names
     cores = str(_cores(master))
     builder = SparkSession.builder.master(master).appName("sqlstream")

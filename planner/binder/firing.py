@@ -60,7 +60,7 @@ def _when(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
     if isinstance(fired.window, GlobalWindow):
         hint = "Add one, such as TRIGGER EVERY 100 ROWS, or PURGING (EVERY 100 ROWS) to start anew at each firing."
         raise bind_error("SS226", "GLOBAL WINDOW never closes, so it needs a TRIGGER", fired.span, hint)
-    return _of_settings(fired)
+    return _of_settings(fired, clauses.late_data)
 
 
 def _check_one(trigger: syntax.Trigger, emit: Emit | None) -> None:
@@ -103,12 +103,15 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
     return Firing(firing.AfterWatermark(delay_ms=delay))
 
 
-def _of_settings(fired: Fired) -> Firing:
-    """As in Flink, what the settings let fire again withdraws its results."""
+def _of_settings(fired: Fired, late_data: syntax.LateData | None) -> Firing:
+    """As in Flink, what the settings let fire again withdraws its results. What a clause allows does not."""
     settings: EmitSettings = fired.context.settings
     if isinstance(fired.window, COUNTED):
         return Firing()
     early, late = (_pulse_of(ms) for ms in (settings.early_ms, settings.late_ms))
+    allowed = settings.allow_ms is not None and not _allows(late_data)
+    if early is None and late is None and not allowed:
+        return Firing()
     if not fired.clock:
         return Firing(firing.AfterWatermark(early, late), Accumulation.RETRACTING)
     end = firing.AfterProcessingTime()
@@ -140,11 +143,15 @@ def _with_settings(
 ) -> firing.LateData:
     """Lateness allowed by the settings, and at least the delay of EMIT AFTER WATERMARK."""
     allow = late.allow_ms
-    if (clause is None or clause.allow is None) and not fired.clock and not isinstance(fired.window, GlobalWindow):
+    if not _allows(clause) and not fired.clock and not isinstance(fired.window, GlobalWindow):
         counted = isinstance(fired.window, COUNTED)
         allow = 0 if counted else fired.context.settings.allow_ms or 0
     delay = found.trigger.delay_ms if isinstance(found.trigger, firing.AfterWatermark) else 0
     return replace(late, allow_ms=max(allow, delay))
+
+
+def _allows(clause: syntax.LateData | None) -> bool:
+    return clause is not None and clause.allow is not None
 
 
 def _check_late_pulse(found: Firing, clauses: StreamClauses) -> None:

@@ -72,6 +72,12 @@ def test_lateness_of_the_settings_alone_retracts_too():
     assert node.firing == Firing(None, Accumulation.RETRACTING, late=LateData(60_000))
 
 
+def test_lateness_of_a_clause_accumulates():
+    allowed = f"{TUMBLE} LATE DATA ALLOW INTERVAL '1' SECOND"
+    for settings in (EmitSettings(), EmitSettings(allow_ms=60_000)):
+        assert with_settings(allowed, settings).firing == Firing(late=LateData(1000))
+
+
 def test_settings_fire_windows_of_the_clock_early_too():
     node = with_settings(CLICKS, EmitSettings(early_ms=1000))
     early = EveryInterval(1000, TimeDomain.PROCESSING)

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo test test-fast lint types fmt bless bench bench-windows bench-kernels docs clean help setup python java
+.PHONY: check demo test test-fast lint types fmt differential bless bench bench-windows bench-kernels docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -30,6 +30,9 @@ types: $(READY) ## mypy, strict
 fmt: $(READY) ## format the code, mend what ruff can mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+differential: java $(READY) ## random queries through both gears and a plain model, a hundred of them
+	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_gears.py
 
 bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
 	@$(BIN)/python -m pytest tests/golden --bless

@@ -342,3 +342,8 @@ def play(query: Query, steps: list[Step]) -> tuple[list[list[Result]], int]:
             model.reach_clock(argument)
         outputs.append(model.output[before:])
     return outputs, len(model.late)
+
+
+def per_window(outputs: list[list[Result]]) -> list[dict[Result, list[Result]]]:
+    """Across windows the order of results is free."""
+    return [{key: [r for r in step if r[:3] == key] for key in {r[:3] for r in step}} for step in outputs]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
 from tests.model.operator import Result
-from tests.model.queries import INPUT, Query, Step, input_row, play, streams, windows_of_time
+from tests.model.queries import INPUT, Query, Step, input_row, per_window, play, streams, windows_of_time
 
 
 def run(query: Query, steps: list[Step], groups: int) -> tuple[list[list[Result]], int]:
@@ -31,11 +31,6 @@ def run(query: Query, steps: list[Step], groups: int) -> tuple[list[list[Result]
 def _result(row: dict[str, object]) -> Result:
     values = list(row.values())
     return (values[0], values[1] // 1000, values[2] // 1000, *values[3:])  # type: ignore[operator]
-
-
-def per_window(outputs: list[list[Result]]) -> list[dict[Result, list[Result]]]:
-    """Across windows the order of results is free."""
-    return [{key: [r for r in step if r[:3] == key] for key in {r[:3] for r in step}} for step in outputs]
 
 
 @settings(max_examples=200, deadline=None)

@@ -100,6 +100,8 @@ class Case:
     input: tuple[dict[str, Any], ...] = ()
     """Steps of a case below SQL, each with what is expected of it; ``config`` has their parameters."""
     config: dict[str, Any] = field(default_factory=dict)
+    why: str | None = None
+    """Why another outcome than the expected one is right, where the dialect decides otherwise on purpose."""
 
     @property
     def directory(self) -> str:
@@ -129,6 +131,7 @@ def load_case(path: Path, root: Path) -> Case:
             late_dropped=found.get("late_dropped"),
             unchecked=tuple(key for key in ("lookup_tries_max",) if key in found),
             category=found.get("category", ""),
+            why=found.get("why"),
             input=tuple(found.get("input", ())),
             config=found.get("config", {}),
         )

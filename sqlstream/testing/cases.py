@@ -1,5 +1,7 @@
 """Runs case files: ``PASS``, ``REFUSED`` with a code, or ``FAIL`` with the first difference; nothing crashes.
 
+``DIFFERS`` is a difference in a case whose ``why`` says that the dialect decides otherwise on purpose.
+
 A case is refused where its script uses what is not executed (SS3xx). A case with ``error`` passes where its script is
 refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx). A case below SQL runs on parts of the kernels,
 without Spark, and is refused where there is no such part.
@@ -75,7 +77,7 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
     except CaseFormatError as error:
         return Result(path.relative_to(root).with_suffix("").as_posix(), Verdict.FAIL, f"no case file: {error}")
     try:
-        verdict, code, message, note = _outcome(case, session_factory)
+        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory))
     except Exception as error:
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
@@ -84,6 +86,12 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
 
 
 _Outcome = tuple[Verdict, str | None, str, str | None]
+
+
+def _on_purpose(case: Case, outcome: _Outcome) -> _Outcome:
+    """A case that says why the dialect decides otherwise does not fail; the reason becomes the note."""
+    verdict, code, message, _ = outcome
+    return (Verdict.DIFFERS, code, message, case.why) if case.why and verdict is Verdict.FAIL else outcome
 
 
 def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:

@@ -13,6 +13,8 @@ class Verdict(Enum):
     PASS = "PASS"
     REFUSED = "REFUSED"
     FAIL = "FAIL"
+    DIFFERS = "DIFFERS"
+    """Not what is expected, on purpose."""
 
 
 @dataclass(frozen=True)

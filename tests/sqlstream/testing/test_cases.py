@@ -72,6 +72,13 @@ def test_a_wrong_script_fails_with_its_error(run):
     assert (result.verdict, result.code) == (Verdict.FAIL, "SS201")
 
 
+def test_a_difference_on_purpose_is_no_failure(run):
+    result = run(script=COUNTS.replace("k, COUNT", "kk, COUNT"), why="we have no kk")
+    assert (result.verdict, result.code, result.note) == (Verdict.DIFFERS, "SS201", "we have no kk")
+    assert run(error="something", steps=[], why="we allow it").verdict is Verdict.DIFFERS
+    assert run(level="kernel", why="none").verdict is Verdict.REFUSED
+
+
 def test_an_exception_is_a_failure_with_its_type(run):
     result = run(steps=[{"rows": "nowhere", "values": [[1]]}])
     assert result.line().startswith('FAIL suite/case ValueError: the query reads no table "nowhere"')
@@ -122,10 +129,10 @@ def test_the_command_prints_a_line_a_case_and_totals(tmp_path, capsys):
     assert main(tmp_path, tmp_path / "report.out") == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["REFUSED", "suite/one"], ["FAIL", "suite/two"]]
-    assert lines[3].split() == ["PASS", "REFUSED", "FAIL"]
-    assert [line.split()[:4] for line in lines[4:]] == [["suite", "0", "1", "1"], ["total", "0", "1", "1"]]
+    assert lines[3].split() == ["PASS", "REFUSED", "FAIL", "DIFFERS"]
+    assert [line.split()[:5] for line in lines[4:]] == [["suite", "0", "1", "1", "0"], ["total", "0", "1", "1", "0"]]
     report = json.loads((tmp_path / "report.out").read_text())
-    assert report["totals"] == {"suite": {"PASS": 0, "REFUSED": 1, "FAIL": 1}}
+    assert report["totals"] == {"suite": {"PASS": 0, "REFUSED": 1, "FAIL": 1, "DIFFERS": 0}}
     assert [r["verdict"] for r in report["results"]] == ["REFUSED", "FAIL"]
     assert main(tmp_path, select="one") == 0
 

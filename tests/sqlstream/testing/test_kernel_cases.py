@@ -115,8 +115,8 @@ def test_the_report_tells_cases_below_sql(tmp_path):
     results = (Result("a/b", Verdict.PASS, level="kernel"), Result("a/c", Verdict.PASS), Result("d/e", Verdict.PASS))
     assert [result.line() for result in results] == ["PASS a/b [kernel]", "PASS a/c", "PASS d/e"]
     assert [line.split() for line in Summary(results).lines()[1:3]] == [
-        ["a", "2", "0", "0", "1", "below", "SQL"],
-        ["d", "1", "0", "0"],
+        ["a", "2", "0", "0", "0", "1", "below", "SQL"],
+        ["d", "1", "0", "0", "0"],
     ]
     Summary(results).write_json(tmp_path / "report.json")
     levels = [result["level"] for result in json.loads((tmp_path / "report.json").read_text())["results"]]

@@ -20,7 +20,7 @@ from sqlstream.jobs.storage import LocalStorage
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import AssignTime, Field, Item, Node, Output, Scan
-from sqlstream.types import parse_type
+from sqlstream.types import UNKNOWN, parse_type
 from sqlstream.udfs.functions import describe
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def sql(text: str) -> exp.Expression:
 
 
 def item(name: str, text: str, kind: str = "BIGINT") -> Item:
-    return Item(name, sql(text), parse_type(kind))
+    """Without a ``kind`` its type is left to Spark."""
+    return Item(name, sql(text), parse_type(kind) if kind else UNKNOWN)
 
 
 def fields(**kinds: str) -> tuple[Field, ...]:

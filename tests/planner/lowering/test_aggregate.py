@@ -14,6 +14,14 @@ from tests.streams import at, in_order, item, table, timed
 
 pytestmark = pytest.mark.spark
 
+
+@pytest.fixture(params=["native", "columnar"])
+def streams(request, streams):
+    """Both gears give the same results."""
+    streams.gear = request.param
+    return streams
+
+
 BIDS = table("bids", k="STRING", v="INT", x="DECIMAL(10, 2)", ts="TIMESTAMP")
 ROWS = [
     ("a", 1, Decimal("1.50"), -1500),
@@ -75,7 +83,7 @@ def _set(rows, column):
 
 def test_distinct_aggregates_equal_sets(streams):
     streams.write(BIDS, ROWS + ROWS[:3])
-    aggregates = tuple(item(f"a{i}", text) for i, text in enumerate(DISTINCT))
+    aggregates = tuple(item(f"a{i}", text, "") for i, text in enumerate(DISTINCT))
     found = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), aggregates))
     expected = (
         (k, *bounds(w, w + 1000), *(model(rows) for model in DISTINCT.values())) for (k, w), rows in groups(1000)
@@ -94,7 +102,7 @@ def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_value
         "LISTAGG(v, '-') WITHIN GROUP (ORDER BY v)",
         "STRING_AGG(DISTINCT v, '+') WITHIN GROUP (ORDER BY v)",
     )
-    aggregates = tuple(item(f"a{i}", text) for i, text in enumerate(texts))
+    aggregates = tuple(item(f"a{i}", text, "") for i, text in enumerate(texts))
     found = streams.run(WindowAggregate(windows(Tumble(10_000)), ("k",), aggregates))
     by_group = {(row[0], row[1]): row[4:] for row in found}
     assert set(by_group) == {("a", at(-10_000)), ("a", at(0)), (None, at(0)), ("b", at(0))}
@@ -105,7 +113,8 @@ def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_value
     assert by_group[None, at(0)] == ([5], "5", "5", [5], "5", "5", "5")
 
 
-def test_distinct_without_a_rewrite_is_refused(streams):
+def test_distinct_without_a_rewrite_is_refused_on_the_native_gear(streams):
+    streams.gear = "native"
     for text, words in (
         ("STDDEV(DISTINCT v)", 'DISTINCT in the aggregate function "stddev"'),
         ("LISTAGG(DISTINCT v, '-') WITHIN GROUP (ORDER BY -v)", "in the order of another expression"),

@@ -93,7 +93,7 @@ def test_aggregate_functions_run_over_the_rows_of_a_window(functions, session):
         item("f", "spread(price, 1) FILTER (WHERE price > 100)"),
         item("n", "COUNT(*)"),
     )
-    found = functions.run(WindowAggregate(rows, ("k",), aggregates, session=session, time="ts" if session else None))
+    found = functions.run(WindowAggregate(rows, ("k",), aggregates, window=session, time="ts" if session else None))
     results = in_order((row[0], *row[4:]) for row in found)
     split = [("a", 0.0, None, 1), ("a", 0.0, None, 2), ("b", 0.0, None, 1)]
     assert results == in_order([("a", 5.0, None, 3), ("b", 0.0, None, 1)] if session else split)

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.collecting import with_arrival
 from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.native import require_native
 from sqlstream.planner.lowering.reduction import Reduction, reduction_of
 from sqlstream.planner.lowering.windows import session_columns, session_keys, window_columns, with_session_time
-from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, WindowAggregate
+from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Session, WindowAggregate
 
 _CLOSES = "__closes"
 
@@ -36,18 +36,11 @@ def _(node: WindowAggregate, context: Context) -> DataFrame:
 
 def _unfused(node: WindowAggregate) -> WindowAggregate:
     """The node over rows with their windows, but for sessions, which Spark's aggregation assigns itself."""
-    match node.window:
-        case None | Session(gap_ms=int(), max_duration_ms=None, start_when=None, end_when=None):
-            executed = node.firing.is_default and node.pane is None and node.pane_index is None
-        case Tumble(zone=None) | Hop(zone=None) | Cumulate(zone=None) as window:
-            assigned = AssignWindows(node.input, window, node.time, node.keys, node.columns, node.domain)
-            return _unfused(replace(node, input=assigned, window=None, time=None))
-        case _:
-            executed = False
-    if not executed:
-        message = "windows of this kind, or that fire in this way, are not executed on Spark's native operators"
-        raise UnsupportedError("SS390", message)
-    return node
+    require_native(node)
+    if not isinstance(node.window, AlignedWindow):
+        return node
+    assigned = AssignWindows(node.input, node.window, node.time, node.keys, node.columns, node.domain)
+    return replace(node, input=assigned, window=None, time=None)
 
 
 # --- keys -----------------------------------------------------------------------------------------------------

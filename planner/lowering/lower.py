@@ -62,7 +62,7 @@ class Context:
 
 @singledispatch
 def lower_node(node: Node, context: Context) -> DataFrame:
-    raise UnsupportedError("SS390", f'"{type(node).__name__}" is not executed on Spark\'s native operators')
+    raise UnsupportedError("SS390", f'"{type(node).__name__}" is not executed')
 
 
 @singledispatch

@@ -12,11 +12,11 @@ from functools import singledispatch
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.collecting import Collecting, with_arrival
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden, is_late
 from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.native import require_native
 from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, Window, WindowColumns
 
 _WINDOW = "__window"
@@ -28,16 +28,11 @@ _EVERYTHING = "__everything"
 
 @lower_node.register
 def _(node: AssignWindows, context: Context) -> DataFrame:
+    require_native(node)
     rows = context.lower_input(node)
     rows = rows.select(*(column(f.name) for f in node.input.schema), *hidden(rows))
     if isinstance(node.window, Session):
         return _sessions(node, node.window, rows)
-    if not isinstance(node.window, (Tumble, Hop, Cumulate)):
-        kind = type(node.window).__name__
-        raise UnsupportedError("SS390", f'"{kind}" is not executed on Spark\'s native operators')
-    if node.window.zone is not None:
-        message = "windows on the clock of a time zone are not executed on Spark's native operators"
-        raise UnsupportedError("SS390", message, hint="SET 'table.local-time-zone' = 'UTC'.")
     assert node.time is not None, "windows of time need a time"
     return with_windows(rows, node.window, node.time, node.columns)
 

@@ -6,8 +6,12 @@ from fractions import Fraction
 
 import pytest
 
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.firing import EveryRows, Eviction, Firing, KeepRows, LateData
+from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.windows import with_windows
-from sqlstream.planner.nodes import Cumulate, Hop, Tumble, WindowColumns
+from sqlstream.planner.nodes import CountWindow, Cumulate, Hop, Session, Tumble, WindowAggregate, WindowColumns
+from tests.streams import item, table, timed
 
 pytestmark = pytest.mark.spark
 
@@ -51,3 +55,25 @@ def test_each_instant_is_in_exactly_the_windows_that_hold_it(spark, window):
         (ts, start, end) for ts in INSTANTS for start, end in expected(window, ts)
     )
     assert all(time == end - 1000 for _, _, end, time in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "clause"),
+    [
+        ({"window": CountWindow(3, 3)}, "COUNT WINDOW"),
+        ({"window": Tumble(1000, zone="Europe/Berlin")}, "a window on the clock of a time zone"),
+        ({"window": Session(1000, max_duration_ms=5000)}, "SESSION with"),
+        ({"firing": Firing(trigger=EveryRows(2))}, "TRIGGER"),
+        ({"firing": Firing(eviction=Eviction(KeepRows(2)))}, "EVICT"),
+        ({"firing": Firing(late=LateData(allow_ms=1))}, "LATE DATA"),
+        ({"pane": "p"}, "window_pane"),
+    ],
+)
+def test_the_native_gear_names_the_clause_that_needs_the_columnar_one(streams, options, clause):
+    events = table("events", bounded=False, v="INT", ts="TIMESTAMP")
+    options = {"window": Tumble(1000), "time": "ts"} | options
+    plan = WindowAggregate(timed(events), (), (item("n", "COUNT(*)"),), **options)
+    with pytest.raises(UnsupportedError, match=clause) as raised:
+        lower(plan, streams)
+    assert raised.value.diagnostic.code == "SS390"
+    assert "auto" in (raised.value.diagnostic.hint or "")

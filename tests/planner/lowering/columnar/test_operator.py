@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -33,9 +34,9 @@ class Job:
 
     streams: Streams
     watermark: Watermark = Watermark.EVENT_TIME
-    options: dict[str, object] = field(default_factory=dict)
+    options: dict[str, bool] = field(default_factory=dict)
     steps: Iterator[int] = field(default_factory=count)
-    reports: list[dict[str, object]] = field(default_factory=list)
+    reports: list[Any] = field(default_factory=list)
 
     @contextmanager
     def running(self) -> Iterator[Callable[..., list[tuple[object, ...]]]]:
@@ -72,7 +73,7 @@ class Job:
         rows = self.streams.read(scan(ROWS))
         rows = rows.select("*", F.expr("CAST(NULL AS TIMESTAMP) AS t"), F.lit(True).alias("live"))
         moved = F.expr(f"timestamp_millis(watermark_ms + {EPOCH_SHIFT_MS}L)").alias("t")
-        nulls = [F.lit(None).cast(f.dataType) for f in rows.schema[:-2]]
+        nulls = [F.lit(None).cast(f.dataType) for f in rows.schema.fields[:-2]]
         united = self.streams.control("rows").select(*nulls, moved, F.lit(False)).toDF(*rows.columns).union(rows)
         united = united.withWatermark("t", "0 milliseconds") if self.watermark is Watermark.EVENT_TIME else united
         live = united.select("*", F.expr("live AND spark_partition_id() >= 0 AS here")).where("here")

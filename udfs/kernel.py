@@ -69,7 +69,9 @@ class Context(Protocol):
         ...
 
     @property
-    def processing_time(self) -> int: ...
+    def processing_time(self) -> int:
+        """Processing times up to this one have passed: the clock is a millisecond further. END_OF_TIME at the end."""
+        ...
 
     def emit(self, rows: pa.Table) -> None:
         """Rows of the kernel's ``output`` schema, in order."""

@@ -27,6 +27,8 @@ from sqlstream.udfs.triggers.trigger import (
     no_answer,
 )
 
+MILLISECOND = 1000
+
 ARMED = Column("armed", False, Merging.GREATEST)
 
 
@@ -197,8 +199,8 @@ class EveryInterval(_LateAtOnce):
 
     ``domain`` is the clock of the multiples. On event time, the first one is the next after the first row's time, which
     is in the column ``time``, and after the watermark.
-    On processing time multiples end with the window's last moment on that clock; rows that come at or after it wait for
-    the next multiple.
+    On processing time a multiple comes when the millisecond before it has passed. Multiples end with the window's last
+    moment on that clock; rows that come at or after it wait for the next multiple.
     """
 
     interval: int
@@ -235,7 +237,7 @@ class EveryInterval(_LateAtOnce):
         state["next"] = np.where(waits, self._first(run, start), state["next"])
 
     def _first(self, run: Run, start: Values) -> Values:
-        """The multiple after the first row, and after the watermark."""
+        """The timer of the multiple after the first row, and after the watermark."""
         if self.domain is Domain.PROCESSING:
             return self._following(np.full(run.count, run.windows.processing_time), run.windows)
         assert self.time is not None
@@ -243,18 +245,26 @@ class EveryInterval(_LateAtOnce):
         return self._following(np.maximum(times[start], run.windows.watermark), run.windows)
 
     def _following(self, time: Values, windows: Windows) -> Values:
-        """The multiple after a time, at most the window's last moment, unless that has come in processing time."""
-        following, last = time - time % self.interval + self.interval, windows.last_moment
-        ends = (time < last) | (self.domain is Domain.EVENT)
-        return np.where((following > last) & ends, last, following)
+        """The timer of the multiple after a time that has passed; of the window's last moment where that comes before
+        it and, in processing time, is not there yet."""
+        now, last = time + self._ahead, windows.last_moment
+        following = now - now % self.interval + self.interval
+        ends = (now < last) | (self.domain is Domain.EVENT)
+        return np.where((following > last) & ends, last, following) - self._ahead
+
+    @property
+    def _ahead(self) -> int:
+        """From the timer of a multiple to the multiple: the millisecond before it must have passed."""
+        return MILLISECOND if self.domain is Domain.PROCESSING else 0
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
         end = np.where(state["armed"] & (domain is windows.domain), windows.last_moment, NONE)
         return np.minimum(end, state["next"]) if domain is self.domain else end
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        ends = state["armed"] & (due.windows.last_moment == due.time) & (due.domain is due.windows.domain)
         multiple = (state["next"] == due.time) & (due.domain is self.domain)
+        last = due.time + (self._ahead * multiple)
+        ends = state["armed"] & (due.windows.last_moment == last) & (due.domain is due.windows.domain)
         state["armed"] = state["armed"] & ~ends
         state["next"] = np.where(multiple, self._again(due), state["next"])
         return Answer(ends | multiple, np.zeros_like(ends))
@@ -262,7 +272,10 @@ class EveryInterval(_LateAtOnce):
     def _again(self, due: Due) -> Values:
         """The multiple after the one that fired; none after the window's end, nor when time itself has ended."""
         following, last = self._following(due.time, due.windows), due.windows.last_moment
-        over = (due.time >= last) | ((due.now == NONE) & ((last >= NONE - 1000) | (self.domain is Domain.PROCESSING)))
+        ended = due.now == NONE
+        over = (due.time + self._ahead >= last) | (
+            ended & ((last >= NONE - MILLISECOND) | (self.domain is Domain.PROCESSING))
+        )
         return np.where(over, NONE, following)
 
     def rest(self, state: TriggerState) -> None:

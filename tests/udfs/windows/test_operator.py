@@ -198,17 +198,32 @@ def test_when_fires_at_rows_and_keeps_its_place_among_windows():
 
 
 def test_multiples_of_processing_time_follow_the_clock_to_the_window_s_end():
+    """Flink's ContinuousProcessingTimeTrigger; a kernel is told which milliseconds have passed."""
     windowed = Windowed(Tumble(None, 10 * MS, domain=Domain.PROCESSING), EveryInterval(5 * MS, Domain.PROCESSING))
+    windowed.processing_time(0)
     windowed.rows(("a", 1, 0))
-    windowed.processing_time(2)
+    windowed.processing_time(1)
     windowed.rows(("a", 2, 0))
-    assert windowed.processing_time(5) == [("a", 0, 10, 3)]
-    windowed.processing_time(7)
+    assert windowed.processing_time(3) == []
+    assert windowed.processing_time(4) == [("a", 0, 10, 3)]
+    windowed.processing_time(6)
     windowed.rows(("a", 3, 0))
-    assert windowed.processing_time(9) == [("a", 0, 10, 6)]
-    windowed.processing_time(18)
+    assert windowed.processing_time(8) == [("a", 0, 10, 6)]
+    assert windowed.processing_time(9) == []
+    windowed.processing_time(17)
     windowed.rows(("a", 4, 0))
     assert windowed.finish() == [("a", 10, 20, 4)]
+
+
+def test_multiples_of_processing_time_end_with_windows_on_event_time_too():
+    windowed = Windowed(Tumble("ts", 10 * MS), EveryInterval(5 * MS, Domain.PROCESSING))
+    windowed.processing_time(-1)
+    windowed.rows(("a", 1, 1), ("a", 2, 3))
+    assert windowed.processing_time(4) == [("a", 0, 10, 3)]
+    windowed.rows(("a", 3, 8))
+    assert windowed.processing_time(9) == [("a", 0, 10, 6)]
+    windowed.rows(("a", 4, 12))
+    assert windowed.processing_time(14) == [("a", 10, 20, 4)]
 
 
 def test_windows_on_processing_time_fire_at_the_end_of_the_input():

@@ -13,6 +13,7 @@ from tests.model.queries import INPUT, Query, Step, input_row, per_window, play,
 def run(query: Query, steps: list[Step], groups: int) -> tuple[list[list[Result]], int]:
     """What the kernel emits after each step, times in milliseconds, and the rows it counted late."""
     harness = KernelHarness(query.kernel, INPUT, ["k"], groups=groups)
+    harness.processing_time(-1000)
     outputs = []
     for kind, argument in steps:
         match kind:
@@ -21,7 +22,7 @@ def run(query: Query, steps: list[Step], groups: int) -> tuple[list[list[Result]
             case "watermark":
                 harness.watermark(argument * 1000)
             case "processing_time":
-                harness.processing_time(argument * 1000)
+                harness.processing_time((argument - 1) * 1000)  # what has passed when the clock is there
             case "restart":
                 harness.restart()
         outputs.append([_result(row) for row in harness.output()])

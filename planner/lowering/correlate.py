@@ -7,10 +7,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, StructType
 from sqlglot import exp
 
+from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
-from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.lowering.hidden import hidden, is_late
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import Correlate
 
@@ -21,6 +22,9 @@ _OUTER = {"explode", "posexplode", "inline"}
 @lower_node.register
 def _(node: Correlate, context: Context) -> DataFrame:
     rows = context.lower(node.input)
+    if is_late(rows) is not None:
+        hint = "INSERT the windows into a table, and unnest what comes from there."
+        raise UnsupportedError("SS398", "UNNEST and LATERAL above LATE DATA TO are not executed", hint=hint)
     kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
     generated = _generator(node, rows, context).alias(*(f.name for f in node.outputs))
     return rows.select(*kept, generated)

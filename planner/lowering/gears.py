@@ -18,7 +18,7 @@ def gear_of(plan: Node, setting: str) -> Gear:
     ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
     """
     if setting == "auto":
-        return Gear.COLUMNAR if any(map(keeps_state, plan.walk())) else Gear.NATIVE
+        return Gear.COLUMNAR if any(keeps_state(n) or _in_zone(n) for n in plan.walk()) else Gear.NATIVE
     return Gear(setting)
 
 
@@ -30,3 +30,7 @@ def keeps_state(node: Node) -> bool:
         case AssignWindows(window=window):
             return not isinstance(window, AlignedWindow)
     return False
+
+
+def _in_zone(node: Node) -> bool:
+    return isinstance(node, AssignWindows) and getattr(node.window, "zone", None) is not None

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column
-from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE
+from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import EMITTED_AHEAD, ROW_KIND
 
 _HIDDEN = {
@@ -15,6 +15,7 @@ _HIDDEN = {
     EMITTED_AHEAD: "BOOLEAN",
     LATE_TABLE: "STRING",
     LATE: "BINARY",
+    **dict(zip(PARTS, ("BIGINT", "STRING", "BIGINT"), strict=True)),
 }
 """With their types, in the order in which they stand."""
 

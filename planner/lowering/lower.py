@@ -28,7 +28,7 @@ class Context:
     """``awaited`` are the time domains whose watermark an operator above waits for; the others need none.
 
     ``observed``: the watermark of each source is a metric of the query. ``above`` are the windows above, innermost
-    last.
+    last. ``in_order``: an operator above looks at the order in which rows arrived.
     """
 
     runtime: Runtime
@@ -37,6 +37,7 @@ class Context:
     awaited: frozenset[TimeDomain] = frozenset()
     observed: Iterator[int] | None = None
     above: tuple[AssignWindows | WindowAggregate, ...] = ()
+    in_order: bool = False
 
     def lower(self, node: Node) -> DataFrame:
         return (lower_columnar if self.gear is Gear.COLUMNAR else lower_node)(node, self)
@@ -47,9 +48,10 @@ class Context:
             return domain in self.awaited and domains_of_watermarks(self.plan) == {domain}
         return domain in self.awaited
 
-    def lower_input(self, node: AssignWindows | WindowAggregate) -> DataFrame:
-        """The rows below an operator that may wait for the watermark of its domain."""
+    def lower_input(self, node: AssignWindows | WindowAggregate, *, in_order: bool = False) -> DataFrame:
+        """The rows below an operator that may wait for the watermark of its domain and look at order of arrival."""
         below = replace(self, awaited=self.awaited | awaited_by(node), above=(*self.above, node))
+        below = replace(below, in_order=self.in_order or in_order)
         return below.lower(node.input)
 
     def sql(self, expression: exp.Expression) -> str:

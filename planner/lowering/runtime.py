@@ -27,11 +27,12 @@ class Runtime(Protocol):
         """The number of key groups of operators with state on the columnar gear; a checkpoint fixes it."""
         ...
 
-    def read(self, scan: Scan) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """A streaming DataFrame with exactly the columns of the scan, in order.
 
         It may add the hidden column ``__processing_time TIMESTAMP``, the clock of each row; without it the clock is
-        that of the micro-batch.
+        that of the micro-batch. ``in_order``: where Spark mixes the parts of a source, files for instance, the hidden
+        columns ``udfs.exchange.PARTS`` tell their order.
         """
         ...
 

@@ -10,7 +10,7 @@ from sqlstream.planner.nodes import Scan
 
 @lower_node.register
 def _(node: Scan, context: Context) -> DataFrame:
-    rows = context.runtime.read(node)
+    rows = context.runtime.read(node, in_order=context.in_order)
     for predicate in node.predicates:
         rows = rows.where(context.column(predicate))
     return rows

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, column, event_time, micros, quoted, string
-from sqlstream.planner.lowering.hidden import hidden_clock
+from sqlstream.planner.lowering.hidden import hidden, hidden_clock
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime
 
@@ -35,7 +35,7 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
     if node.domain is TimeDomain.EVENT:
         return rows
     clock = next(iter(hidden_clock(rows)), F.current_timestamp())
-    return rows.select(*(column(f.name) for f in node.input.schema), clock.alias(node.column), *hidden_clock(rows))
+    return rows.select(*(column(f.name) for f in node.input.schema), clock.alias(node.column), *hidden(rows))
 
 
 def _with_watermark(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:

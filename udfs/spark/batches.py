@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, LATE, LATE_TABLE, Exchange, from_bytes
-from sqlstream.udfs.kernel import EMITTED_AHEAD
+from sqlstream.udfs.kernel import EMITTED_AHEAD, Context
 from sqlstream.udfs.spark.key_groups import numbers_of
+from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-BLOBS_DDL = "key_group INT, partition INT, number INT, content INT, clock BIGINT, late_table STRING, bytes BINARY"
+BLOBS_DDL = (
+    "key_group INT, partition INT, number INT, content INT, clock BIGINT, late_table STRING, bytes BINARY, parts STRING"
+)
 
 
 def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
@@ -71,3 +77,30 @@ class Decoder:
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch if batch.schema == schema else batch.cast(schema)
+
+
+@dataclass(frozen=True)
+class WindowsOfRows:
+    """Rows once per window that holds them, with its bounds behind their columns; late rows on their way pass by."""
+
+    assigner: Assigner
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if LATE_TABLE in batch.schema.names:
+                passing = pc.is_valid(batch.column(batch.schema.names.index(LATE_TABLE)))
+                late = batch.filter(passing)
+                nulls = pa.nulls(late.num_rows, _INSTANT)
+                yield _with_bounds(late, nulls, nulls)
+                batch = batch.filter(pc.invert(passing))
+            no_context = cast(Context, None)  # the times are those of the rows
+            found = self.assigner.assign(pa.Table.from_batches([batch]), no_context)
+            yield _with_bounds(batch.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))
+
+
+_INSTANT = pa.timestamp("us", "UTC")
+
+
+def _with_bounds(batch: pa.RecordBatch, start: pa.Array, end: pa.Array) -> pa.RecordBatch:
+    names = [*batch.schema.names, WINDOW_START, WINDOW_END]
+    return pa.RecordBatch.from_arrays([*batch.columns, start, end], names=names)

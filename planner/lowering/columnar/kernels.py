@@ -27,6 +27,7 @@ from sqlstream.planner.nodes import (
     Rows,
     Session,
     Tumble,
+    UserWindow,
     WindowAggregate,
 )
 from sqlstream.udfs import assigners
@@ -100,6 +101,23 @@ def sees_order(expression: exp.Expression) -> bool:
     """True where the result of an aggregate call shows in which order rows arrived, and for functions of users."""
     calls = [node for node in expression.find_all(exp.Func) if spark_name(node) in ORDERED]
     return bool(calls) or expression.find(exp.Anonymous) is not None
+
+
+def sees_arrival(node: AssignWindows | WindowAggregate) -> bool:
+    """True where results show in which order rows arrived; sources then tell it."""
+    if isinstance(node, AssignWindows) or kind_of(node) in (Kind.COUNTED, Kind.ROW_MEASURED, Kind.CUT_SESSIONS):
+        return True
+    calls = [call for item in node.aggregates for call in item.expression.find_all(exp.Func)]
+    ordered = any(sees_order(item.expression) for item in node.aggregates)
+    return ordered or any(spark_name(call) in _ARRIVAL for call in calls) or not _fires_by_time(node)
+
+
+_ARRIVAL = frozenset({"max_by", "min_by", "collect_set", "approx_percentile", "percentile_approx"})
+"""Aggregates that see the order of rows where these tie, repeat or are summed up in sketches."""
+
+
+def _fires_by_time(node: WindowAggregate) -> bool:
+    return _fires_once(node) and not isinstance(node.window, UserWindow)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import WindowAggregate
-from sqlstream.udfs.exchange import LATE, LATE_TABLE, TICK, Exchange
+from sqlstream.udfs.exchange import LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs
@@ -57,7 +57,7 @@ class Operator:
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The rows' schema as kernels see it, without the columns that the exchange takes out."""
     schema = arrow_schema(rows.schema)
-    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, TICK, LATE_TABLE, LATE)])
+    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, TICK, LATE_TABLE, LATE, *PARTS)])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Context, Domain, Kernel
 
-OUTPUT = "call STRING, watermark BIGINT, clock BIGINT, calls_before BIGINT"
+_NUMBERS = ("watermark", "clock", "calls_before")
+OUTPUT = StructType([StructField("call", StringType()), *(StructField(name, LongType()) for name in _NUMBERS)])
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,7 @@ class Recorder(Kernel):
 
     @property
     def output(self) -> pa.Schema:
-        numbers = ("watermark", "clock", "calls_before")
-        return pa.schema([("call", pa.string()), *((name, pa.int64()) for name in numbers)])
+        return pa.schema([("call", pa.string()), *((name, pa.int64()) for name in _NUMBERS)])
 
     @property
     def late_output(self) -> pa.Schema:

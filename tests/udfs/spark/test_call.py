@@ -44,7 +44,7 @@ class Group:
         arrived = Arrived(self.watermark, blobs)
         context, self.entry = run(Recorder(), self.clocks, self.store, self.entry, arrived)
         self.entry = GroupEntry.from_bytes(self.entry.to_bytes())
-        found = {True: [], False: []}
+        found: dict[bool, list[tuple[object, ...]]] = {True: [], False: []}
         for ahead, tables in context.emitted.items():
             found[ahead] = [tuple(r.values())[:3] for t in tables for r in t.to_pylist()]
         return found[True], found[False]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from sqlstream.udfs.spark.state_server import open_entries
 from sqlstream.udfs.spark.store import CallStore
 
@@ -39,7 +41,7 @@ class FakeHandle:
 
 def test_entries_are_read_and_written_once_per_call():
     handle = FakeHandle()
-    store = CallStore(open_entries(handle))
+    store = CallStore(open_entries(cast(Any, handle)))
     store.put({("a", 1): b"x", ("a", 2): b"y", ("a", 3): b"z"})
     store.put({("a", 2): None})
     assert store.get([("a", 1), ("a", 2)]) == [b"x", None]
@@ -48,7 +50,7 @@ def test_entries_are_read_and_written_once_per_call():
     assert handle.state.entries == {("a", 1): (b"x",), ("a", 3): (b"z",)}
     assert handle.timers == {70}
 
-    store = CallStore(open_entries(handle))
+    store = CallStore(open_entries(cast(Any, handle)))
     assert store.get([("a", 3), ("b", 0), ("a", 3)]) == [b"z", None, b"z"]
     assert store.get([("b", 0)]) == [None]
     assert handle.state.asked == [("a", 3), ("b", 0)]

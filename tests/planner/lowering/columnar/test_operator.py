@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
 
 from sqlstream.planner.lowering.columnar.inputs import key_hash
 from sqlstream.planner.lowering.columnar.operator import Operator, run
@@ -41,7 +40,7 @@ class Job:
     @contextmanager
     def running(self) -> Iterator[Callable[..., list[tuple[object, ...]]]]:
         operator = Operator(
-            Recorder(), StructType.fromDDL(OUTPUT), 0, self.watermark, late_table="0/late", chained=True, **self.options
+            Recorder(), OUTPUT, 0, self.watermark, late_table="0/late", chained=True, **self.options
         )
         tables: list[pa.Table] = []
         writer = run(self._rows(), operator, self.streams).writeStream

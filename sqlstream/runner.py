@@ -30,10 +30,10 @@ class SessionSources:
     environment: Environment
     catalog: Catalog
 
-    def read(self, scan: Scan) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         read = connector(scan.table.connector).read
         assert read is not None, scan.table.connector
-        return read(self.environment, scan.table, scan.columns)
+        return read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)

@@ -1,12 +1,14 @@
 """The columnar exchange: rows in Arrow batches become one blob per key group, which knows its place in the order.
 
 A blob is an Arrow IPC stream of rows of one key group and one partition of the source. Rows arrived in the order of
-(partition, number of the blob, position in the blob). Ticks of processing time go to every key group.
+(partition, number of the blob, position in the blob), unless they tell the part of the source that they come from:
+then in the order of the parts. Ticks of processing time go to every key group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -28,6 +30,10 @@ LATE_TABLE = "__late_table"
 
 LATE = "__late"
 """BINARY column between operators: the late rows."""
+
+PARTS = ("__part_time", "__part_name", "__part_start")
+"""BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
+comes from. Spark spreads files over partitions by their size, so partitions say nothing about their order."""
 
 ROWS_PER_CUT = 1 << 19
 BYTES_PER_CUT = 1 << 27
@@ -52,9 +58,11 @@ BLOBS = pa.schema(
         ("clock", pa.int64()),
         ("late_table", pa.string()),
         ("bytes", pa.binary()),
+        ("parts", pa.string()),
     ]
 )
-"""``clock``: the time of a tick, or when the first row of the blob came, in microseconds; NULL where rows say not."""
+"""``clock``: the time of a tick, or when the first row of the blob came, in microseconds; NULL where rows say not.
+``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not."""
 
 
 class Blob(NamedTuple):
@@ -67,6 +75,7 @@ class Blob(NamedTuple):
     clock: int | None = None
     late_table: str | None = None
     bytes: bytes | None = None
+    parts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +110,12 @@ class Exchange:
         if not rows.num_rows:
             return
         clock = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
-        for group, part in cut(self.kernel.combine(rows), self.groups):
-            yield Blob(group, 0, 0, content, clock, None, to_bytes(part))
+        places, parts = zip(*_parts(rows), strict=True)
+        combined = [self.kernel.combine(part) for part in parts]
+        ends = np.cumsum([part.num_rows for part in combined])
+        for group, taken, part in _cut(pa.concat_tables(combined), self.groups):
+            found = _counted(places, ends, taken) if places != (_NO_PLACE,) else None
+            yield Blob(group, 0, 0, content, clock, None, to_bytes(part), found)
 
     def _ticks(self, table: pa.Table) -> Iterator[Blob]:
         """The newest tick, for every key group."""
@@ -136,10 +149,15 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each key group that has any, in order of arrival."""
+    yield from ((group, part) for group, _, part in _cut(rows, groups))
+
+
+def _cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, np.ndarray, pa.Table]]:
+    """With the numbers of the rows that each group gets."""
     if not rows.num_rows:
         return
     if groups == 1:
-        yield 0, rows
+        yield 0, np.arange(rows.num_rows), rows
         return
     group_of = key_groups(rows, groups)
     order = np.argsort(group_of, kind="stable")  # a radix sort, for integers of 16 bits
@@ -148,8 +166,61 @@ def cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, pa.Table]]:
     start = 0
     for group, end in enumerate(ends.tolist()):
         if end > start:
-            yield group, taken.slice(start, end - start)
+            yield group, order[start:end], taken.slice(start, end - start)
         start = end
+
+
+# --- parts of the source --------------------------------------------------------------------------------------
+
+Place = tuple[int | None, str | None, int | None]
+"""Values of PARTS."""
+
+_NO_PLACE: Place = (None, None, None)
+
+
+def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
+    """The rows of the blobs, which come by partition and number, in order of arrival."""
+    found = (_pieces(from_bytes(blob.bytes), blob.parts) for blob in blobs if blob.bytes is not None)
+    pieces = [piece for of_blob in found for piece in of_blob]
+    return [rows for _, rows in sorted(pieces, key=lambda piece: _rank(piece[0]))]
+
+
+def _rank(place: Place) -> tuple[bool, int, str, int]:
+    time, name, start = place
+    return time is not None, time or 0, name or "", start or 0
+
+
+def _pieces(rows: pa.Table, parts: str | None) -> Iterator[tuple[Place, pa.Table]]:
+    if parts is None:
+        yield _NO_PLACE, rows
+        return
+    start = 0
+    for time, name, first, count in json.loads(parts):
+        yield (time, name, first), rows.slice(start, count)
+        start += count
+
+
+def _parts(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
+    """The rows, in order, part by part, without the columns that say which."""
+    known = [name for name in PARTS if name in rows.column_names]
+    plain = rows.drop_columns(known)
+    if not known:
+        yield _NO_PLACE, plain
+        return
+    columns = [rows.column(name).combine_chunks() for name in known]
+    ends = np.unique(np.concatenate([pc.run_end_encode(column).run_ends.to_numpy() for column in columns]))
+    start = 0
+    for end in ends.tolist():
+        values = {name: column[start].as_py() for name, column in zip(known, columns, strict=True)}
+        time, name, first = (values.get(name) for name in PARTS)
+        yield (time, name, first), plain.slice(start, end - start)
+        start = end
+
+
+def _counted(places: Sequence[Place], ends: np.ndarray, taken: np.ndarray) -> str:
+    """``ends`` of the parts among the rows, of which those with the numbers ``taken`` are in a blob."""
+    counts = np.diff(np.searchsorted(taken, ends), prepend=0).tolist()
+    return json.dumps([(*place, count) for place, count in zip(places, counts, strict=True) if count])
 
 
 def key_groups(rows: pa.Table, groups: int) -> np.ndarray:

@@ -57,13 +57,15 @@ class Environment:
     """What reading and writing need beside the table.
 
     ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart
-    and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint.
+    and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``in_order``: the
+    query looks at the order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``).
     """
 
     spark: SparkSession
     directory: Path
     job: str = "job"
     resumed: bool = False
+    in_order: bool = False
 
 
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]

@@ -35,9 +35,10 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
+from sqlstream.udfs.exchange import PARTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _METADATA = {
@@ -89,8 +90,12 @@ def ready(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
 
 
 def _exists(path: str) -> bool:
+    return any(p.exists() for p in _matching(path))
+
+
+def _matching(path: str) -> Iterable[Path]:
     root = Path(path).anchor
-    return any(Path(root).glob(path.removeprefix(root))) if glob.has_magic(path) else Path(path).exists()
+    return Path(root).glob(path.removeprefix(root)) if glob.has_magic(path) else (Path(path),)
 
 
 # --- source ---------------------------------------------------------------------------------------------------
@@ -112,8 +117,32 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
             if c.metadata_key is not None
             else F.col(quoted(c.name))
             for c in columns_of(table, columns)
-        )
+        ),
+        *(_parts(path, is_bounded(table)) if environment.in_order else ()),
     )
+
+
+def _parts(path: str, bounded: bool) -> list[Column]:
+    """The hidden columns that tell the order of files. Names are dear: left out where times alone tell files apart."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    time, name, start = PARTS
+    named = not bounded or _equal_times(path)
+    return [
+        F.expr("unix_micros(_metadata.file_modification_time)").alias(time),
+        *([F.col("_metadata.file_path").alias(name)] if named else []),
+        F.col("_metadata.file_block_start").alias(start),
+    ]
+
+
+def _equal_times(path: str) -> bool:
+    """False where no two files have the same modification time, as Spark sees it."""
+    local = local_path(path)
+    if local is None:
+        return True
+    files = (f for path in _matching(local) for f in (path, *path.rglob("*")) if f.is_file())
+    times = [f.stat().st_mtime_ns // 1_000_000 for f in files]
+    return len(set(times)) < len(times)
 
 
 def _directory_or_pattern(path: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Sources(Protocol):
     """Tables and functions of a session; see ``planner.lowering.Runtime`` for what each returns."""
 
-    def read(self, scan: Scan) -> DataFrame: ...
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
 
     def function(self, name: str) -> Function | None: ...
 
@@ -34,8 +34,8 @@ class JobRuntime:
     gear: str = AUTO
     max_parallelism: int = DEFAULT_KEY_GROUPS
 
-    def read(self, scan: Scan) -> DataFrame:
-        return self.sources.read(scan)
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        return self.sources.read(scan, in_order=in_order)
 
     def control(self, table: str) -> DataFrame:
         return self.control_rows.stream(self.spark, table)

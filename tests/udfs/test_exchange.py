@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from sqlstream.udfs.exchange import (
     CLOCK,
     LATE,
     LATE_TABLE,
+    PARTS,
     TICK,
     Blob,
     Content,
@@ -21,6 +23,7 @@ from sqlstream.udfs.exchange import (
     from_bytes,
     gathered,
     key_groups,
+    rows_in_order,
 )
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
 from tests.udfs.spark.recorder import Recorder
@@ -113,3 +116,54 @@ class Halving(Recorder):
 def test_rows_are_combined_before_they_are_cut():
     found = blobs([rows([0, 0, 1, 1])], groups=2, kernel=Halving())
     assert [from_bytes(b.bytes).column("v").to_pylist() for b in found] == [[0], [2]]
+
+
+TIME, NAME, START = PARTS
+
+
+def of_files(*files):
+    """Rows of (time, name, start, hashes) in turn; each row's value is (time, name, start, number of the row)."""
+    listed = [(*file, h, i) for *file, hashes in files for i, h in enumerate(hashes)]
+    times, names, starts, hashes, numbers = zip(*listed, strict=True)
+    values = [f"{t} {n} {s} {i:03}" for t, n, s, i in zip(times, names, starts, numbers, strict=True)]
+    parts = {TIME: pa.array(times, pa.int64()), NAME: pa.array(names, pa.string()), START: pa.array(starts, pa.int64())}
+    return pa.table({KEY_HASH: pa.array(hashes, pa.int64()), "v": values, **parts})
+
+
+@pytest.mark.parametrize("most", [1 << 19, 3])
+def test_rows_arrive_in_the_order_of_files_whatever_partition_reads_them(monkeypatch, most):
+    monkeypatch.setattr(exchange_module, "ROWS_PER_CUT", most)
+    large = [of_files((7, "c", 0, range(9)), (7, "b", 4, range(6)))]
+    small = [of_files((7, "b", 0, range(4)), (9, "a", 0, range(1))), of_files((9, "a", 0, [5]), (1, "z", 0, range(5)))]
+    found = [*blobs(large, groups=2, partition=0), *blobs(small, groups=2, partition=1)]
+    for group in range(2):
+        tables = rows_in_order(blob for blob in found if blob.key_group == group)
+        assert all(table.column_names == [KEY_HASH, "v"] for table in tables)
+        rows = [row for table in tables for row in table.to_pylist()]
+        assert [row["v"].split()[:3] for row in rows] == sorted(row["v"].split()[:3] for row in rows)
+        expected = {(7, "c", 0): range(9), (7, "b", 4): range(6), (7, "b", 0): range(4), (1, "z", 0): range(5)}
+        for (time, name, start), hashes in expected.items():
+            mine = [row["v"] for row in rows if row["v"].startswith(f"{time} {name} {start} ")]
+            assert mine == [f"{time} {name} {start} {h:03}" for h in hashes if h % 2 == group]
+        assert [r[KEY_HASH] for r in rows if r["v"].startswith("9")] == [[0], [5]][group]
+
+
+def test_rows_without_a_place_come_first_in_the_order_of_partitions():
+    placed = blobs([of_files((7, "a", 0, [0, 0]))], groups=1, partition=0)
+    others = blobs([rows([0, 0, 0])], groups=1, partition=1)
+    assert [t.num_rows for t in rows_in_order([*placed, *others])] == [3, 2]
+    assert [b.parts for b in others] == [None]
+
+
+def test_times_alone_may_tell_the_order_of_parts():
+    table = of_files((7, "b", 0, [0]), (3, "a", 0, [0])).drop_columns([NAME])
+    assert [t.column("v").to_pylist() for t in rows_in_order(blobs([table], groups=1))] == [
+        ["3 a 0 000"],
+        ["7 b 0 000"],
+    ]
+
+
+def test_parts_are_combined_each_on_its_own():
+    table = of_files((7, "b", 0, [0, 0, 0]), (3, "a", 0, [0, 0]))
+    found = rows_in_order(blobs([table], groups=1, kernel=Halving()))
+    assert [t.column("v").to_pylist() for t in found] == [["3 a 0 000"], ["7 b 0 000", "7 b 0 002"]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sqlstream.udfs.exchange import Blob, Content, arrived as in_order
+from sqlstream.udfs.exchange import Blob, Content, rows_in_order
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
 from sqlstream.udfs.spark.group_entry import GroupEntry
@@ -83,7 +83,7 @@ def run(
 
 
 def _rows(kernel: Kernel, context: GroupContext, blobs: Iterable[Blob]) -> None:
-    tables = in_order(blobs)
+    tables = rows_in_order(blobs)
     if tables:
         kernel.on_rows(pa.concat_tables(tables) if len(tables) > 1 else tables[0], context)
 

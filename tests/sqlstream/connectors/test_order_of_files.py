@@ -1,0 +1,47 @@
+"""Rows of files arrive in the order of the files, whichever partition of a micro-batch reads them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import sqlstream
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("b.csv", "a.csv", "sub/a.csv", "c.csv")
+SECONDS = (2, 2, 2, 1)
+LINES = (3, 40, 1, 11)
+IN_ORDER = ("c.csv", "a.csv", "b.csv", "sub/a.csv")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Files of different sizes, three of them of one second; each line has the name of its file and its number."""
+    for name, seconds, lines in zip(NAMES, SECONDS, LINES, strict=True):
+        path = tmp_path / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"k,{name} {i},{'x' * 10 * lines}\n" for i in range(lines)))
+        os.utime(path, (seconds, seconds))
+    return tmp_path / "files"
+
+
+@pytest.mark.parametrize("partition_bytes", ["128m", "2000b"])
+def test_count_windows_hold_rows_in_the_order_of_files(partition_bytes, spark, folder):
+    lines = dict(zip(NAMES, LINES, strict=True))
+    expected = [f"{name} {i}" for name in IN_ORDER for i in range(lines[name])]
+    spark.conf.set("spark.sql.files.maxPartitionBytes", partition_bytes)
+    try:
+        with sqlstream.connect(spark) as session:
+            session.sql(
+                "CREATE TABLE t (k STRING, v STRING, filler STRING)"
+                f" WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'csv')"
+            )
+            query = session.sql("SELECT k, COLLECT_LIST(v) AS vs FROM t WHERE k <> '' GROUP BY k COUNT WINDOW (5 ROWS)")
+            found = [row[1] for row in query]
+            batches = query.job.progress().batches
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert [v for vs in found for v in vs] == expected
+    assert batches <= 2

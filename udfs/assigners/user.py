@@ -6,7 +6,6 @@ A class whose ``assign`` is asked once per row, in order of arrival, in which wi
 
     class UntilMidnight:
         merging = False                           # True: windows of one key that intersect or touch become one
-        default_trigger = "AFTER WATERMARK"       # what TRIGGER says where a query has none
 
         def __init__(self, hours: int) -> None:   # the constant arguments of the call
             self.length = hours * 3_600_000
@@ -18,7 +17,7 @@ Times and bounds are whole milliseconds since 1970 (UTC), as in Flink; a window 
 columns of the query's input as attributes, with SQL's NULL as None. A row without windows takes no part in the query.
 An assigner keeps nothing from one row to the next: it is made anew whenever a worker starts.
 
-``merging`` and ``default_trigger`` may be left out: windows then do not merge and fire when the clock passes their end.
+``merging`` may be left out: windows then do not merge. Without a TRIGGER they fire when the clock passes their end.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class AssignerContext:
 
 
 class UserAssigner(Protocol):
-    """What a user writes; ``merging`` and ``default_trigger`` are optional attributes beside it."""
+    """What a user writes; ``merging`` is an optional attribute beside it."""
 
     def assign(self, row: Any, time: int, context: AssignerContext) -> Iterable[Window]: ...
 
@@ -76,12 +75,6 @@ class User:
     @property
     def merging(self) -> bool:
         return bool(getattr(self.implementation, "merging", False))
-
-    @property
-    def default_trigger(self) -> str | None:
-        """The text of a TRIGGER clause, without the word."""
-        found: str | None = getattr(self.implementation, "default_trigger", None)
-        return found
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:
         seen = _context(context)

@@ -172,6 +172,9 @@ def _cut_sessions_design(
     if firing.trigger not in (None, AfterWatermark(), AfterProcessingTime()) or firing.eviction or design.panes:
         message = "sessions with MAX_DURATION, START_WHEN or END_WHEN fire once, when they are over"
         raise UnsupportedError("SS396", message, hint="Leave TRIGGER and EVICT out.")
+    if firing.accumulation is not Accumulation.ACCUMULATING:
+        message = "sessions with MAX_DURATION, START_WHEN or END_WHEN withdraw and drop nothing"
+        raise UnsupportedError("SS396", message, hint="Write LATE DATA ALLOW without DISCARDING and RETRACTING.")
     start, end = session.start_when, session.end_when
     return replace(
         design,

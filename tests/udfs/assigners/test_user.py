@@ -23,7 +23,6 @@ class AlternatingLengths:
     """Rows of no key have no window; the others one from their time on, and one around it."""
 
     merging = True
-    default_trigger = "EVERY 2 ROWS"
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -73,8 +72,6 @@ def test_attributes_may_be_left_out():
 
     assigner = user(Plain)
     assert not assigner.merging
-    assert assigner.default_trigger is None
-    assert user(AlternatingLengths, 1).default_trigger == "EVERY 2 ROWS"
     row = pa.table({"k": ["a"], "ts": pa.array([0], pa.timestamp("us", "UTC"))})
     assert assigner.assign(row, SimpleNamespace(processing_time=70_000, watermark=3_000)).end.tolist() == [10_000]
 

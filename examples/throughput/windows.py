@@ -1,6 +1,6 @@
 """Windows through the columnar gear, Spark's native operators and ``transformWithState`` per key, as tables.
 
-``make bench-windows``, or ``python -m examples.throughput.windows [--rows 1000000] [--files 6]``. The first
+``make bench-windows``, or ``python -m examples.throughput.windows [--rows 2000000] [--files 5]``. The first
 micro-batch of each run is left out: it starts workers and compiles. Each measurement runs in a process of its own.
 """
 
@@ -92,8 +92,8 @@ def stored(keys: int, rows: int, folder: Path) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Windows: columnar, native, per key.")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of a micro-batch (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=6, help="micro-batches (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of a micro-batch (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=5, help="micro-batches (default: %(default)s)")
     parser.add_argument("--keys", type=int, nargs="*", default=[10_000, 1_000_000])
     parser.add_argument("--stored", type=int, default=10_000_000, help="keys in state; 0: leave this table out")
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")

@@ -8,29 +8,12 @@ from pandas.testing import assert_frame_equal
 
 import sqlstream
 from examples.flights.demo import script
-from examples.flights.prepare import departures, hours_behind, read_flights, write_stream
+from examples.flights.prepare import hours_behind
 from sqlstream.results import Query
 from tests.examples import flights_in_pandas
 from tests.examples.frames import comparable
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def flights():
-    return read_flights()
-
-
-@pytest.fixture(scope="module")
-def left(flights):
-    return departures(flights)
-
-
-@pytest.fixture(scope="module")
-def folder(left, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("flights")
-    write_stream(left, folder / "departures")
-    return folder
 
 
 @pytest.mark.parametrize("name", ["departures_per_carrier", "delay_by_airport", "rotations", "totals_of_the_day"])

@@ -10,7 +10,8 @@ batch exactly if the row would have been judged the same way after it:
   and takes up rows until its end.
 
 Any other row waits until the watermark before it has gone out. Operators that emit at each row, or at each step of
-the clock, see the difference between one batch and two: for them ``joint`` is False and nothing is kept together.
+the clock, see the difference between one batch and two: for them ``joint`` is False and only the rows of one step go
+together, which they take in order of arrival.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ class Buffer:
         """May a row of that event time (None: unknown) join what is kept?"""
         pending = self._reached.get(table)
         if pending is None:
-            return self.joint or self.empty
+            return self.joint or self._holds_only(table)
         return self.joint and event_ms is not None and event_ms > pending + 1
+
+    def _holds_only(self, table: str) -> bool:
+        return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
 
     def may_be_late(self, table: str, event_ms: int | None) -> bool:
         """Has the job passed the event time of a row? Then it is late, unless one of its windows is still open."""

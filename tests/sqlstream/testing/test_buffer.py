@@ -56,6 +56,9 @@ def test_watermarks_never_fall():
 def test_eager_operators_see_every_step_by_itself():
     buffer = Buffer(joint=False)
     assert buffer.takes("a", 0)
+    buffer.add_row("a", (1,), 0)
+    assert buffer.takes("a", 0)
+    assert not buffer.takes("b", 0)
     buffer.lift("a", 10)
     assert not buffer.takes("a", 50)
     assert not buffer.takes("b", 50)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+from sqlstream.cli.scripts import pairs
+from sqlstream.errors import SqlStreamError
+
 _EPILOG = """\b
 Prints one line a case, PASS, REFUSED with code and message, or FAIL with the first difference,
 then totals per directory. Exit code 1 where a case fails.
@@ -14,6 +17,7 @@ then totals per directory. Exit code 1 where a case fails.
 Examples:
   sqlstream test --cases cases --json report.json
   sqlstream test --cases cases --select windows/
+  sqlstream test --cases cases --set sqlstream.gear=native
 """
 
 
@@ -24,8 +28,15 @@ Examples:
 )  # fmt: skip
 @click.option("--json", "report", metavar="FILE", type=click.Path(path_type=Path), help="Write the results to FILE.")
 @click.option("--select", metavar="TEXT", help="Only the files whose path contains TEXT.")
-def command(directory: Path, report: Path | None, select: str | None) -> int:
+@click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET.")
+def command(directory: Path, report: Path | None, select: str | None, settings: tuple[str, ...]) -> int:
     """Run case files: inputs, clock steps and expected outputs of queries."""
     from sqlstream.testing.cases import main
+    from sqlstream.testing.spark import LocalSession
 
-    return main(directory, report, select)
+    given = pairs(settings, "--set")
+    try:
+        LocalSession(given).close()
+    except SqlStreamError as error:
+        raise click.UsageError(str(error)) from error
+    return main(directory, report, select, given)

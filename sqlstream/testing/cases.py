@@ -12,7 +12,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,12 @@ MISSING_FUNCTIONS = "SS397"
 _FUNCTIONS = "peer_functions"
 
 
-def main(cases: Path, json_file: Path | None = None, select: str | None = None) -> int:
+def main(
+    cases: Path, json_file: Path | None = None, select: str | None = None, settings: Mapping[str, str] | None = None
+) -> int:
     """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails."""
-    summary = run_cases(selected(case_files(cases), select), LocalSession, cases_root(cases), json_file)
+    sessions = partial(LocalSession, settings)
+    summary = run_cases(selected(case_files(cases), select), sessions, cases_root(cases), json_file)
     sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
     return 1 if summary.failed else 0
 

@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,12 @@ def local_spark() -> SparkSession:
 
 
 class LocalSession(Session):
-    """A session on the process's Spark session for tests, which starts when it is first needed."""
+    """A session on the process's Spark session for tests, which starts when it is first needed; with settings."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        for key, value in (settings or {}).items():
+            self.workspace.settings.set(key, value)
 
     @property
     def spark(self) -> SparkSession:

@@ -137,6 +137,16 @@ def test_the_command_prints_a_line_a_case_and_totals(tmp_path, capsys):
     assert main(tmp_path, select="one") == 0
 
 
+def test_settings_hold_for_all_cases(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("cases")
+    script = """CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
+        SELECT COUNT(*) AS n FROM t GROUP BY COUNT WINDOW (2 ROWS)"""
+    case = {"id": "suite/one", "script": script, "steps": [{"rows": "t", "values": [[1, 1]]}], "error": "no kernels"}
+    (tmp_path / "one.json").write_text(json.dumps(case))
+    assert main(tmp_path, settings={"sqlstream.gear": "native"}) == 0
+    assert capsys.readouterr().out.startswith("REFUSED suite/one SS3")
+
+
 # --- with Spark -----------------------------------------------------------------------------------------------
 
 

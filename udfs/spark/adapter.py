@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from sqlstream.udfs.exchange import Blob, Content, to_bytes
-from sqlstream.udfs.kernel import Kernel
+from sqlstream.udfs.kernel import Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived, GroupContext, run
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import KEY, GroupEntry
@@ -45,6 +45,7 @@ class KernelProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._entries: Entries = open_entries(handle)
+        self._expected: tuple[StateKey, ...] = ()
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
@@ -65,9 +66,10 @@ class KernelProcessor(StatefulProcessor):
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""
-        store = CallStore(self._entries)
+        store = CallStore(self._entries, self._expected)
         before = GroupEntry.from_bytes(store.get([KEY])[0])
         context, after = run(self._kernel, self._clocks, store, before, arrived)
+        self._expected = store.began_with
         timer = self._clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
         after = replace(after, spark_timer=timer)
         if after != before:

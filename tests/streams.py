@@ -147,10 +147,10 @@ class Streams:
 
     # --- Runtime ----------------------------------------------------------------------------------------------
 
-    def read(self, node: Scan) -> DataFrame:
-        schema = ", ".join(f"`{c.name}` {c.type.ddl()}" for c in node.table.columns)
-        rows = self.spark.readStream.schema(schema).parquet(str(self._folder(node.table)))
-        return rows.select(*(f"`{name}`" for name in node.columns))
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        schema = ", ".join(f"`{c.name}` {c.type.ddl()}" for c in scan.table.columns)
+        rows = self.spark.readStream.schema(schema).parquet(str(self._folder(scan.table)))
+        return rows.select(*(f"`{name}`" for name in scan.columns))
 
     def control(self, name: str) -> DataFrame:
         return self.control_rows.stream(self.spark, name)

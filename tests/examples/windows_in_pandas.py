@@ -8,7 +8,7 @@ _MILLISECOND = pd.Timedelta(milliseconds=1)
 
 
 def last_100_departures(left: pd.DataFrame) -> pd.DataFrame:
-    return pd.concat([_every_10(origin, rows) for origin, rows in left.groupby("origin")], ignore_index=True)
+    return pd.concat([_every_10(str(origin), rows) for origin, rows in left.groupby("origin")], ignore_index=True)
 
 
 def _every_10(origin: str, rows: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,7 @@ RIGHT = table("right", bounded=False, delay_ms=500, v="INT", ts="TIMESTAMP")
 class Stamped(Streams):
     """A runtime whose rows carry their own clock: here their event time."""
 
-    def read(self, node):
+    def read(self, scan, *, in_order=False):
         return (
             super()
             .read(dataclasses.replace(node, columns=(*node.columns, "ts")))

@@ -7,6 +7,7 @@ import os
 import pytest
 
 import sqlstream
+from sqlstream.results import Query
 
 pytestmark = pytest.mark.spark
 
@@ -39,6 +40,7 @@ def test_count_windows_hold_rows_in_the_order_of_files(partition_bytes, spark, f
                 f" WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'csv')"
             )
             query = session.sql("SELECT k, COLLECT_LIST(v) AS vs FROM t WHERE k <> '' GROUP BY k COUNT WINDOW (5 ROWS)")
+            assert isinstance(query, Query)
             found = [row[1] for row in query]
             batches = query.job.progress().batches
     finally:

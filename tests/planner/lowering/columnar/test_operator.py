@@ -39,9 +39,7 @@ class Job:
 
     @contextmanager
     def running(self) -> Iterator[Callable[..., list[tuple[object, ...]]]]:
-        operator = Operator(
-            Recorder(), OUTPUT, 0, self.watermark, late_table="0/late", chained=True, **self.options
-        )
+        operator = Operator(Recorder(), OUTPUT, 0, self.watermark, late_table="0/late", chained=True, **self.options)
         tables: list[pa.Table] = []
         writer = run(self._rows(), operator, self.streams).writeStream
         writer = writer.foreachBatch(lambda batch, _: tables.append(batch.toArrow()))

@@ -25,8 +25,8 @@ class Stamped(Streams):
     def read(self, scan, *, in_order=False):
         return (
             super()
-            .read(dataclasses.replace(node, columns=(*node.columns, "ts")))
-            .selectExpr(*node.columns, "ts AS __processing_time")
+            .read(dataclasses.replace(scan, columns=(*scan.columns, "ts")))
+            .selectExpr(*scan.columns, "ts AS __processing_time")
         )
 
 

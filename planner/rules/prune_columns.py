@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.firing import Combined, Purging, Trigger, UserEvictor, UserTrigger
 from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import (
     AssignTime,
@@ -17,6 +18,7 @@ from sqlstream.planner.nodes import (
     Scan,
     Unary,
     Union,
+    UserWindow,
     WindowAggregate,
 )
 from sqlstream.planner.rewriting import columns_of, read_by_firing, read_by_window
@@ -94,7 +96,7 @@ def _(node: Correlate, required: Names) -> Node:
 @_pruned.register
 def _(node: AssignWindows, required: Names) -> Node:
     own = {node.columns.start, node.columns.end, node.columns.time}
-    read = {*node.partition_by, *_time(node), *read_by_window(node.window)}
+    read = {*node.partition_by, *_time(node), *read_by_window(node.window), *_shown_to_classes(node)}
     return replace(node, input=_pruned(node.input, (required - own) | read))
 
 
@@ -103,6 +105,7 @@ def _(node: WindowAggregate, required: Names) -> Node:
     aggregates = tuple(a for a in node.aggregates if a.name in required)
     own = {node.columns.start, node.columns.end, node.columns.time}
     read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates), read_by_firing(node.firing))
+    read |= _shown_to_classes(node)
     # Late rows carry the bounds of the window that this node assigns.
     read = (read | _time(node) | read_by_window(node.window)) - own if node.window is not None else read | own
     pane, pane_index = (name if name in required else None for name in (node.pane, node.pane_index))
@@ -112,3 +115,22 @@ def _(node: WindowAggregate, required: Names) -> Node:
 
 def _time(node: AssignWindows | WindowAggregate) -> Names:
     return frozenset({node.time} if node.time else ())
+
+
+def _shown_to_classes(node: AssignWindows | WindowAggregate) -> Names:
+    """Python classes of users see whole rows: which columns they read, nobody knows."""
+    seen = isinstance(node.window, UserWindow)
+    if isinstance(node, WindowAggregate):
+        firing = node.firing
+        seen |= firing.trigger is not None and _asks_a_class(firing.trigger)
+        seen |= firing.eviction is not None and isinstance(firing.eviction.evictor, UserEvictor)
+    return _all(node.input) if seen else frozenset()
+
+
+def _asks_a_class(trigger: Trigger) -> bool:
+    match trigger:
+        case Purging(inner=inner):
+            return _asks_a_class(inner)
+        case Combined(left=left, right=right):
+            return _asks_a_class(left) or _asks_a_class(right)
+    return isinstance(trigger, UserTrigger)

@@ -114,6 +114,19 @@ def test_user_functions_are_neither_repeated_nor_moved():
     assert text.index("Filter(a > 1)") < text.index("TWICE")
 
 
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "WINDOW USING assigner(5)",
+        "GLOBAL WINDOW TRIGGER PURGING (EVERY 5 ROWS OR USING trigger())",
+        "GLOBAL WINDOW TRIGGER EVERY 5 ROWS EVICT USING evictor()",
+    ],
+)
+def test_python_classes_of_windows_see_all_columns(clauses):
+    assert "item" in optimized(f"SELECT COUNT(*) FROM bids GROUP BY {clauses}")
+    assert "item" not in optimized("SELECT COUNT(*) FROM bids GROUP BY GLOBAL WINDOW TRIGGER EVERY 5 ROWS")
+
+
 def test_a_costly_expression_is_merged_when_it_is_read_once():
     assert "Project(UPPER(item) || 'x' AS b)" in optimized(
         "SELECT a || 'x' AS b FROM (SELECT UPPER(item) AS a FROM bids)"

@@ -9,7 +9,7 @@ from sqlstream.session import Session
 from sqlstream.testing.changelog import Change, merge
 from sqlstream.testing.golden_format import Block, lines_of, steps_of
 from sqlstream.testing.spark import LocalSession
-from sqlstream.testing.spelling import read_row, spell_row
+from sqlstream.testing.spelling import read_rows, spell_row
 from sqlstream.testing.stream_test import StreamTest
 from sqlstream.testing.syntax_text import syntax_lines
 from sqlstream.types import DataType
@@ -122,4 +122,4 @@ def perform(words: str, test: StreamTest) -> None:
 def _rows(words: str, test: StreamTest) -> None:
     kind = words[:2] if words[:1] in "+-" else "+I"
     table, _, row = words.removeprefix(kind).strip().partition(" ")
-    test.rows(table, [read_row(row, test.input_types(table))], kind)
+    test.rows(table, read_rows(row, test.input_types(table)), kind)

@@ -74,7 +74,21 @@ def _spell_time(moment: datetime) -> str:
 
 def read_row(line: str, types: Sequence[DataType]) -> tuple[Any, ...]:
     """The values of a line; ValueError where it does not have one per type, or one is no value of its type."""
-    texts = columns_of(line)
+    return _read_columns(columns_of(line), types)
+
+
+def read_rows(line: str, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
+    """The rows of a line, with a column ``|`` between one and the next."""
+    rows: list[list[str]] = [[]]
+    for text in columns_of(line):
+        if text == "|":
+            rows.append([])
+        else:
+            rows[-1].append(text)
+    return [_read_columns(row, types) for row in rows]
+
+
+def _read_columns(texts: Sequence[str], types: Sequence[DataType]) -> tuple[Any, ...]:
     if len(texts) != len(types):
         raise ValueError(f"{len(types)} columns expected, separated by two or more spaces, and {len(texts)} found")
     return tuple(read(text, kind) for text, kind in zip(texts, types, strict=True))

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.testing.spelling import columns_of, read, read_row, spell, spell_row
+from sqlstream.testing.spelling import columns_of, read, read_row, read_rows, spell, spell_row
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INTERVAL, STRING, TIMESTAMP, DataType, parse_type
 
 PAIR = parse_type("struct<t:timestamp,s:string>")
@@ -66,3 +66,10 @@ def test_a_row_reads_back():
 def test_a_row_with_a_missing_column_is_refused():
     with pytest.raises(ValueError, match="2 columns expected, separated by two or more spaces, and 1 found"):
         read_row("1 2", [BIGINT, BIGINT])
+
+
+def test_a_line_may_hold_several_rows():
+    assert read_rows('1  "a | b"  |  2  "|"', [BIGINT, STRING]) == [(1, "a | b"), (2, "|")]
+    assert read_rows("1", [BIGINT]) == [(1,)]
+    with pytest.raises(ValueError, match="2 columns expected"):
+        read_rows("1  a  |  2", [BIGINT, STRING])

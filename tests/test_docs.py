@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import sqlstream
 from docs.error_codes import codes_in_source, collect
 from docs.generate import PAGES
-from sqlstream.grammar import parse_script
+from sqlstream.grammar import parse_script, to_sql
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = sorted(str(p.relative_to(ROOT)) for folder in ("", "docs", "examples") for p in (ROOT / folder).glob(
@@ -131,3 +132,19 @@ def test_python_of_the_readme_runs(spark, capsys):
     assert capsys.readouterr().out.split() == [
         "n", "square", "0", "998", "996004", "1", "999", "998001", "2", "1000", "1000000",
     ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_windows_of_the_readme_give_what_they_say(spark):
+    (script,) = (block for block in _blocks("README.md", "sql") if "COUNT WINDOW" in block)
+    table, last, alert = parse_script(script)
+    with sqlstream.connect(spark) as session:
+        session.sql(to_sql(table))
+        assert session.sql(to_sql(last)).rows().fetchall() == [
+            (250, 1, 250), (500, 1, 500), (500, 251, 750), (500, 501, 1000),
+        ]  # fmt: skip
+        assert session.sql(to_sql(alert)).rows().fetchall() == [
+            ([300, 301, 302],),
+            ([601, 602, 603],),
+            ([902, 903, 904],),
+        ]

@@ -14,6 +14,7 @@ import sqlstream
 from docs.error_codes import codes_in_source, collect
 from docs.generate import PAGES
 from sqlstream.grammar import parse_script, to_sql
+from sqlstream.results import Query
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = sorted(str(p.relative_to(ROOT)) for folder in ("", "docs", "examples") for p in (ROOT / folder).glob(
@@ -137,14 +138,15 @@ def test_python_of_the_readme_runs(spark, capsys):
 @pytest.mark.spark
 def test_windows_of_the_readme_give_what_they_say(spark):
     (script,) = (block for block in _blocks("README.md", "sql") if "COUNT WINDOW" in block)
-    table, last, alert = parse_script(script)
+    table, last, alert = map(to_sql, parse_script(script))
     with sqlstream.connect(spark) as session:
-        session.sql(to_sql(table))
-        assert session.sql(to_sql(last)).rows().fetchall() == [
-            (250, 1, 250), (500, 1, 500), (500, 251, 750), (500, 501, 1000),
-        ]  # fmt: skip
-        assert session.sql(to_sql(alert)).rows().fetchall() == [
-            ([300, 301, 302],),
-            ([601, 602, 603],),
-            ([902, 903, 904],),
-        ]
+        session.sql(table)
+        assert list(_query(session, last)) == [(250, 1, 250), (500, 1, 500), (500, 251, 750), (500, 501, 1000)]
+        led = [[300, 301, 302], [601, 602, 603], [902, 903, 904]]
+        assert list(_query(session, alert)) == [(values,) for values in led]
+
+
+def _query(session: sqlstream.Session, sql: str) -> Query:
+    found = session.sql(sql)
+    assert isinstance(found, Query)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ STEPS = [
     {"rows": "events", "values": [["a", 1, 500]]},
     {"finish": True},
 ]
-AFTER_1 = {"after": 1, "rows": [["+I", "a", 2, 1000], ["+I", "b", 1, 1000]], "order": "exact"}
+AFTER_1: dict[str, Any] = {"after": 1, "rows": [["+I", "a", 2, 1000], ["+I", "b", 1, 1000]], "order": "exact"}
 
 
 @pytest.fixture

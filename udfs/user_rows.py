@@ -26,6 +26,11 @@ def milliseconds(time: int) -> int:
     return int(time) // MILLISECOND
 
 
+def clock_ms(processing_time: int) -> int:
+    """The clock in milliseconds where ``processing_time`` has passed; at the end of time, that."""
+    return milliseconds(processing_time) + (processing_time != END_OF_TIME)
+
+
 def watermark_ms(watermark: int) -> int | None:
     """None before the first watermark."""
     return None if watermark == NO_WATERMARK else milliseconds(watermark)

@@ -34,7 +34,8 @@ import pyarrow as pa
 from sqlstream.udfs.assigners.assigner import Assigned, times_of
 from sqlstream.udfs.assigners.merging import MILLISECOND
 from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called, python_values
-from sqlstream.udfs.kernel import NO_WATERMARK, Context, Domain
+from sqlstream.udfs.kernel import Context, Domain
+from sqlstream.udfs.user_rows import clock_ms, watermark_ms
 
 
 class Window(NamedTuple):
@@ -109,8 +110,7 @@ _NO_COLUMNS = namedtuple("Row", ())()
 
 
 def _context(context: Context) -> AssignerContext:
-    watermark = None if context.watermark == NO_WATERMARK else context.watermark // MILLISECOND
-    return AssignerContext(context.processing_time // MILLISECOND, watermark)
+    return AssignerContext(clock_ms(context.processing_time), watermark_ms(context.watermark))
 
 
 def _checked(name: str, found: Any) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ from sqlstream.udfs.assigners.user import Window
 from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called
 from sqlstream.udfs.evictors.evictor import Panes, Values
 from sqlstream.udfs.kernel import Context
-from sqlstream.udfs.user_rows import MILLISECOND, milliseconds, user_rows, watermark_ms
+from sqlstream.udfs.user_rows import MILLISECOND, clock_ms, user_rows, watermark_ms
 
 __all__ = ["EvictorContext", "User", "Window"]
 
@@ -97,4 +97,4 @@ class User:
 
 
 def _clocks(context: Context) -> EvictorContext:
-    return EvictorContext(milliseconds(context.processing_time), watermark_ms(context.watermark))
+    return EvictorContext(clock_ms(context.processing_time), watermark_ms(context.watermark))

@@ -45,7 +45,7 @@ from sqlstream.udfs.columnar import WRONG_RESULT, FunctionError, called
 from sqlstream.udfs.kernel import END_OF_TIME, Domain
 from sqlstream.udfs.triggers.state import Column, Merging, TriggerState, Values
 from sqlstream.udfs.triggers.trigger import NONE, Answer, Due, Fire, Fires, Run, Trigger, Windows
-from sqlstream.udfs.user_rows import MILLISECOND, microseconds, milliseconds, user_rows, watermark_ms
+from sqlstream.udfs.user_rows import MILLISECOND, clock_ms, microseconds, milliseconds, user_rows, watermark_ms
 
 __all__ = ["MergeContext", "TriggerContext", "TriggerResult", "User", "Window"]
 
@@ -87,14 +87,20 @@ class TriggerContext:
         self._register(Domain.PROCESSING, time)
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._timers[Domain.EVENT].discard(microseconds(time))
+        self._timers[Domain.EVENT].discard(_timer(Domain.EVENT, time))
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._timers[Domain.PROCESSING].discard(microseconds(time))
+        self._timers[Domain.PROCESSING].discard(_timer(Domain.PROCESSING, time))
 
     def _register(self, domain: Domain, time: int) -> None:
-        if microseconds(time) <= self._latest[domain]:
-            self._timers[domain].add(microseconds(time))
+        timer = _timer(domain, time)
+        if timer <= self._latest[domain]:
+            self._timers[domain].add(timer)
+
+
+def _timer(domain: Domain, ms: int) -> int:
+    """What must have passed for a timer: the clock of processing time is a millisecond after what has passed."""
+    return microseconds(ms) if domain is Domain.EVENT else microseconds(ms - 1)
 
 
 @dataclass
@@ -199,9 +205,9 @@ class User(Trigger):
     def _on_element(self, memory: _Memory, run: Run, instance: int, position: int) -> TriggerResult:
         row = self._row(run, int(run.row[position]))
         windows = run.windows
-        time = windows.processing_time if self.time is None else int(run.times(self.time)[position])
         context = self._context(memory, windows, instance)
-        return self._asked("on_element", row, milliseconds(time), _window(windows, instance), context)
+        time = context.processing_time if self.time is None else milliseconds(int(run.times(self.time)[position]))
+        return self._asked("on_element", row, time, _window(windows, instance), context)
 
     def _row(self, run: Run, row: int) -> object:
         return run.shared(("rows", self.columns_of_row), lambda: user_rows(run.rows, self.columns_of_row))[row]
@@ -224,8 +230,9 @@ class User(Trigger):
             return TriggerResult.CONTINUE
         memory.timers[due.domain].discard(time)
         method = "on_event_time" if due.domain is Domain.EVENT else "on_processing_time"
+        shown = milliseconds(time) if due.domain is Domain.EVENT else clock_ms(time)
         context = self._context(memory, due.windows, instance)
-        return self._asked(method, milliseconds(time), _window(due.windows, instance), context)
+        return self._asked(method, shown, _window(due.windows, instance), context)
 
     # --- windows ----------------------------------------------------------------------------------------------
 
@@ -276,7 +283,7 @@ class User(Trigger):
         last = int(windows.last_moment[instance])
         latest = {domain: _latest(clocks[domain], last, domain is windows.domain) for domain in Domain}
         watermark = watermark_ms(windows.watermark)
-        return TriggerContext(memory.state, milliseconds(windows.processing_time), watermark, memory.timers, latest)
+        return TriggerContext(memory.state, clock_ms(windows.processing_time), watermark, memory.timers, latest)
 
     @cached_property
     def _instance(self) -> Any:

@@ -66,7 +66,7 @@ def test_windows_of_a_merging_assigner_that_touch_become_one():
 def test_attributes_may_be_left_out():
     class Plain:
         def assign(self, row: Any, time: int, context: AssignerContext) -> list[tuple[int, int]]:
-            assert context == AssignerContext(70, 3)
+            assert context == AssignerContext(71, 3)  # 70 ms have passed
             assert row.ts == datetime.fromtimestamp(0, UTC)
             return [(0, 10)]
 

@@ -107,6 +107,13 @@ def test_errors_of_classes_name_the_trigger():
             windowed.rows(("a", 1, 1))
 
 
+def test_a_timer_of_processing_time_comes_when_the_millisecond_before_it_has_passed():
+    windowed = Windowed(Global(), user(Metronome), time="ts")
+    windowed.rows(("a", 1, 1))
+    assert windowed.processing_time(8) == []
+    assert windowed.processing_time(9) == [("a", 1, 2, 1)]
+
+
 def test_timers_at_the_end_of_the_input_come_to_an_end():
     windowed = Windowed(Global(), user(Metronome), time="ts")
     windowed.rows(("a", 1, 1))

@@ -26,7 +26,7 @@ class Outcome:
 
 
 def run_block(blocks: Sequence[Block], index: int, *, restart: bool = False) -> Outcome:
-    """Run one block of a file after all ``statement`` blocks before it; ``restart`` before each input of a stream."""
+    """Run one block of a file after the ``statement`` blocks before it; ``restart`` a stream before some inputs."""
     block = blocks[index]
     assert block.expected is not None, f"a {block.kind} block expects nothing"
     with LocalSession() as session:
@@ -65,11 +65,12 @@ _RUNNERS: dict[str, Callable[[Block, Session], tuple[str, ...]]] = {"parse": _pa
 
 def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
     steps = steps_of(block)
+    restarts = _restarts(len(steps)) if restart else frozenset()
     came: list[list[Change]] = []
     late: list[tuple[str, ...]] = []
     with StreamTest(block.sql, session) as test:
-        for step in steps:
-            if restart and came:
+        for number, step in enumerate(steps):
+            if number in restarts:
                 test.restart()
             perform(step.words, test)
             came.append(test.output())
@@ -79,6 +80,11 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
     merge(change for changes in came for change in changes)  # raises where a changelog withdraws what it never gave
     found_steps = tuple(replace(step, output=found) for step, found in zip(steps, lines, strict=True))
     return Outcome(lines_of(found_steps), matches)
+
+
+def _restarts(steps: int) -> frozenset[int]:
+    """Before which steps to restart: the second, one in the middle, the last. Each restart takes as long as a batch."""
+    return frozenset({1, steps // 2, steps - 1} - {0})
 
 
 def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``.
 
-A ``stream`` block is two tests: one run straight through, and one that restarts before each of its inputs.
+A ``stream`` block is two tests: one run straight through, and one that restarts before some of its inputs.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class GoldenItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
-        how = ", restarting before each input" if self.restart else ""
+        how = ", restarting before the second, a middle and the last input" if self.restart else ""
         return (
             f"{self.block.title}{how}\n\n{self.block.sql}\n\n{excinfo.value}\n\nRun pytest --bless and read the diff."
         )

@@ -49,6 +49,8 @@ _LOCAL = {
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # To look at the bytes of a batch after each row costs as much as half of all else; 10,000 rows are bound enough.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.pollingDelay": "100",  # ms; Spark's 10 keep a third of a core busy while no rows come
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well

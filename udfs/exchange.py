@@ -40,6 +40,10 @@ BYTES_PER_CUT = 1 << 27
 """How much of a partition is gathered before it is cut by key group: blobs of few rows cost more than they carry."""
 
 
+BYTES_PER_BLOB = 200_000
+"""The most that a blob holds, unless one row is larger: Spark hands 10,000 blobs at once to a worker, at most 2 GB."""
+
+
 class Content(IntEnum):
     """What a blob holds: rows sent ahead of the watermark, rows, a tick, or late rows on their way to a table."""
 
@@ -114,8 +118,10 @@ class Exchange:
         combined = [self.kernel.combine(part) for part in parts]
         ends = np.cumsum([part.num_rows for part in combined])
         for group, taken, part in _cut(pa.concat_tables(combined), self.groups):
-            found = _counted(places, ends, taken) if places != (_NO_PLACE,) else None
-            yield Blob(group, 0, 0, content, clock, None, to_bytes(part), found)
+            for piece in pieces(part):
+                here, taken = taken[: piece.num_rows], taken[piece.num_rows :]
+                found = _counted(places, ends, here) if places != (_NO_PLACE,) else None
+                yield Blob(group, 0, 0, content, clock, None, to_bytes(piece), found)
 
     def _ticks(self, table: pa.Table) -> Iterator[Blob]:
         """The newest tick, for every key group."""
@@ -221,6 +227,15 @@ def _counted(places: Sequence[Place], ends: np.ndarray, taken: np.ndarray) -> st
     """``ends`` of the parts among the rows, of which those with the numbers ``taken`` are in a blob."""
     counts = np.diff(np.searchsorted(taken, ends), prepend=0).tolist()
     return json.dumps([(*place, count) for place, count in zip(places, counts, strict=True) if count])
+
+
+def pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in parts of BYTES_PER_BLOB and little more, none for none."""
+    if not rows.num_rows:
+        return
+    count = min(-(-rows.nbytes // BYTES_PER_BLOB), rows.num_rows) or 1
+    size = -(-rows.num_rows // count)
+    yield from (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
 
 def key_groups(rows: pa.Table, groups: int) -> np.ndarray:

@@ -44,4 +44,6 @@ def _write(folder: Path, number: int, auctions: np.ndarray, at_ms: np.ndarray, r
     count = len(auctions)
     columns = [auctions, random.integers(0, 10_000, count), random.integers(1, 100_000, count), at_ms * 1000]
     arrays = [pa.array(c.astype(np.int64)).cast(f.type) for c, f in zip(columns, SCHEMA, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), folder / f"bids-{number:05}.parquet")
+    # Row groups are what Spark's tasks share a file by.
+    table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+    pq.write_table(table, folder / f"bids-{number:05}.parquet", row_group_size=1 << 17)

@@ -20,7 +20,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Session, WindowAggregate
+from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, CountWindow, Node, WindowAggregate
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,13 @@ def lower(plan: Node, runtime: Runtime) -> DataFrame:
 
 
 def awaited_by(node: Node) -> frozenset[TimeDomain]:
-    """The domain whose watermark the node itself waits for."""
+    """The domain whose watermark the node itself waits for; windows that count rows wait for none."""
     match node:
-        case WindowAggregate(domain=domain) | AssignWindows(domain=domain, window=Session()):
+        case WindowAggregate(window=CountWindow()) | AssignWindows(window=CountWindow()):
+            return frozenset()
+        case WindowAggregate(domain=domain):
+            return frozenset({domain})
+        case AssignWindows(domain=domain, window=window) if not isinstance(window, AlignedWindow):
             return frozenset({domain})
     return frozenset()
 

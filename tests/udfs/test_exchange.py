@@ -23,6 +23,7 @@ from sqlstream.udfs.exchange import (
     from_bytes,
     gathered,
     key_groups,
+    pieces,
     rows_in_order,
 )
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
@@ -75,6 +76,18 @@ def test_batches_are_gathered_until_there_are_enough():
     assert [table.num_rows for table in gathered(batches)] == [600_000, 600_000]
     assert all(column.num_chunks == 1 for table in gathered(batches) for column in table.columns)
     assert list(gathered([])) == []
+
+
+def test_blobs_are_small_and_together_hold_all_rows_in_order():
+    table = rows([4] * 60_000)
+    found = blobs([table], groups=2)
+    assert len(found) == 5
+    assert all(len(b.bytes) < 1.1 * exchange_module.BYTES_PER_BLOB for b in found)
+    assert [b.number for b in found] == [0, 1, 2, 3, 4]
+    assert pa.concat_tables(from_bytes(b.bytes) for b in found).equals(table)
+    wide = pa.table({KEY_HASH: [0, 0], "v": ["x" * 300_000, "y" * 300_000]})
+    assert [t.num_rows for t in pieces(wide)] == [1, 1]
+    assert list(pieces(wide.slice(0, 0))) == []
 
 
 def test_rows_sent_ahead_of_the_watermark_stay_apart():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from sqlstream.udfs.exchange import Blob, Content, to_bytes
+from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
 from sqlstream.udfs.kernel import Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived, GroupContext, run
 from sqlstream.udfs.spark.clocks import Clocks
@@ -81,12 +81,15 @@ class KernelProcessor(StatefulProcessor):
 
     def _results(self, context: GroupContext) -> Iterator[Row]:
         for ahead, tables in context.emitted.items():
-            if tables:
-                yield _row(ahead=ahead, rows=to_bytes(pa.concat_tables(tables)))
-        if context.late and self._late_table is not None:
-            yield _late(self._late_table, to_bytes(pa.concat_tables(context.late)))
+            yield from (_row(ahead=ahead, rows=to_bytes(piece)) for piece in _pieces(tables))
+        if self._late_table is not None:
+            yield from (_late(self._late_table, to_bytes(piece)) for piece in _pieces(context.late))
         if context.counters.get(LATE_ROWS):
             yield _row(late_rows=context.counters[LATE_ROWS])
+
+
+def _pieces(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    return pieces(pa.concat_tables(tables)) if tables else iter(())
 
 
 def _blob(row: Row) -> Blob:

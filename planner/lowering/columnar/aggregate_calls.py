@@ -59,7 +59,15 @@ def split(item: Item, rows: DataFrame, context: Context) -> SplitCall:
     """The aggregate ``item`` over ``rows``; UnsupportedError SS395 for arguments that must be constants."""
     known = not item.type.is_unknown
     result = item.type if known else _type_in_spark(item.expression, rows, context)
-    return split_call(item.name, item.expression, result.to_arrow(), context.runtime)
+    return split_call(item.name, item.expression, _arrow(result), context.runtime)
+
+
+def _arrow(result: DataType) -> pa.DataType:
+    try:
+        return result.to_arrow()
+    except TypeError as error:
+        hint = "Cast the value, for instance to BIGINT or STRING."
+        raise UnsupportedError(_NOT_EXECUTED, f"aggregates of the type {result} are not executed", hint=hint) from error
 
 
 def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context) -> DataType:

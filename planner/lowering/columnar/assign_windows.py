@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
-from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, key_hash, passed_on
+from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of, sees_arrival
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
 from sqlstream.planner.lowering.columnar.triggers import domain_of
@@ -33,7 +33,7 @@ def _(node: AssignWindows, context: Context) -> DataFrame:
         key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.partition_by, keys, strict=True)
     )
     design = design_of(node, keys, inputs)
-    projected = rows.select(*values, *inputs.columns(), *passed_on(rows)).select(key_hash(keys), "*")
+    projected = with_key_hash(rows.select(*values, *inputs.columns(), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     kernel = kernel_of(design, AllRows(tuple(fields)), schema)
     operator = operator_of(

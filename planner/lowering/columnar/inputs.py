@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, DoubleType, FloatType
+from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
 from sqlstream.planner.lowering.columnar.clocks import WindowNode, uses_processing_time
@@ -72,16 +72,20 @@ def passed_on(rows: DataFrame) -> list[Column]:
 
 
 def key(name: str, kind: DataType) -> Column:
-    """A key, equal ones alike: -0.0 is 0.0."""
+    """A key, equal ones alike: -0.0 is 0.0, and the entries of maps are in order."""
     value = column(name)
-    return F.when(value == 0, F.lit(0).cast(kind)).otherwise(value) if _is_float(kind) else value
+    if isinstance(kind, (FloatType, DoubleType)):
+        return F.when(value == 0, F.lit(0).cast(kind)).otherwise(value)
+    return F.map_from_entries(_entries(value)) if isinstance(kind, MapType) else value
 
 
-def key_hash(keys: Sequence[str]) -> Column:
-    """64 bits of hash of the key columns, which chose the key group; all the same where there are none."""
-    hashed = F.xxhash64(*(column(name) for name in keys)) if keys else F.lit(0).cast("BIGINT")
-    return hashed.alias(KEY_HASH)
+def _entries(value: Column) -> Column:
+    return F.array_sort(F.map_entries(value))
 
 
-def _is_float(kind: DataType) -> bool:
-    return isinstance(kind, (FloatType, DoubleType))
+def with_key_hash(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """With 64 bits of hash of the key columns, which chose the key group; all the same where there are no keys."""
+    types = rows.schema
+    values = (_entries(column(k)) if isinstance(types[k].dataType, MapType) else column(k) for k in keys)
+    hashed = F.xxhash64(*values) if keys else F.lit(0).cast("BIGINT")
+    return rows.select(hashed.alias(KEY_HASH), "*")

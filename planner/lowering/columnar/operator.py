@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
 from sqlstream.planner.lowering.columnar.clocks import WindowNode
@@ -61,9 +63,15 @@ def kernel_schema(rows: DataFrame) -> pa.Schema:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """All fields may be NULL: control rows are."""
+    """All fields may be NULL: control rows are. UnsupportedError SS396 for types that Arrow does not have."""
     nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
-    return to_arrow_schema(nullable, timezone="UTC")
+    try:
+        return to_arrow_schema(nullable, timezone="UTC")
+    except PySparkTypeError as error:
+        hint = "Cast the value, for instance to BIGINT or STRING, or SET 'sqlstream.gear' = 'native'."
+        raise UnsupportedError(
+            "SS396", f"kernels do not take all of the types: {error.getMessage()}", hint=hint
+        ) from error
 
 
 def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:

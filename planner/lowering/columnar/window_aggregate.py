@@ -7,7 +7,7 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
-from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, key_hash, passed_on
+from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of, sees_arrival
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
@@ -31,7 +31,7 @@ def _(node: WindowAggregate, context: Context) -> DataFrame:
     keys = _key_columns(node, rows)
     names = (*map(_key, range(len(node.keys))), *set_keys(node))
     design = design_of(node, names, inputs)
-    projected = rows.select(*keys, *inputs.columns(), *passed_on(rows)).select(key_hash(names), "*")
+    projected = with_key_hash(rows.select(*keys, *inputs.columns(), *passed_on(rows)), names)
     schema = kernel_schema(projected)
     aggregates = Aggregates(tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls)), schema)
     kernel = kernel_of(design, aggregates, schema)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.inputs import key_hash
+from sqlstream.planner.lowering.columnar.inputs import with_key_hash
 from sqlstream.planner.lowering.columnar.operator import Operator, run
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
-from sqlstream.udfs.kernel import EMITTED_AHEAD
+from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
 from sqlstream.udfs.spark.clocks import Watermark
 from tests.streams import Streams, scan, table
 from tests.udfs.spark.recorder import OUTPUT, Recorder
@@ -74,7 +74,7 @@ class Job:
         united = self.streams.control("rows").select(*nulls, moved, F.lit(False)).toDF(*rows.columns).union(rows)
         united = united.withWatermark("t", "0 milliseconds") if self.watermark is Watermark.EVENT_TIME else united
         live = united.select("*", F.expr("live AND spark_partition_id() >= 0 AS here")).where("here")
-        return live.select(key_hash(["k"]), "v", "event_timer", "processing_timer")
+        return with_key_hash(live, ["k"]).select(KEY_HASH, "v", "event_timer", "processing_timer")
 
 
 def shown(row):

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, Firing, PythonCall
 from sqlstream.types import TIMESTAMP, DataType
+from sqlstream.udfs.lookup.options import LookupOptions
+from sqlstream.udfs.lookup.source import Comparison
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,48 @@ class Correlate(Unary):
     @property
     def schema(self) -> Schema:
         return (*self.input.schema, *self.outputs)
+
+
+@dataclass(frozen=True)
+class FailedRows:
+    """Where rows go whose lookup failed: ``values`` are the physical columns of the table, in order and cast.
+
+    Expressions over the input of the lookup and LOOKUP_ERROR, the STRING that says what went wrong.
+    """
+
+    table: Table
+    values: tuple[exp.Expression, ...]
+
+
+LOOKUP_ERROR = "__lookup_error"
+
+
+@dataclass(frozen=True)
+class Lookup(Unary):
+    """For each row the rows that a source outside has for its key; ``outer`` keeps rows without any.
+
+    ``source`` is a table with a lookup connector or an asynchronous function. ``keys`` are named by the columns of the
+    table (the parameters of the function), with expressions over the input cast to their types; a row with a NULL
+    among them finds nothing. ``read`` are the physical columns asked for (the members of the function's row), under
+    their own names. ``outputs`` are the fields that are added: expressions over ``read`` alone, NULL where nothing
+    was found. ``filters`` compare columns of the table with constants, in the source; ``condition``, over input and
+    outputs, is the rest of ON.
+    """
+
+    source: Table | Function
+    keys: tuple[Item, ...]
+    read: Schema
+    outputs: tuple[Item, ...]
+    outer: bool = False
+    filters: tuple[Comparison, ...] = ()
+    condition: exp.Expression | None = None
+    options: LookupOptions = LookupOptions()
+    failed: FailedRows | None = None
+
+    @property
+    def schema(self) -> Schema:
+        added = (Field(o.name, o.type, self.outer or o.nullable) for o in self.outputs)
+        return (*self.input.schema, *added)
 
 
 # --- windows --------------------------------------------------------------------------------------------------

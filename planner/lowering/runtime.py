@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Scan
+from sqlstream.planner.nodes import Lookup, Scan
+from sqlstream.udfs.lookup.source import LookupSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,10 @@ class Runtime(Protocol):
 
         END_OF_INPUT_MS as a tick ends processing time. Asked for where ``columnar.clocks.needs_ticks(plan)``.
         """
+        ...
+
+    def lookup(self, node: Lookup) -> LookupSource:
+        """What answers the node's lookups; its request names the node's keys, ``read`` fields and filters."""
         ...
 
     def event_time_from_rows(self, table: str) -> bool:

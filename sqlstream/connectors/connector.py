@@ -25,6 +25,7 @@ from sqlstream.options import (
 )
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +75,7 @@ BatchWriter = Callable[["DataFrame", int], None]
 WriteBatches = Callable[[Environment, Table], BatchWriter]
 Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
 Drop = Callable[[Path, Table], None]
+MakeLookup = Callable[["Environment", Table, Request], LookupSource]
 
 
 def _never(table: Table) -> bool:
@@ -82,6 +84,10 @@ def _never(table: Table) -> bool:
 
 def _at_once(table: Table) -> int | None:
     return None
+
+
+def _filters_nothing(table: Table, comparison: Comparison) -> bool:
+    return False
 
 
 def _keep(directory: Path, table: Table) -> None:
@@ -108,6 +114,8 @@ class Connector:
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
     ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
     ``metadata`` are the keys of METADATA columns with their natural types.
+    ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
+    the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
     """
 
     name: str
@@ -123,10 +131,16 @@ class Connector:
     drop: Drop = _keep
     poll_ms: Callable[[Table], int | None] = _at_once
     metadata: tuple[tuple[str, DataType], ...] = ()
+    lookup: MakeLookup | None = None
+    filters: Callable[[Table, Comparison], bool] = _filters_nothing
 
     @property
     def is_source(self) -> bool:
         return self.read is not None
+
+    @property
+    def is_lookup(self) -> bool:
+        return self.lookup is not None
 
     @property
     def is_sink(self) -> bool:

@@ -1,0 +1,76 @@
+"""How a lookup asks and what it does with answers: the options of LOOKUP ASYNC. Times in milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Order(Enum):
+    """In which order rows leave; equal keys never overtake each other in KEY_ORDERED."""
+
+    ORDERED = "ORDERED"
+    UNORDERED = "UNORDERED"
+    KEY_ORDERED = "KEY ORDERED"
+
+
+class OnTimeout(Enum):
+    """FAIL the job, answer NULL as where nothing was found, or keep the row in state and ask on (DEFER)."""
+
+    FAIL = "FAIL"
+    NULL = "NULL"
+    DEFER = "DEFER"
+
+
+class OnError(Enum):
+    """FAIL the job, answer NULL as where nothing was found, or send the row TO a table."""
+
+    FAIL = "FAIL"
+    NULL = "NULL"
+    TO = "TO"
+
+
+@dataclass(frozen=True)
+class Retry:
+    """``times`` attempts after the first. ``exponential``: each delay is twice the one before, up to ``limit_ms``."""
+
+    times: int
+    delay_ms: int
+    on_miss: bool = True
+    on_error: bool = True
+    exponential: bool = False
+    limit_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The last ``rows`` keys. Answers are forgotten after ``ttl_ms``, those of keys without rows after
+    ``negative_ttl_ms``, which is ``ttl_ms`` where None; None for both: never."""
+
+    rows: int
+    ttl_ms: int | None = None
+    negative_ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class LookupOptions:
+    """``asynchronous`` False: one request at a time, in order of arrival (a lookup join without LOOKUP ASYNC).
+
+    ``capacity``: requests in flight per task. ``timeout_ms`` covers all attempts of a row. ``retries``: at most one for
+    misses and one for errors. ``batch``: keys per request, for which a request waits ``batch_within_ms`` at most.
+    """
+
+    asynchronous: bool = True
+    order: Order = Order.ORDERED
+    capacity: int = 100
+    timeout_ms: int = 180_000
+    on_timeout: OnTimeout = OnTimeout.FAIL
+    on_error: OnError = OnError.FAIL
+    retries: tuple[Retry, ...] = ()
+    cache: Cache | None = None
+    batch: int = 1
+    batch_within_ms: int = 0
+
+    @property
+    def defers(self) -> bool:
+        return self.on_timeout is OnTimeout.DEFER

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, Firing, PythonCall
 from sqlstream.types import TIMESTAMP, DataType
-from sqlstream.udfs.lookup.options import LookupOptions
+from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 from sqlstream.udfs.lookup.source import Comparison
 
 
@@ -195,7 +195,7 @@ class Lookup(Unary):
     outer: bool = False
     filters: tuple[Comparison, ...] = ()
     condition: exp.Expression | None = None
-    options: LookupOptions = LookupOptions()
+    options: LookupOptions = DEFAULT_LOOKUP
     failed: FailedRows | None = None
 
     @property

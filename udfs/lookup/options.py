@@ -74,3 +74,6 @@ class LookupOptions:
     @property
     def defers(self) -> bool:
         return self.on_timeout is OnTimeout.DEFER
+
+
+DEFAULT_LOOKUP = LookupOptions()

@@ -28,9 +28,13 @@ Row = dict[str, Any]
 class KeyGroup:
     """The context of one key group: its store, its clocks, and what the kernel told it."""
 
-    def __init__(self, store: MemoryStore, timers: dict[Domain, int], processing_time: int, watermark: int) -> None:
+    def __init__(
+        self, store: MemoryStore, timers: dict[Domain, int], processing_time: int, watermark: int, held: int
+    ) -> None:
         self.store = store
         self.timers = timers
+        self.held = held
+        self.held_rows = 0
         self.watermark = watermark
         self.processing_time = processing_time
         self.emitted: list[pa.Table] = []
@@ -48,6 +52,9 @@ class KeyGroup:
 
     def set_timer(self, domain: Domain, time: int) -> None:
         self.timers[domain] = int(time)
+
+    def hold(self, time: int, rows: int = 1) -> None:
+        self.held, self.held_rows = int(time), rows
 
 
 class KernelHarness:
@@ -117,6 +124,9 @@ class KernelHarness:
         self._watermark = watermark
 
     def _run(self, group: KeyGroup, ahead: pa.Table | None, watermark: int, behind: pa.Table | None) -> None:
+        held_before, group.held, group.held_rows = group.held, END_OF_TIME, 0
+        if held_before != END_OF_TIME:
+            self._call(group, lambda: self.kernel.on_held(group), ())
         if ahead is not None:
             self._call(group, lambda: self.kernel.on_rows(ahead, group), ())
         group.watermark = watermark
@@ -137,6 +147,8 @@ class KernelHarness:
             assert timer > clocks[domain] or timer == END_OF_TIME, f"{domain.value} timer {timer} <= {clocks[domain]}"
         if not self.kernel.uses_processing_time:
             assert group.timers[Domain.PROCESSING] == END_OF_TIME, "the kernel says it uses no processing time"
+        if not self.kernel.deferring:
+            assert group.held == END_OF_TIME, "the kernel says it holds no watermark"
         self._output += _checked(group.emitted, self.kernel.output)
         self._late += _checked(group.emitted_late, self.kernel.late_output)
         self.counters.update(group.counters)
@@ -155,6 +167,17 @@ class KernelHarness:
 
     def output_table(self) -> pa.Table:
         return pa.concat_tables([self.kernel.output.empty_table(), *_taken(self._output)])
+
+    @property
+    def watermark_above(self) -> int:
+        """The watermark that an operator above sees in the same micro-batch: what is held, it does not reach."""
+        held = min(group.held for group in self._groups)
+        return self._watermark if held == END_OF_TIME else min(self._watermark, held - 1)
+
+    @property
+    def held_rows(self) -> int:
+        """How many rows hold the watermark."""
+        return sum(group.held_rows for group in self._groups)
 
     def next_timer(self, domain: Domain) -> int:
         """The earliest timer of all key groups; END_OF_TIME for none."""
@@ -177,19 +200,19 @@ class KernelHarness:
 
     def snapshot(self) -> bytes:
         """Kernel, state, timers and clocks as a checkpoint keeps them."""
-        groups = [(group.store.snapshot(), group.timers) for group in self._groups]
+        groups = [(group.store.snapshot(), group.timers, group.held) for group in self._groups]
         return pickle.dumps((self.kernel, groups, self._watermark, self._processing_time))
 
     def restore(self, snapshot: bytes) -> None:
         self.kernel, groups, self._watermark, self._processing_time = pickle.loads(snapshot)
-        self._groups = [self._new_group(MemoryStore(entries), timers) for entries, timers in groups]
+        self._groups = [self._new_group(MemoryStore(entries), timers, held) for entries, timers, held in groups]
 
     def restart(self) -> None:
         """Goes on with nothing but what a checkpoint keeps."""
         self.restore(self.snapshot())
 
-    def _new_group(self, store: MemoryStore, timers: dict[Domain, int]) -> KeyGroup:
-        return KeyGroup(store, timers, self._processing_time, self._watermark)
+    def _new_group(self, store: MemoryStore, timers: dict[Domain, int], held: int = END_OF_TIME) -> KeyGroup:
+        return KeyGroup(store, timers, self._processing_time, self._watermark, held)
 
     # --- input ------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ of rows, watermarks, timers, processing times.
 
 Order of calls for one key group within a micro-batch:
 
-1. ``on_rows`` with rows that an operator above the exchange sent ahead of the new watermark (the old one still counts)
-2. ``on_event_time`` when the new watermark reaches the earliest event-time timer
-3. ``on_processing_time`` when the clock reaches the earliest processing-time timer
-4. ``on_rows`` with the other rows, in order of arrival; the new watermark judges them
+1. ``on_held`` where it held the watermark in the micro-batch before (``Context.hold``), with or without new rows
+2. ``on_rows`` with rows that an operator above the exchange sent ahead of the new watermark (the old one still counts)
+3. ``on_event_time`` when the new watermark reaches the earliest event-time timer
+4. ``on_processing_time`` when the clock reaches the earliest processing-time timer
+5. ``on_rows`` with the other rows, in order of arrival; the new watermark judges them
 
-After each call the kernel has told the context its earliest timer of either domain (``set_timer``).
+After each call the kernel has told the context its earliest timer of either domain (``set_timer``). What it emits up to
+and with ``on_event_time`` reaches operators above before the watermark passes there.
 """
 
 from __future__ import annotations
@@ -89,6 +91,15 @@ class Context(Protocol):
         """The earliest time at which the kernel must be called again; END_OF_TIME for none."""
         ...
 
+    def hold(self, time: int, rows: int = 1) -> None:
+        """Operators above must not see a watermark of ``time`` or later, because of ``rows`` rows that are kept.
+
+        What is said last in a micro-batch counts; where nothing is said in it, or END_OF_TIME, nothing is held. A row
+        holds its own event time or, where the watermark had passed that when it came, the moment after the watermark:
+        so no watermark overtakes it, and none goes back. Only kernels that are ``deferring`` may hold.
+        """
+        ...
+
 
 class Kernel(ABC):
     """One operator with state. ``input`` has KEY_HASH and whatever columns the kernel names in its configuration."""
@@ -106,6 +117,15 @@ class Kernel(ABC):
     def uses_processing_time(self) -> bool:
         """True where timers of processing time may be set: the clock then ticks for all key groups."""
         return False
+
+    @property
+    def deferring(self) -> bool:
+        """True where the kernel may hold the watermark; it is then called in every micro-batch while it does."""
+        return False
+
+    def on_held(self, context: Context) -> None:
+        """The micro-batch after one in which the watermark was held: rows may go on now, the others must hold anew."""
+        raise NotImplementedError(f"{type(self).__name__} holds no watermark")
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``."""

@@ -27,6 +27,8 @@ class GroupContext:
     emitted: dict[bool, list[pa.Table]] = field(default_factory=lambda: {True: [], False: []})
     late: list[pa.Table] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
+    held: int = END_OF_TIME
+    held_rows: int = 0
 
     def emit(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -41,6 +43,9 @@ class GroupContext:
 
     def set_timer(self, domain: Domain, time: int) -> None:
         self.timers[domain] = time
+
+    def hold(self, time: int, rows: int = 1) -> None:
+        self.held, self.held_rows = (time, rows) if rows else (END_OF_TIME, 0)
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
+from sqlstream.connectors.secrets import masked
 from sqlstream.grammar import format_script, nodes, parse_query, to_sql
 from sqlstream.planner.catalog import Column, Table, Watermark
 from sqlstream.planner.durations import as_interval
 
 
 def create_table_text(table: Table) -> str:
-    """The CREATE TABLE that declares ``table``, laid out."""
-    return format_script(to_sql(create_table(table))).strip()
+    """The CREATE TABLE that declares ``table``, laid out, its secrets masked."""
+    return format_script(to_sql(create_table(replace(table, options=masked(table.options))))).strip()
 
 
 def create_table(table: Table) -> nodes.CreateTable:

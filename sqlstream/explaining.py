@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlstream.connectors.secrets import without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.inspection import statement_set
@@ -22,7 +23,7 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
     """The plan of the statement as text. Only the stage SPARK starts Spark."""
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
-        return explain(plan, statement.format, statement.stage)
+        return explain(without_secrets(plan), statement.format, statement.stage)
     from sqlstream.planner.lowering import explain_physical, explain_spark
 
     optimized = optimize(plan)

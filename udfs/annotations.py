@@ -6,7 +6,17 @@ import dataclasses
 import datetime
 import types
 import typing
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from decimal import Decimal
 
 from sqlstream.types import INTERVAL, TIMESTAMP, DataType
@@ -44,6 +54,14 @@ def row_of_iterable(annotation: object) -> object | None:
     """``X`` of ``Iterator[X]``, ``Iterable[X]`` and ``Generator[X, …]``; None for any other annotation."""
     if typing.get_origin(annotation) in (Iterator, Iterable, Generator):
         return typing.cast(object, typing.get_args(annotation)[0])
+    return None
+
+
+def element_of(annotation: object) -> object | None:
+    """``X`` of lists and asynchronous iterators of ``X``, None among their types left out; None for any other."""
+    plain = _without_none(annotation)
+    if typing.get_origin(plain) in (list, Sequence, AsyncIterator, AsyncIterable, AsyncGenerator):
+        return typing.cast(object, typing.get_args(plain)[0])
     return None
 
 

@@ -123,21 +123,21 @@ def _python(value: typing.Any, kind: pa.DataType) -> object:
 
 def arrow_array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
     try:
-        return pa.array([_arrow(v, kind) for v in values], kind)
+        return pa.array([arrow_value(v, kind) for v in values], kind)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise FunctionError(f'{WRONG_RESULT}: function "{name}" returned what is no {kind}: {error}') from error
 
 
-def _arrow(value: typing.Any, kind: pa.DataType) -> object:
+def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
     """A value as Arrow takes it: structs as dicts, maps as pairs."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {f.name: _arrow(v, f.type) for f, v in zip(kind, _members(value, kind), strict=True)}
+        return {f.name: arrow_value(v, f.type) for f, v in zip(kind, _members(value, kind), strict=True)}
     if pa.types.is_map(kind):
-        return [(k, _arrow(v, kind.item_type)) for k, v in dict(value).items()]
+        return [(k, arrow_value(v, kind.item_type)) for k, v in dict(value).items()]
     if pa.types.is_list(kind):
-        return [_arrow(v, kind.value_type) for v in value]
+        return [arrow_value(v, kind.value_type) for v in value]
     return value
 
 

@@ -21,6 +21,12 @@ Table, a generator function or a class with ``eval``, whose row is a NamedTuple,
 
     def words(text: str) -> Iterator[Word]: ...
 
+Lookup, a coroutine or a class with one, asked by ``LATERAL TABLE(geo(ip)) LOOKUP ASYNC (…)``::
+
+    async def geo(ip: str) -> Place | None: ...
+
+``udfs/lookup/sources/function.py`` tells what it may return.
+
 Window assigner, trigger and evictor, classes with ``assign``, ``on_element`` and ``evict``, whose ``__init__`` takes
 the arguments of the call: see ``udfs/assigners/user.py``, ``udfs/triggers/user.py`` and ``udfs/evictors/user.py``.
 
@@ -33,16 +39,28 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlstream.errors import ConnectorError, UnsupportedError
 from sqlstream.types import UNKNOWN, DataType, parse_type
-from sqlstream.udfs.annotations import annotations_of, row_of_iterable, sql_type
+from sqlstream.udfs.annotations import annotations_of, element_of, row_of_iterable, sql_type
+from sqlstream.udfs.decorators import Options, aggregate, lookup, options_of, scalar, table
 from sqlstream.udfs.signature import Function, FunctionKind
 
-__all__ = ["Function", "FunctionKind", "aggregate", "describe", "describe_function", "load", "scalar", "table"]
+__all__ = [
+    "Function",
+    "FunctionKind",
+    "aggregate",
+    "describe",
+    "describe_function",
+    "load",
+    "lookup",
+    "options_of",
+    "scalar",
+    "table",
+]
 
 BAD_TARGET = "SS551"
 NO_MODULE = "SS552"
@@ -60,49 +78,6 @@ _OF_WINDOWS = {
     "evict_after": FunctionKind.EVICTOR,
 }
 """The method by which a class shows that it is a part of windows."""
-
-
-# --- decorators -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a decorator says of a function; ``returns`` is a type in SQL."""
-
-    returns: str | None = None
-    vectorized: bool = False
-    deterministic: bool = True
-
-
-_F = TypeVar("_F", bound=Callable[..., object])
-
-
-def scalar(*, returns: str | None = None, vectorized: bool = False, deterministic: bool = True) -> Callable[[_F], _F]:
-    """One result per row. ``vectorized`` functions get and return Arrow arrays or pandas Series of equal length."""
-    return _marked(Options(returns, vectorized, deterministic))
-
-
-def aggregate(*, returns: str) -> Callable[[_F], _F]:
-    """One result per group, for types that no annotation spells."""
-    return _marked(Options(returns))
-
-
-def table(*, returns: str) -> Callable[[_F], _F]:
-    """Any number of rows per row; ``returns`` is the STRUCT of a row."""
-    return _marked(Options(returns))
-
-
-def _marked(options: Options) -> Callable[[_F], _F]:
-    def mark(function: _F) -> _F:
-        function.__sqlstream__ = options  # type: ignore[attr-defined]
-        return function
-
-    return mark
-
-
-def options_of(implementation: object) -> Options:
-    found = getattr(implementation, "__sqlstream__", None)
-    return found if isinstance(found, Options) else Options()
 
 
 # --- description ----------------------------------------------------------------------------------------------
@@ -154,6 +129,10 @@ def describe(name: str, implementation: object, target: str) -> Function:
     kind = _kind_of_callable(implementation)
     function = _with_parameters(Function(name, target, kind, UNKNOWN), implementation, 0)
     options = options_of(implementation)
+    if kind is FunctionKind.ASYNC:
+        return _described_lookup(function, implementation, options)
+    if options.asynchronous:
+        raise _no_coroutine(target)
     found = replace(function, deterministic=options.deterministic)
     if options.vectorized:
         found = replace(found, parameters=tuple((p, UNKNOWN) for p, _ in found.parameters))
@@ -161,7 +140,7 @@ def describe(name: str, implementation: object, target: str) -> Function:
 
 
 def _kind_of_callable(function: Callable[..., object]) -> FunctionKind:
-    if inspect.iscoroutinefunction(function):
+    if _is_asynchronous(function):
         return FunctionKind.ASYNC
     iterates = row_of_iterable(annotations_of(function).get("return")) is not None
     return FunctionKind.TABLE if iterates or inspect.isgeneratorfunction(function) else FunctionKind.SCALAR
@@ -182,12 +161,51 @@ def _describe_class(name: str, kind: Any, target: str) -> Function:
     for method, of_windows in _OF_WINDOWS.items():
         if hasattr(kind, method):
             return _with_parameters(Function(name, target, of_windows, UNKNOWN), _constructor(kind), 1)
+    if hasattr(kind, "eval") and _is_asynchronous(kind.eval):
+        _check_made_without_arguments(kind, target)
+        function = _with_parameters(Function(name, target, FunctionKind.ASYNC, UNKNOWN), kind.eval, 1)
+        return _described_lookup(function, kind.eval, options)
+    if options.asynchronous:
+        raise _no_coroutine(target)
     if hasattr(kind, "eval"):
         function = _with_parameters(Function(name, target, FunctionKind.TABLE, UNKNOWN), kind.eval, 1)
         return replace(function, returns=_returns(function, kind.eval, options))
     hint = "Classes are aggregate functions (create, accumulate, merge, finish), table functions (eval), "
-    hint += "window assigners (assign), triggers (on_element) or evictors (evict)."
+    hint += "lookups (async eval), window assigners (assign), triggers (on_element) or evictors (evict)."
     raise ConnectorError(NOT_A_FUNCTION, f'class "{target}" is no function', hint=hint)
+
+
+def _is_asynchronous(function: Callable[..., object]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _described_lookup(function: Function, call: Callable[..., object], options: Options) -> Function:
+    """A coroutine's function; a batched one takes and returns lists of what others take and return."""
+    if options.batch:
+        parameters = tuple((name, _element(function, name, kind)) for name, kind in function.parameters)
+        function = replace(function, parameters=parameters)
+    return replace(function, returns=_returns(function, call, options))
+
+
+def _element(function: Function, parameter: str, kind: DataType) -> DataType:
+    if kind.is_unknown:
+        return kind
+    if kind.name == "ARRAY" and isinstance(kind.args[0], DataType):
+        return kind.args[0]
+    message = f'parameter "{parameter}" of batched function "{function.target}" is no list'
+    raise ConnectorError(NO_TYPE, message, hint=f'It gets the values of many rows: annotate it "{parameter}: list[…]".')
+
+
+def _no_coroutine(target: str) -> ConnectorError:
+    message = f'"{target}" is decorated with @lookup and is no coroutine'
+    return ConnectorError(NOT_A_FUNCTION, message, hint='Write "async def".')
+
+
+def _check_made_without_arguments(kind: Any, target: str) -> None:
+    taken = list(inspect.signature(_constructor(kind)).parameters.values())[1:]
+    if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in taken):
+        message = f'class "{target}" cannot be made without arguments'
+        raise ConnectorError(NOT_A_FUNCTION, message, hint="Give the parameters of __init__ defaults.")
 
 
 def _constructor(kind: type) -> Callable[..., object]:
@@ -218,18 +236,30 @@ def _returns(function: Function, call: Callable[..., object], options: Options) 
     annotation = annotations_of(call).get("return")
     if function.kind is FunctionKind.TABLE:
         annotation = row_of_iterable(annotation)
+    if function.kind is FunctionKind.ASYNC:
+        annotation = _row_of_lookup(annotation, options)
     found = parse_type(options.returns) if options.returns else sql_type(annotation)
     if found is None or found.is_unknown:
         raise _untyped(function, annotation)
-    if function.kind is FunctionKind.TABLE and found.name != "STRUCT":
+    if function.kind in (FunctionKind.TABLE, FunctionKind.ASYNC) and found.name != "STRUCT":
         return DataType("STRUCT", ((function.name, found),))
     return found
+
+
+def _row_of_lookup(annotation: object, options: Options) -> object | None:
+    """``X`` of ``X``, ``list[X]`` and ``AsyncIterator[X]``, in a list of one of them where it answers many keys."""
+    if options.batch:
+        annotation = element_of(annotation)
+    element = element_of(annotation)
+    return annotation if element is None else element
 
 
 def _untyped(function: Function, annotation: object) -> ConnectorError:
     said = "does not say what it returns" if annotation is None else f"returns {annotation}, which is no SQL type"
     hint = {
         FunctionKind.AGGREGATE: 'Annotate "finish", or decorate the class: @aggregate(returns="DOUBLE").',
+        FunctionKind.ASYNC: 'Annotate it "-> Row | None" or "-> list[Row]" (of a batch "-> list[Row | None]"), '
+        'or decorate it: @lookup(returns="STRUCT<city: STRING>").',
         FunctionKind.TABLE: 'Annotate it "-> Iterator[Row]", or decorate it: @table(returns="STRUCT<word: STRING>").',
     }.get(function.kind, 'Annotate it, as in "-> float", or decorate it: @scalar(returns="DECIMAL(10, 2)").')
     return ConnectorError(NO_TYPE, f'{function.kind.value} function "{function.target}" {said}', hint=hint)

@@ -16,6 +16,8 @@ from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.types import DataType
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows
 from sqlstream.udfs.functions import options_of
+from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.sources.function import function_source
 from sqlstream.udfs.shipping import modules_to_ship
 
 if TYPE_CHECKING:
@@ -67,6 +69,13 @@ def ship(implementation: object) -> None:
     """Let the workers get what the user defined by value, because they may not be able to import it."""
     for module in modules_to_ship(implementation):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def lookup_source(function: Function, implementation: object, request: Request) -> LookupSource:
+    """What answers lookups of a coroutine; the workers get it by value."""
+    ship(implementation)
+    dumps: Any = cloudpickle.dumps
+    return function_source(function, implementation, request, dumps)
 
 
 def _arrow_function(columnar: Columnar, returns: DataType) -> UserDefinedFunctionLike:

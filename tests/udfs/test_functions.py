@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -13,7 +13,16 @@ import pytest
 
 from sqlstream.errors import ConnectorError, UnsupportedError
 from sqlstream.types import UNKNOWN, parse_type
-from sqlstream.udfs.functions import Function, FunctionKind, aggregate, describe, describe_function, scalar, table
+from sqlstream.udfs.functions import (
+    Function,
+    FunctionKind,
+    aggregate,
+    describe,
+    describe_function,
+    lookup,
+    scalar,
+    table,
+)
 
 
 class Word(NamedTuple):
@@ -87,7 +96,67 @@ def test_an_aggregate_takes_its_arguments_behind_the_state():
 
 
 def test_a_coroutine_is_an_asynchronous_function():
-    assert describe("geo", geo, "m:geo").kind is FunctionKind.ASYNC
+    found = describe("geo", geo, "m:geo")
+    assert (found.kind, found.returns) == (FunctionKind.ASYNC, parse_type("STRUCT<geo: STRING>"))
+    assert found.parameters == (("ip", parse_type("STRING")),)
+
+
+def test_answers_of_coroutines_are_one_row_or_several():
+    async def one(ip: str) -> Word | None:
+        return None
+
+    async def listed(ip: str) -> list[Word]:
+        return []
+
+    async def yielded(ip: str) -> AsyncIterator[Word]:
+        yield Word(ip, 1)
+
+    @lookup(batch=True)
+    async def batched(ips: list[str], day: list[date]) -> list[Word | None]:
+        return []
+
+    @lookup(batch=True)
+    async def lists(ips: list[str]) -> list[list[Word]]:
+        return []
+
+    class Opened:
+        async def eval(self, ip: str) -> Word | None:
+            return None
+
+    row = parse_type("STRUCT<word: STRING, length: BIGINT>")
+    for implementation in (one, listed, yielded, batched, lists, Opened):
+        found = describe("f", implementation, "m:f")
+        assert (found.kind, found.returns) == (FunctionKind.ASYNC, row), implementation
+        assert found.parameters[0][1] == parse_type("STRING")
+    assert describe("f", batched, "m:f").parameters[1] == ("day", parse_type("DATE"))
+
+
+def test_coroutines_that_cannot_be_called_are_refused():
+    @lookup(batch=True)
+    async def no_list(ip: str) -> list[Word]:
+        return []
+
+    @lookup(batch=True)
+    def plain(ips: list[str]) -> list[Word]:
+        return []
+
+    async def untyped(ip: str): ...
+
+    class Connected:
+        def __init__(self, url: str) -> None: ...
+
+        async def eval(self, ip: str) -> Word:
+            return Word(ip, 1)
+
+    for implementation, code, message in (
+        (no_list, "SS554", 'parameter "ip" of batched function "m:f" is no list\nHINT: It gets the values of many'),
+        (plain, "SS555", '"m:f" is decorated with @lookup and is no coroutine\nHINT: Write "async def".'),
+        (untyped, "SS554", 'asynchronous function "m:f" does not say what it returns\nHINT: Annotate it "-> Row | No'),
+        (Connected, "SS555", 'class "m:f" cannot be made without arguments\nHINT: Give the parameters of __init__'),
+    ):
+        with pytest.raises(ConnectorError) as caught:
+            describe("f", implementation, "m:f")
+        assert str(caught.value).startswith(f"{code}: {message}")
 
 
 def test_decorators_say_what_annotations_cannot():

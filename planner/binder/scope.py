@@ -17,17 +17,23 @@ from sqlstream.planner.type_inference import Types, member_type
 
 @dataclass(frozen=True)
 class Visible:
-    """A name that users may write and the field behind it. ``starred`` ones are part of ``*``."""
+    """A name that users may write and the field behind it. ``starred`` ones are part of ``*``.
+
+    ``qualified`` ones are named with their table only: those that JOIN … USING shows once.
+    """
 
     name: str
     field: str
     table: str | None = None
     starred: bool = True
+    qualified: bool = False
 
     def matches(self, name: str, table: str | None) -> bool:
         if self.name.casefold() != name.casefold():
             return False
-        return table is None or (self.table is not None and self.table.casefold() == table.casefold())
+        if table is None:
+            return not self.qualified
+        return self.table is not None and self.table.casefold() == table.casefold()
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,13 @@ class Scope:
         return Scope(node, (*self.columns, *columns))
 
     def stars(self, table: str | None) -> list[Visible]:
-        wanted = (c for c in self.columns if c.starred)
-        return [c for c in wanted if table is None or (c.table or "").casefold() == table.casefold()]
+        """The columns of ``*`` or of ``table.*``, those of a table in the table's own order."""
+        wanted = [c for c in self.columns if c.starred]
+        if table is None:
+            return wanted
+        order = {f.name: i for i, f in enumerate(self.node.schema)}
+        own = (c for c in self.columns if (c.starred or c.qualified) and (c.table or "").casefold() == table.casefold())
+        return sorted(own, key=lambda c: order[c.field])
 
     def find(self, name: str, table: str | None = None) -> list[Visible]:
         return [c for c in self.columns if c.matches(name, table)]

@@ -24,7 +24,7 @@ from sqlstream.planner.nodes import Filter, Item, Project
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",
-    "cluster", ARG,
+    "cluster", "hint", ARG,
 )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
+
 
 @dataclass(frozen=True)
 class EmitSettings:
@@ -11,13 +13,14 @@ class EmitSettings:
 
     ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
     ``allow_ms`` is the allowed lateness. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock; None for
-    UTC.
+    UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups.
     """
 
     early_ms: int | None = None
     late_ms: int | None = None
     allow_ms: int | None = None
     zone: str | None = None
+    lookup: LookupOptions = DEFAULT_LOOKUP
 
 
 DEFAULT_EMIT = EmitSettings()

@@ -17,6 +17,8 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.generators import correlate, table_call
+from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints
+from sqlstream.planner.binder.lookups import is_time_travel, lookup_join
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
@@ -37,9 +39,13 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> Sc
     if source is None:
         raise unsupported.refusal("values", span_of(select))
     refuse_rest(source, ("this",), context)
+    hints = lookup_hints(select, context)
     scope = _source(source.this, context, bind_query)
     for step in _steps(source.this, select):
-        scope = _join(step, scope, context) if isinstance(step, exp.Join) else _lateral_view(step, scope, context)
+        scope = (
+            _join(step, scope, context, hints) if isinstance(step, exp.Join) else _lateral_view(step, scope, context)
+        )
+    hints.finish(context)
     return scope
 
 
@@ -221,9 +227,15 @@ def _called_table(table: exp.Table, context: Context) -> Scope:
 # --- joins ----------------------------------------------------------------------------------------------------
 
 
-def _join(join: exp.Join, scope: Scope, context: Context) -> Scope:
-    """CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; all other joins are refused."""
+def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
+    """Lookup joins, CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; other joins are refused."""
     right = join.this
+    if is_time_travel(right):
+        clauses = replace(table_clauses_of(right), lookup=None)
+        _refuse_clauses(clauses, context)
+        if clauses.watermark is not None:
+            _misplaced_watermark(clauses.watermark, context)
+        return lookup_join(join, scope, context, hints)
     if not isinstance(right, (exp.Unnest, exp.Lateral)):
         raise _refused_join(join)
     side = (join.args.get("side") or "").upper()
@@ -248,8 +260,6 @@ def _refused_join(join: exp.Join) -> SqlStreamError:
     clauses = table_clauses_of(right)
     if clauses.lookup is not None:
         return unsupported.refusal("lookup", clauses.lookup.span)
-    if any(right.args.get(key) for key in ("system_time", "version", "when")):
-        return unsupported.refusal("temporal join", span_of(right))
     if clauses.barriers is not None:
         return unsupported.refusal("barriers", clauses.barriers.span)
     return unsupported.refusal("join", span_of(right))

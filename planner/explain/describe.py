@@ -6,6 +6,7 @@ from functools import singledispatch
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.lookup_text import lookup_text
 from sqlstream.planner.explain.window_text import firing_text, sql, window_text
 from sqlstream.planner.nodes import (
     AssignTime,
@@ -14,6 +15,7 @@ from sqlstream.planner.nodes import (
     Filter,
     Insert,
     Item,
+    Lookup,
     Node,
     Output,
     Project,
@@ -69,6 +71,11 @@ def _(node: Union) -> str:
 def _(node: Correlate) -> str:
     outputs = ", ".join(f.name for f in node.outputs)
     return f"Correlate({sql(node.function)} AS {outputs}{', outer' if node.outer else ''})"
+
+
+@describe.register
+def _(node: Lookup) -> str:
+    return f"Lookup({'; '.join(lookup_text(node))})"
 
 
 @describe.register

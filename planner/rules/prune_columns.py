@@ -9,10 +9,13 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.firing import Combined, Purging, Trigger, UserEvictor, UserTrigger
 from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import (
+    LOOKUP_ERROR,
     AssignTime,
     AssignWindows,
     Correlate,
     Filter,
+    Item,
+    Lookup,
     Node,
     Project,
     Scan,
@@ -91,6 +94,24 @@ def _(node: Correlate, required: Names) -> Node:
     # The outputs belong together: a generator makes all or none of them.
     outputs = {f.name for f in node.outputs}
     return replace(node, input=_pruned(node.input, (required - outputs) | columns_of(node.function)))
+
+
+@_pruned.register
+def _(node: Lookup, required: Names) -> Node:
+    wanted = required | columns_of(node.condition) if node.condition is not None else required
+    # Rows are counted by what is left, so one output stays; a key is known without reading more.
+    outputs = tuple(o for o in node.outputs if o.name in wanted) or (_cheapest(node),)
+    read = frozenset().union(*(columns_of(o.expression) for o in outputs))
+    asked = frozenset().union(*(columns_of(k.expression) for k in node.keys))
+    failed = frozenset().union(*(columns_of(v) for v in node.failed.values)) if node.failed else frozenset()
+    below = ((wanted - {o.name for o in node.outputs}) | asked | failed) - {LOOKUP_ERROR}
+    rebuilt = replace(node, outputs=outputs, read=tuple(f for f in node.read if f.name in read))
+    return replace(rebuilt, input=_pruned(node.input, below))
+
+
+def _cheapest(node: Lookup) -> Item:
+    keys = {k.name for k in node.keys}
+    return next((o for o in node.outputs if columns_of(o.expression) <= keys), node.outputs[0])
 
 
 @_pruned.register

@@ -1,0 +1,23 @@
+"""ON ERROR TO t: which table gets the rows whose lookup failed, and what it gets of them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.grammar.nodes import LookupAsync
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.side_tables import SideRows, target, values_by_name
+from sqlstream.planner.nodes import LOOKUP_ERROR, FailedRows, Field
+from sqlstream.types import STRING
+
+
+def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
+    """By name the columns of the left side and ``error``, what went wrong. SS202, SS206, SS216."""
+    found = target(table, context)
+    fields: dict[str, Field] = {}
+    for visible in scope.columns:
+        fields.setdefault(visible.name.casefold(), scope.fields[visible.field])
+    fields.setdefault("error", Field(LOOKUP_ERROR, STRING, False))
+    rows = SideRows("failed", "columns of the left side, and error, what went wrong", fields)
+    return FailedRows(found, values_by_name(found, rows, clause.span, context))

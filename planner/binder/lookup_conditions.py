@@ -1,0 +1,161 @@
+"""ON of a lookup join: which equalities are keys, and where the rest of the condition is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.spans import mark, span_of
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.unions import cast
+from sqlstream.planner.naming import field_of
+from sqlstream.planner.nodes import Field, Item, Lookup
+from sqlstream.planner.rewriting import columns_of, is_repeatable, node_of
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.type_inference import Types
+from sqlstream.types import DataType
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_NO_KEYS = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL", "BINARY"})
+
+
+@dataclass
+class Split:
+    """``keys`` in the order of ON; ``left`` reads the left side alone, ``above`` calls functions of Python."""
+
+    keys: tuple[Item, ...] = ()
+    left: list[exp.Expression] = field(default_factory=list)
+    rest: list[exp.Expression] = field(default_factory=list)
+    above: list[exp.Expression] = field(default_factory=list)
+
+
+def split(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> Split:
+    """The conjuncts of ON over the fields of ``node``, each where it belongs. SS206, SS258."""
+    found = Split()
+    columns = _physical(node)
+    outputs = {o.name for o in node.outputs}
+    types = Types(node.schema, context.catalog.function)
+    for condition in conditions:
+        pair = _pair(condition, columns, outputs)
+        if pair is not None and pair[0].name not in {k.name for k in found.keys}:
+            column, value = pair
+            key, exact = _key(column, value, types, condition, context)
+            found.keys = (*found.keys, key)
+            if not exact:
+                _keep(condition, found, node, context)
+        elif not columns_of(condition) & outputs:
+            found.left.append(condition)
+        else:
+            _keep(condition, found, node, context)
+    return found
+
+
+def _keep(condition: exp.Expression, found: Split, node: Lookup, context: Context) -> None:
+    """Functions of Python cannot look at the rows of an answer, only at rows of the result."""
+    if is_repeatable(condition):
+        found.rest.append(condition)
+    elif not node.outer:
+        found.above.append(condition)
+    else:
+        message = "ON of a LEFT lookup join calls a function of Python, or one that differs at every call"
+        hint = "Call it in WHERE, or in a subquery on the left side."
+        context.wrong("SS258", message, condition, hint)
+
+
+def _physical(node: Lookup) -> dict[str, Field]:
+    """The physical columns that may be keys, by the name of their output."""
+    read = {f.name: f for f in node.read if f.type.name not in _NO_KEYS}
+    found = ((o.name, read.get(o.expression.name)) for o in node.outputs if isinstance(o.expression, exp.Column))
+    return {name: column for name, column in found if column is not None}
+
+
+def _pair(
+    condition: exp.Expression, columns: dict[str, Field], outputs: set[str]
+) -> tuple[Field, exp.Expression] | None:
+    """Column and value of ``column = value`` or the other way round; the value reads the left side or nothing."""
+    while isinstance(condition, exp.Paren):
+        condition = node_of(condition.this)
+    if not isinstance(condition, exp.EQ):
+        return None
+    for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
+        if isinstance(one, exp.Column) and one.name in columns and not columns_of(other) & outputs:
+            return columns[one.name], node_of(other)
+    return None
+
+
+# --- types of keys --------------------------------------------------------------------------------------------
+
+
+def _key(column: Field, value: exp.Expression, types: Types, at: exp.Expression, context: Context) -> tuple[Item, bool]:
+    """The key and whether its conversion to the column's type decides the equality; SS206 where none could."""
+    kind = types.of(value)
+    if kind == column.type:
+        return Item(column.name, value, column.type, types.nullable(value)), True
+    if not _comparable(kind, column.type):
+        message = f'column "{column.name}" of type {column.type} cannot be looked up by values of type {kind}'
+        hint = f"Convert the value: CAST(… AS {column.type})."
+        context.wrong("SS206", message, at, hint)
+    narrows = kind.is_numeric and column.type.is_numeric and not _widens(kind, column.type)
+    # What does not fit into the column's type is equal to none of its values.
+    converted = exp.TryCast(this=value, to=column.type.to_sqlglot(), safe=True) if narrows else cast(value, column.type)
+    nullable = narrows or types.nullable(value)
+    return Item(column.name, converted, column.type, nullable), _decides(kind, column.type)
+
+
+def _comparable(value: DataType, column: DataType) -> bool:
+    """UNSAFE to compare other types with strings, as Spark makes numbers of the strings: '01' = 1."""
+    if value.is_unknown or value.name == "VOID":
+        return True
+    if value.name == "STRING":
+        return column.name != "BOOLEAN"
+    return (value.is_numeric and column.is_numeric) or (value.name in _TIMES and column.name in _TIMES)
+
+
+def _widens(value: DataType, column: DataType) -> bool:
+    if value.name in _INTEGERS:
+        wider = column.name in _INTEGERS and _INTEGERS.index(value.name) < _INTEGERS.index(column.name)
+        return wider or column.name == "DOUBLE"
+    return value.name == "FLOAT" and column.name == "DOUBLE"
+
+
+def _decides(value: DataType, column: DataType) -> bool:
+    """False where the conversion rounds: 1.5 finds the rows of 1 or 2, which are not equal to it."""
+    if value.is_numeric and column.is_numeric:
+        return _widens(value, column) or (value.name in _INTEGERS and column.name in (*_INTEGERS, "DECIMAL"))
+    return not (value.name in ("TIMESTAMP", "TIMESTAMP_NTZ") and column.name == "DATE")
+
+
+# --- USING ----------------------------------------------------------------------------------------------------
+
+
+def joined_using(names: list[exp.Expr], scope: Scope, node: Lookup) -> tuple[list[exp.Expression], Scope]:
+    """The equalities of USING, and the scope in which their columns come first and are not ambiguous."""
+    count = len(scope.columns) - len(node.outputs)
+    left, right = scope.columns[:count], scope.columns[count:]
+    conditions: list[exp.Expression] = []
+    merged: list[Visible] = []
+    for name in names:
+        ours, theirs = _named(name, left, "left side"), _named(name, right, f'table "{right[0].table}"')
+        condition = exp.EQ(this=field_of(ours.field), expression=field_of(theirs.field))
+        start = span_of(name)
+        if start is not None:
+            mark(condition, start.start, start.end)
+        conditions.append(condition)
+        merged.append(ours)
+        right = tuple(replace(v, starred=False, qualified=True) if v == theirs else v for v in right)
+    columns = (*merged, *(v for v in left if v not in merged), *right)
+    return conditions, Scope(scope.node, columns)
+
+
+def _named(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Visible:
+    found = [v for v in columns if v.matches(name.name, None)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise bind_error("SS204", f'column "{name.name}" of USING is ambiguous', name, "Write the condition with ON.")
+    hint = did_you_mean(name.name, [v.name for v in columns], "columns")
+    raise bind_error("SS201", f'column "{name.name}" of USING does not exist in the {side}', name, hint)

@@ -1,0 +1,122 @@
+"""The options of Flink's LOOKUP hint, with Flink's words and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from sqlglot import exp
+
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.intervals import NotAnInterval, text_ms
+from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.lookup.options import LookupOptions, Order, Retry
+
+_T = TypeVar("_T")
+_BOOLEAN = {"true": True, "false": False}
+_ORDERS = {"ordered": Order.ORDERED, "allow_unordered": Order.UNORDERED}
+_RETRY = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
+
+
+def pairs_of(hint: exp.Expr, context: Context) -> dict[str, str]:
+    """``'key' = 'value'`` of the hint. SS256 for anything else."""
+    found: dict[str, str] = {}
+    for pair in hint.expressions:
+        sides = (pair.left, pair.right) if isinstance(pair, exp.EQ) else ()
+        if sides and all(isinstance(e, exp.Literal) and e.is_string for e in sides):
+            found[pair.left.name.casefold()] = pair.right.name
+        else:
+            context.wrong("SS256", "a LOOKUP hint has options 'key' = 'value'", pair, "Put both in single quotes.")
+    return found
+
+
+@dataclass
+class Options:
+    """The ``pairs`` of a hint, which are read key by key."""
+
+    pairs: dict[str, str]
+    at: exp.Expr
+    context: Context
+    known: list[str] = field(default_factory=lambda: ["table"])
+
+    def read(self, key: str, default: _T, convert: Callable[[str], _T | None], wanted: str) -> _T:
+        """The value of an option; SS256 where ``convert`` gives None."""
+        self.known.append(key)
+        text = self.pairs.get(key)
+        value = convert(text.strip()) if text is not None else default
+        if value is not None or text is None:
+            return default if value is None else value
+        self.wrong(f"option '{key}' of the LOOKUP hint must be {wanted}, not '{text}'")
+        return default
+
+    def wrong(self, message: str, hint: str | None = None) -> None:
+        self.context.wrong("SS256", message, self.at, hint)
+
+
+def hinted(options: Options) -> LookupOptions:
+    """The hint over the session's defaults: as in Flink asynchronous, unless it says otherwise."""
+    default = options.context.settings.lookup
+    asynchronous = _word(options, "async", _BOOLEAN, True)
+    order = _word(options, "output-mode", _ORDERS, default.order)
+    found = replace(
+        default,
+        asynchronous=asynchronous,
+        order=order if asynchronous else Order.ORDERED,
+        capacity=_whole(options, "capacity", default.capacity),
+        timeout_ms=_duration(options, "timeout", default.timeout_ms),
+        retries=_retries(options),
+    )
+    if _word(options, "shuffle", _BOOLEAN, False):
+        options.wrong("option 'shuffle' of the LOOKUP hint is not executed", _NO_SHUFFLE)
+    for key in options.pairs:
+        if key not in options.known:
+            options.wrong(f"the LOOKUP hint has no option '{key}'", did_you_mean(key, options.known, "options"))
+    return found
+
+
+_NO_SHUFFLE = "Remove it: the tasks of a worker share one cache, so equal keys need not meet in one task."
+
+
+def _retries(options: Options) -> tuple[Retry, ...]:
+    """All four options or none; 'max-attempts' counts the attempts after the first."""
+    _word(options, "retry-predicate", {"lookup_miss": True}, True)
+    _word(options, "retry-strategy", {"fixed_delay": True}, True)
+    delay = _duration(options, "fixed-delay", 0)
+    times = _whole(options, "max-attempts", 1)
+    given = [key for key in _RETRY if key in options.pairs]
+    if not given:
+        return ()
+    missing = [f"'{key}'" for key in _RETRY if key not in given]
+    if missing:
+        options.wrong(f"the LOOKUP hint retries and lacks {', '.join(missing)}", _RETRY_HINT)
+    return (Retry(times, delay, on_miss=True, on_error=False),)
+
+
+_RETRY_HINT = (
+    "Write 'retry-predicate' = 'lookup_miss', 'retry-strategy' = 'fixed_delay', 'fixed-delay' = '10s', "
+    "'max-attempts' = '3'."
+)
+
+
+def _word(options: Options, key: str, words: dict[str, _T], default: _T) -> _T:
+    return options.read(key, default, lambda text: words.get(text.lower()), " or ".join(f"'{w}'" for w in words))
+
+
+def _whole(options: Options, key: str, default: int) -> int:
+    def convert(text: str) -> int | None:
+        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+    return options.read(key, default, convert, "a positive whole number")
+
+
+def _duration(options: Options, key: str, default: int) -> int:
+    def convert(text: str) -> int | None:
+        # As in Flink, a number without a unit counts milliseconds.
+        try:
+            found = text_ms(f"{text} ms" if text.isascii() and text.isdigit() else text)
+        except NotAnInterval:
+            return None
+        return found if found > 0 else None
+
+    return options.read(key, default, convert, "a positive duration such as '10s'")

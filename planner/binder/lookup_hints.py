@@ -1,0 +1,72 @@
+"""Flink's hint /*+ LOOKUP('table' = 'c', …) */ of a SELECT, and which lookup each one speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import table_clauses_of
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of
+from sqlstream.planner.binder.lookup_options import Chosen, bind_options
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.udfs.lookup.options import Order
+
+_NO_TABLE = "Write the alias that the table has in FROM."
+
+
+@dataclass
+class LookupHints:
+    """The hints of one SELECT by their table; ``used`` are those that found it."""
+
+    hints: dict[str, exp.Expr] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    def options(self, right: exp.Expr, scope: Scope, context: Context) -> Chosen:
+        """What clause or hint say of the lookup of ``right``; a lookup without either is synchronous."""
+        clause, hint = table_clauses_of(right).lookup, self._take(right)
+        if clause is not None and hint is not None:
+            message = f'LOOKUP ASYNC and a LOOKUP hint both say how "{right.alias_or_name}" is looked up'
+            context.wrong("SS257", message, hint, "Keep one of the two.")
+        if clause is not None:
+            return bind_options(clause, scope, context)
+        if hint is not None:
+            return Chosen(hinted(Options(pairs_of(hint, context), hint, context)))
+        return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
+
+    def _take(self, right: exp.Expr) -> exp.Expr | None:
+        names = [right.alias_or_name, right.name]
+        found = next((n.casefold() for n in names if n.casefold() in self.hints), None)
+        if found is None:
+            return None
+        self.used.add(found)
+        return self.hints[found]
+
+    def finish(self, context: Context) -> None:
+        """SS257 for each hint whose table nobody looked up."""
+        for name, hint in self.hints.items():
+            if name not in self.used:
+                table = pairs_of(hint, context).get("table", name)
+                message = f'the LOOKUP hint names "{table}", which is no lookup join of this SELECT'
+                context.wrong("SS257", message, hint, _NO_TABLE)
+
+
+def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
+    """The LOOKUP hints of a SELECT; its other hints are refused."""
+    found = LookupHints()
+    hint = select.args.get("hint")
+    if hint is not None and not isinstance(hint, exp.Hint):
+        context.refuse("hint", hint)
+    for call in hint.expressions if isinstance(hint, exp.Hint) else ():
+        if not isinstance(call, exp.Anonymous) or call.name.upper() != "LOOKUP":
+            context.refuse("hint", call)
+            continue
+        table = pairs_of(call, context).get("table")
+        if table is None:
+            context.wrong("SS256", "a LOOKUP hint needs the option 'table'", call, _NO_TABLE)
+        elif table.casefold() in found.hints:
+            context.wrong("SS257", f'"{table}" has two LOOKUP hints', call, "Keep one of them.")
+        else:
+            found.hints[table.casefold()] = call
+    return found

@@ -1,0 +1,84 @@
+"""LOOKUP ASYNC (option, …): the syntax to the options of a lookup."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream.grammar import nodes as syntax
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.failed_rows import failed_rows
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.durations import readable
+from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.nodes import FailedRows
+from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How a lookup asks, and where the rows go that fail."""
+
+    options: LookupOptions
+    failed: FailedRows | None = None
+
+
+def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:
+    """The clause, over the session's defaults; rows of ``scope`` are those that may fail. SS212, SS255."""
+    default = context.settings.lookup
+    timeout = _ms(clause.timeout, "TIMEOUT", context, 1)
+    options = replace(
+        default,
+        asynchronous=True,
+        order=Order[clause.order.name] if clause.order else default.order,
+        capacity=default.capacity if clause.capacity is None else clause.capacity,
+        timeout_ms=default.timeout_ms if timeout is None else timeout,
+        on_timeout=OnTimeout[clause.on_timeout or default.on_timeout.name],
+        on_error=OnError[clause.on_error or default.on_error.name],
+        retries=tuple(_retry(r, context) for r in clause.retry if r.times),
+        cache=_cache(clause.cache, context) if clause.cache else None,
+        batch=clause.batch or 1,
+        batch_within_ms=_ms(clause.batch_within, "WITHIN", context) or 0,
+    )
+    _check(clause, options, context)
+    failed = failed_rows(clause.error_table, clause, scope, context) if clause.error_table is not None else None
+    return Chosen(options, failed)
+
+
+def _ms(interval: exp.Expression | None, what: str, context: Context, least: int = 0) -> int | None:
+    """A constant interval of at least ``least`` milliseconds; SS212 where it is none, SS255 where it is less."""
+    if interval is None:
+        return None
+    at = span_of(interval)
+    found = interval_ms(interval, f"the interval of {what}", at)
+    if found < least:
+        must = "be positive" if least else "not be negative"
+        context.wrong("SS255", f"the interval of {what} must {must}, but is {readable(found)}", at)
+    return found
+
+
+def _retry(retry: syntax.Retry, context: Context) -> Retry:
+    delay = _ms(
+        retry.delay, "EXPONENTIAL FROM" if retry.exponential else "FIXED DELAY", context, int(retry.exponential)
+    )
+    limit = _ms(retry.limit, "TO", context)
+    if limit is not None and delay is not None and limit < delay:
+        message = f"EXPONENTIAL goes FROM {readable(delay)} TO {readable(limit)}, which is less"
+        context.wrong("SS255", message, retry.span, "Give TO the longest delay.")
+    return Retry(retry.times, delay or 0, retry.on != "ERROR", retry.on != "MISS", retry.exponential, limit)
+
+
+def _cache(cache: syntax.Cache, context: Context) -> Cache:
+    return Cache(cache.rows, _ms(cache.ttl, "TTL", context, 1), _ms(cache.negative_ttl, "NEGATIVE TTL", context))
+
+
+def _check(clause: syntax.LookupAsync, options: LookupOptions, context: Context) -> None:
+    """What one option alone cannot tell."""
+    if options.batch > options.capacity:
+        message = f"BATCH {options.batch} can never be full: CAPACITY lets {options.capacity} rows wait"
+        context.wrong("SS255", message, clause.span, f"Raise CAPACITY to {options.batch} or more.")
+    if options.batch_within_ms >= options.timeout_ms:
+        message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
+        context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")

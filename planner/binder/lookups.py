@@ -1,0 +1,185 @@
+"""Lookup joins: JOIN t FOR SYSTEM_TIME AS OF a processing-time attribute asks ``t`` for the rows of each key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import ARG
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
+from sqlstream.planner.binder.lookup_hints import LookupHints
+from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.catalog import APPEND_ONLY, Column, Table, TimeDomain, View
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import Field, Filter, Item, Lookup
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
+from sqlstream.planner.suggestions import counted, did_you_mean
+
+_TIME_TRAVEL = ("version", "when", "system_time")
+
+
+def is_time_travel(right: exp.Expr) -> bool:
+    """True for a table with FOR SYSTEM_TIME, TIMESTAMP or VERSION behind its name."""
+    return any(right.args.get(key) for key in _TIME_TRAVEL)
+
+
+def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
+    """The scope with the columns of the looked-up table. BindError SS250 to SS259; SS302 for event time."""
+    right, outer = join.this, _is_outer(join)
+    refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
+    refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *_TIME_TRAVEL), context)
+    _check_time(right, scope)
+    _check_changes(right, scope)
+    table = _table(right, context)
+    chosen = hints.options(right, scope, context)
+    items = _outputs(table, right, scope)
+    read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
+    node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
+    joined = scope.with_columns(node, _visible(items, right, table))
+    return _on(join, joined, node, context)
+
+
+def _is_outer(join: exp.Join) -> bool:
+    """LEFT or not; SS250 for other joins."""
+    side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
+    if method or side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
+        words = " ".join(w for w in (method, side, kind) if w)
+        message = f"a lookup join is INNER or LEFT, not {words}"
+        raise bind_error("SS250", message, join, "The rows of the looked-up table are known only key by key.")
+    if not join.args.get("on") and not join.args.get("using"):
+        raise bind_error("SS252", "a lookup join needs a condition", join, EQUALITY_HINT)
+    return side == "LEFT"
+
+
+EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o.customer_id."
+
+
+# --- the time -------------------------------------------------------------------------------------------------
+
+
+def _check_time(right: exp.Expr, scope: Scope) -> None:
+    """AS OF must name a processing-time attribute of the left side."""
+    version = right.args.get("version")
+    at = version.expression if isinstance(version, exp.Version) else None
+    if at is None or version.this.upper() != "TIMESTAMP" or version.text("kind").upper() != "AS OF":
+        hint = "Write FOR SYSTEM_TIME AS OF o.pt, where pt AS PROCTIME() is a column of the left table."
+        raise bind_error("SS251", "a table can be joined as of a time only", right, hint)
+    time = _time_of(at, scope)
+    if time in (TimeDomain.EVENT, TimeDomain.INGESTION):
+        raise unsupported.refusal("temporal join", span_of(at), f"The time is {time.value}.")
+    if time is None:
+        message = "FOR SYSTEM_TIME AS OF needs a processing-time attribute of the left side"
+        raise bind_error("SS251", message, at, _time_hint(scope))
+
+
+def _time_of(at: exp.Expr, scope: Scope) -> TimeDomain | None:
+    if not isinstance(at, exp.Column):
+        return None
+    field = scope.resolve(at)
+    return scope.fields[field.name].time if isinstance(field, exp.Column) else None
+
+
+def _time_hint(scope: Scope) -> str:
+    found = [c for c in scope.columns if scope.fields[c.field].time is TimeDomain.PROCESSING]
+    if not found:
+        return "Declare a column pt AS PROCTIME() in CREATE TABLE of the left side, and write AS OF o.pt."
+    name = f"{found[0].table}.{found[0].name}" if found[0].table else found[0].name
+    return f"Write FOR SYSTEM_TIME AS OF {name}."
+
+
+def _check_changes(right: exp.Expr, scope: Scope) -> None:
+    if changelog_mode(scope.node) != APPEND_ONLY:
+        detail = "The left side of a lookup join updates its rows: what was looked up could not be withdrawn."
+        raise unsupported.refusal("changelog input", span_of(right), detail)
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def _table(right: exp.Expr, context: Context) -> Table:
+    """The looked-up table; SS202, SS250."""
+    hint = "Create a table with a connector that can be looked up, and join that."
+    if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
+        raise bind_error("SS250", "FOR SYSTEM_TIME AS OF needs a table", right, hint)
+    name = ".".join(p.name for p in right.parts)
+    if name.casefold() in context.queries:
+        raise bind_error("SS250", f'"{name}" is a query of WITH, which cannot be looked up', right, hint)
+    match context.catalog.relation(name):
+        case Table() as found:
+            return found
+        case View():
+            raise bind_error("SS250", f'"{name}" is a view, which cannot be looked up', right, hint)
+    suggestion = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
+    raise bind_error("SS202", f'table "{name}" does not exist', right.this, suggestion)
+
+
+def _outputs(table: Table, right: exp.Expr, scope: Scope) -> tuple[Item, ...]:
+    """All columns in declared order; computed ones are expressions over the physical ones."""
+    names = Names(f.name for f in scope.node.schema)
+    for column in table.columns:
+        reason = _not_answered(column)
+        if reason is not None:
+            message = f'column "{column.name}" of the looked-up table "{table.name}" {reason}'
+            raise bind_error("SS254", message, right, "Create a table of its own for lookups, without the column.")
+    return tuple(
+        Item(names.unique(c.name), c.expression or field_of(c.name), c.type, c.nullable) for c in table.columns
+    )
+
+
+def _not_answered(column: Column) -> str | None:
+    if column.metadata_key is not None:
+        return "is metadata of the connector, which answers do not have"
+    if column.time in (TimeDomain.PROCESSING, TimeDomain.INGESTION):
+        return f"is {column.time.value}, which answers do not have"
+    if column.expression is not None and not is_repeatable(column.expression):
+        return "is computed by a Python function or anew at every call"
+    return None
+
+
+def _visible(items: tuple[Item, ...], right: exp.Expr, table: Table) -> tuple[Visible, ...]:
+    alias = right.args.get("alias")
+    wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if wanted and len(wanted) != len(items):
+        message = f'"{right.alias_or_name}" has {counted(len(items), "column")}, not {len(wanted)}'
+        raise bind_error("SS216", message, alias)
+    shown = wanted or [c.name for c in table.columns]
+    return tuple(Visible(n, i.name, right.alias_or_name) for n, i in zip(shown, items, strict=True))
+
+
+# --- the condition --------------------------------------------------------------------------------------------
+
+
+def _on(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
+    """The lookup with its keys and the rest of its condition."""
+    using = join.args.get("using")
+    if using:
+        conditions, scope = joined_using(using, scope, node)
+    else:
+        conditions = conjuncts(bind_condition(join.args["on"], scope, context, Place("ON")))
+    context.stop_if_wrong()
+    found = split(conditions, node, context)
+    if not found.keys:
+        at = join.args.get("on") or join
+        raise bind_error("SS252", "a lookup join needs an equality", at, EQUALITY_HINT)
+    return _looked_up(found, scope, node)
+
+
+def _looked_up(found: Split, scope: Scope, node: Lookup) -> Scope:
+    """What reads the left side alone is asked before the lookup, what calls Python functions behind it."""
+    below, keys = node.input, found.keys
+    if found.left and node.outer:
+        first = keys[0]
+        guarded = exp.Case(ifs=[exp.If(this=conjunction(list(found.left)), true=first.expression)])
+        keys = (replace(first, expression=guarded, nullable=True), *keys[1:])
+    elif found.left:
+        below = Filter(below, conjunction(list(found.left)))
+    rest = conjunction(list(found.rest)) if found.rest else None
+    scope = scope.over(replace(node, input=below, keys=keys, condition=rest))
+    return scope.over(Filter(scope.node, conjunction(list(found.above)))) if found.above else scope

@@ -1,0 +1,61 @@
+"""Paths into JSON: ``$.a.b[0]``, ``$.items[*]``, ``$['two words']``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_STEP = re.compile(r"\.(?P<name>[^\s.\[\]'\"*$]+)|\['(?P<quoted>[^']+)'\]|\[(?P<index>-?\d+)\]|(?P<all>\[\*\]|\.\*)")
+_ALL = None
+
+
+@dataclass(frozen=True)
+class JsonPath:
+    """``steps``: names of fields, indexes of arrays (negative ones count from the end), None for all parts."""
+
+    steps: tuple[str | int | None, ...] = ()
+
+    @property
+    def many(self) -> bool:
+        """True where the path may lead to several places."""
+        return _ALL in self.steps
+
+    def found(self, document: object) -> list[object]:
+        """What stands where the path leads, in the order of the document; nothing where it leads nowhere."""
+        places = [document]
+        for step in self.steps:
+            places = [inner for place in places for inner in _inner(place, step)]
+        return places
+
+    def value(self, document: object) -> object:
+        """The part at the path, None where there is none; all of them as a list where the path has a ``*``."""
+        places = self.found(document)
+        return places if self.many else next(iter(places), None)
+
+
+def parse_path(text: str) -> JsonPath:
+    """ValueError where the text is no such path."""
+    if not text.startswith("$"):
+        raise ValueError(text)
+    steps: list[str | int | None] = []
+    place = 1
+    while place < len(text):
+        step = _STEP.match(text, place)
+        if step is None:
+            raise ValueError(text)
+        steps.append(int(step["index"]) if step["index"] else _ALL if step["all"] else step["name"] or step["quoted"])
+        place = step.end()
+    return JsonPath(tuple(steps))
+
+
+def _inner(place: object, step: str | int | None) -> list[object]:
+    match step, place:
+        case None, list():
+            return place
+        case None, dict():
+            return list(place.values())
+        case int(), list():
+            return [place[step]] if -len(place) <= step < len(place) else []
+        case str(), dict():
+            return [place[step]] if step in place else []
+    return []

@@ -1,0 +1,183 @@
+"""Values of scalar types and their texts, as keys, fields and answers of systems outside spell them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+
+from sqlstream.types import DataType
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
+_DECIMAL = Context(prec=38, rounding=ROUND_HALF_UP)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE = re.compile(r"[+-]?\d{1,40}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_UNLIKE_NUMBERS = {"nan": math.nan, "infinity": math.inf, "inf": math.inf, "-infinity": -math.inf, "-inf": -math.inf}
+
+
+def from_text(text: str, kind: DataType, zone: tzinfo) -> object:
+    """The value of a scalar type that the text spells, as Spark casts it; timestamps also in milliseconds since 1970.
+
+    A TIMESTAMP without an offset is one of ``zone``. BINARY is Base64. ValueError where the text spells no value.
+    """
+    if kind.name == "STRING":
+        return text
+    try:
+        return _READ[kind.name](text.strip(), kind, zone)
+    except (ValueError, OverflowError, InvalidOperation, binascii.Error):
+        raise ValueError(f"{shown(text)} is no {kind}") from None
+
+
+def from_number(number: int | float | Decimal, kind: DataType) -> object:
+    """The value of a type that a number is: exact, decimals rounded as Spark casts them, timestamps in milliseconds.
+
+    ValueError where it does not fit.
+    """
+    try:
+        if kind.name in _BITS:
+            return _integer(number, kind)
+        if kind.name in ("FLOAT", "DOUBLE"):
+            return _floating(float(number), kind)
+        if kind.name == "DECIMAL":
+            return _decimal(Decimal(number), kind)
+        if kind.is_timestamp and isinstance(number, int | Decimal) and abs(number) < 10**18:
+            found = _EPOCH + timedelta(microseconds=int(number * 1000))
+            return found if kind.name == "TIMESTAMP" else found.replace(tzinfo=None)
+    except (ValueError, OverflowError, InvalidOperation):
+        pass
+    raise ValueError(f"{shown(str(number))} is no {kind}")
+
+
+def to_text(value: object, kind: DataType) -> str:
+    """The text of a scalar value that ``from_text`` reads again; TIMESTAMP with Z, in UTC."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case Decimal():
+            return format(value, "f")
+        case datetime() if kind.name == "TIMESTAMP":
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+    return str(value)
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """A text of outside for a message: one line, quoted, its beginning where it is long."""
+    line = " ".join(text.split())
+    return f'"{line}"' if len(line) <= limit else f'"{line[:limit]}…"'
+
+
+# --- by type --------------------------------------------------------------------------------------------------
+
+
+def _boolean(text: str, kind: DataType, zone: tzinfo) -> bool:
+    word = text.lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(text)
+    return word in _TRUE
+
+
+def _whole(text: str, kind: DataType, zone: tzinfo) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return _integer(int(text), kind)
+
+
+def _integer(number: int | float | Decimal, kind: DataType) -> int:
+    bound = 1 << (_BITS[kind.name] - 1)
+    # The bounds come first: int() of a decimal with a huge exponent would fill the memory.
+    if not -bound <= number < bound or number != int(number):
+        raise ValueError(number)
+    return int(number)
+
+
+def _float(text: str, kind: DataType, zone: tzinfo) -> float:
+    found = _UNLIKE_NUMBERS.get(text.lower())
+    if found is None and not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return _floating(float(text) if found is None else found, kind)
+
+
+def _floating(number: float, kind: DataType) -> float:
+    """FLOAT has 32 bits: rounded to them it equals what Arrow returns."""
+    if kind.name == "DOUBLE" or not math.isfinite(number):
+        return number
+    (rounded,) = struct.unpack("f", struct.pack("f", number))
+    assert isinstance(rounded, float)
+    return rounded
+
+
+def _exact(text: str, kind: DataType, zone: tzinfo) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return _decimal(Decimal(text), kind)
+
+
+def _decimal(number: Decimal, kind: DataType) -> Decimal:
+    """InvalidOperation, or ValueError, where the digits before the point are too many."""
+    precision, scale = kind.args
+    assert isinstance(precision, int)
+    assert isinstance(scale, int)
+    rounded = number.quantize(Decimal(1).scaleb(-scale), context=_DECIMAL)
+    if abs(rounded) >= Decimal(10) ** (precision - scale):
+        raise ValueError(number)
+    return rounded
+
+
+def _binary(text: str, kind: DataType, zone: tzinfo) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _day(text: str, kind: DataType, zone: tzinfo) -> date:
+    if not _DATE.fullmatch(text):
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
+def _time(text: str, kind: DataType, zone: tzinfo) -> time:
+    found = time.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError(text)
+    return found
+
+
+def _timestamp(text: str, kind: DataType, zone: tzinfo) -> object:
+    if _WHOLE.fullmatch(text):
+        return from_number(int(text), kind)
+    if not _DATE.match(text):
+        raise ValueError(text)
+    found = datetime.fromisoformat(text)
+    if kind.name == "TIMESTAMP":
+        return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
+    if found.tzinfo is not None:  # which local time is meant, nobody knows
+        raise ValueError(text)
+    return found
+
+
+_READ: dict[str, Callable[[str, DataType, tzinfo], object]] = {
+    "BOOLEAN": _boolean,
+    **dict.fromkeys(_BITS, _whole),
+    "FLOAT": _float,
+    "DOUBLE": _float,
+    "DECIMAL": _exact,
+    "BINARY": _binary,
+    "DATE": _day,
+    "TIME": _time,
+    "TIMESTAMP": _timestamp,
+    "TIMESTAMP_NTZ": _timestamp,
+}
+SCALARS = frozenset(_READ) | {"STRING"}
+"""Names of the types that have texts."""

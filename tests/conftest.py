@@ -15,6 +15,8 @@ from sqlstream.testing.spark import fast_directory, local_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.postgres_server import PostgresServer
+
 pytest_plugins = ["sqlstream.testing.plugin"]
 
 
@@ -38,3 +40,12 @@ def spark() -> Iterator[SparkSession]:
     yield session
     session.stop()
     shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of the process; each module makes tables of its own and drops them."""
+    from tests.postgres_server import running_server
+
+    with running_server() as server:
+        yield server

@@ -1,0 +1,105 @@
+"""A PostgreSQL server of the tests' own, from the package pgserver: no service and no root rights are needed.
+
+PostgreSQL refuses to run as root; where the tests do, as in containers, it runs as the user that pgserver adds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+USER, PASSWORD = "postgres", "hunter2"
+
+
+class PostgresServer:
+    """Listens on a port of 127.0.0.1 and wants a password."""
+
+    def __init__(self, directory: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pgserver asks for XDG_RUNTIME_DIR when it is imported
+            from pgserver import postgres_server
+        self._programs = Path(postgres_server.POSTGRES_BIN_PATH)
+        self._directory = directory
+        self._data = directory / "data"
+        self._user = None
+        if os.geteuid() == 0:
+            self._user = "pgserver"
+            postgres_server.ensure_user_exists(self._user)
+            postgres_server.ensure_prefix_permissions(self._programs)
+            shutil.chown(directory, self._user)
+        self.port = _free_port()
+        password = directory / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o644)
+        self._run(
+            "initdb", "-D", self._data, "-U", USER, "-A", "scram-sha-256", "--pwfile", password, "-E", "utf8", "-N"
+        )
+        self.start()
+
+    @property
+    def conninfo(self) -> dict[str, str]:
+        return {"host": "127.0.0.1", "port": str(self.port), "dbname": "postgres", "user": USER, "password": PASSWORD}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Those of a table."""
+        return {
+            "url": f"postgresql://127.0.0.1:{self.port}/postgres", "username": USER, "password": PASSWORD,
+        }  # fmt: skip
+
+    def start(self) -> None:
+        settings = f"-h 127.0.0.1 -p {self.port} -k {self._directory} -c fsync=off -c max_connections=40"
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", self._directory / "log", "-o", settings, "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+
+    def execute(self, *statements: str) -> None:
+        with psycopg.connect(**self.conninfo, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(**self.conninfo, autocommit=True) as connection:
+            return connection.execute(query).fetchall()
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        command: Sequence[str] = [str(self._programs / program), *map(str, arguments)]
+        log = self._directory / "output"
+        with log.open("a") as output:  # a pipe would stay open as long as the server runs
+            done = subprocess.run(
+                command, stdout=output, stderr=output, user=self._user, cwd=self._directory, timeout=60
+            )
+        if done.returncode:
+            raise RuntimeError(log.read_text())
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running_server() -> Iterator[PostgresServer]:
+    """Below a directory that every user may enter, unlike pytest's."""
+    directory = Path(tempfile.mkdtemp(prefix="sqlstream-pg-"))
+    directory.chmod(0o755)
+    try:
+        server = PostgresServer(directory)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

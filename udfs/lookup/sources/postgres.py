@@ -1,0 +1,209 @@
+"""PostgreSQL as a source of lookups, through psycopg's asynchronous connections.
+
+All connections run in UTC: a ``timestamp`` without time zone that is declared TIMESTAMP is one of UTC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Key, Request, Row
+from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
+
+if TYPE_CHECKING:
+    import psycopg
+
+_TEXTS = ("text", "character varying", "name")
+
+
+class PostgresError(Exception):
+    """What PostgreSQL answered, in one line."""
+
+
+def encode(value: object, type_: DataType, stored: str) -> object:
+    """ValueError where PostgreSQL has no such value."""
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("a text of PostgreSQL holds no zero byte")
+    if stored == "uuid" and type_.name == "STRING":
+        return str(UUID(str(value)))
+    if isinstance(value, datetime):
+        return in_utc(value, type_)
+    return value
+
+
+def in_utc(value: datetime, type_: DataType) -> datetime:
+    """With the zone UTC for TIMESTAMP, without zone for TIMESTAMP_NTZ."""
+    if type_.name == "TIMESTAMP_NTZ":
+        return value.replace(tzinfo=None)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def finite(value: object) -> object:
+    """PostgreSQL's numeric has NaN and infinities, DECIMAL has none."""
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise PostgresError(f"a numeric is {value}, which no DECIMAL can be: declare the column as STRING")
+    return value
+
+
+DIALECT = Dialect(
+    placeholder="%s",
+    arrays=True,
+    sent={
+        "BOOLEAN": "boolean",
+        # Integers of all widths compare with bigint through an index, and no key is out of its range.
+        **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "bigint"),
+        **dict.fromkeys(("FLOAT", "DOUBLE"), "double precision"),
+        "DECIMAL": "numeric",
+        "STRING": "text",
+        "BINARY": "bytea",
+        "DATE": "date",
+        "TIMESTAMP": "timestamptz",
+        "TIMESTAMP_NTZ": "timestamp",
+    },
+    read={
+        **{("STRING", stored): "{c}" for stored in _TEXTS},
+        ("STRING", ""): "CAST({c} AS text)",
+        ("ARRAY<STRING>", "text[]"): "{c}",
+        ("ARRAY<STRING>", ""): "CAST({c} AS text[])",
+        ("TIMESTAMP", "timestamp without time zone"): "CAST({c} AS timestamptz)",
+        ("TIMESTAMP_NTZ", "timestamp with time zone"): "CAST({c} AS timestamp)",
+    },
+    equal={
+        **{("STRING", stored): "{c} = {k}" for stored in _TEXTS},
+        ("STRING", "uuid"): "{c} = CAST({k} AS uuid)",
+        ("STRING", "character"): "{c} = CAST({k} AS bpchar)",
+        ("STRING", "citext"): "{c} = CAST({k} AS citext)",
+        ("STRING", ""): "{v} = {k}",
+        ("TIMESTAMP", "timestamp without time zone"): "{c} = CAST({k} AS timestamp)",
+        ("TIMESTAMP_NTZ", "timestamp with time zone"): "{c} = CAST({k} AS timestamptz)",
+    },
+    binary=' COLLATE "C"',
+    encode=encode,
+    decode={"DECIMAL": finite},
+)
+
+
+@dataclass(frozen=True)
+class PostgresSource:
+    """``connection``: libpq's parameters, the password among them. ``table``: schema and name, or the name alone.
+
+    ``connections``: at most so many at the same time in a process.
+    """
+
+    name: str
+    connection: tuple[tuple[str, str], ...] = field(repr=False)
+    table: tuple[str, ...]
+    request: Request
+    stored: tuple[tuple[str, StoredColumn], ...]
+    connections: int = 8
+    statement_timeout_ms: int = 30_000
+
+    async def open(self) -> PostgresClient:
+        return PostgresClient(self)
+
+
+class PostgresClient:
+    """Connects when the first request comes. A request is one round trip."""
+
+    def __init__(self, source: PostgresSource) -> None:
+        self._question = Question(DIALECT, source.table, source.request, dict(source.stored))
+        self._pool = Connections(dict(source.connection), source.connections, source.statement_timeout_ms)
+
+    async def ask(self, keys: Sequence[Key]) -> list[list[Row]]:
+        encoded = [(number, key) for number, k in enumerate(keys) if (key := self._question.encoded(k)) is not None]
+        answers: list[list[Row]] = [[] for _ in keys]
+        if encoded:
+            found = await self._pool.fetch(
+                self._question.text(len(encoded)), self._question.parameters([key for _, key in encoded])
+            )
+            for (number, _), rows in zip(encoded, self._question.rows(found, len(encoded)), strict=True):
+                answers[number] = rows
+        return answers
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class Connections:
+    """At most ``size`` connections, made when they are needed; idle ones are kept.
+
+    psycopg's own pool hides why it cannot connect until its timeout is over; here each request tells at once, which
+    RETRY needs.
+    """
+
+    def __init__(self, connection: Mapping[str, str], size: int, statement_timeout_ms: int) -> None:
+        self._connection = dict(connection)
+        self._statement_timeout_ms = statement_timeout_ms
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[psycopg.AsyncConnection[Any]] = []
+
+    async def fetch(self, text: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        """The rows of a prepared statement. PostgresError for what goes wrong.
+
+        A connection that broke while it was idle, because the server was started again, is replaced without a word.
+        """
+        import psycopg
+
+        async with self._free:
+            while True:
+                reused = bool(self._idle)
+                try:
+                    async with self._taken() as connection:
+                        cursor = await connection.execute(text, parameters, prepare=True)
+                        return await cursor.fetchall()
+                except psycopg.Error as error:
+                    if not (reused and isinstance(error, psycopg.OperationalError) and connection_lost(error)):
+                        raise PostgresError(one_line(error, self._statement_timeout_ms)) from None
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        from psycopg.pq import TransactionStatus
+
+        connection = self._idle.pop() if self._idle else await self._connected()
+        try:
+            yield connection
+        finally:
+            # One that is still busy belongs to a request that was cancelled.
+            if connection.info.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        import psycopg
+
+        connection = await psycopg.AsyncConnection.connect(**self._connection, autocommit=True)  # type: ignore[arg-type]
+        await connection.execute(
+            session_settings(self._statement_timeout_ms) + "; SET default_transaction_read_only = on"
+        )
+        return connection
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+def session_settings(statement_timeout_ms: int) -> str:
+    return f"SET TIME ZONE 'UTC'; SET statement_timeout = {statement_timeout_ms}"
+
+
+def connection_lost(error: psycopg.Error) -> bool:
+    """True for a connection that ended: by the server (class 57P) or on the way (class 08 or no answer at all)."""
+    return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))
+
+
+def one_line(error: psycopg.Error, statement_timeout_ms: int | None = None) -> str:
+    """What went wrong, in PostgreSQL's words, and which option is meant where one is."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = (error.diag.message_primary or "; ".join(lines) or type(error).__name__).rstrip(".")
+    if error.sqlstate == "57014" and statement_timeout_ms is not None:
+        return f"{text} (option statement-timeout: {statement_timeout_ms} ms)"
+    return text

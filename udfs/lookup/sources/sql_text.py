@@ -1,0 +1,192 @@
+"""The SELECT that answers a batch of keys, and where databases differ in it, as data.
+
+The keys are a relation ``k`` with their numbers, from 1, and the answers carry the number of their key::
+
+    WITH k (n, k1) AS (…) SELECT k.n, t."name" FROM k JOIN "customers" AS t ON t."id" = k.k1 WHERE t."age" > …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from math import isfinite
+
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column as the table declares it and as the database has it: its name there and its type, in lower case and
+    without lengths; "" where columns have no types."""
+
+    declared: DataType
+    name: str
+    type: str = ""
+
+
+Templates = Mapping[tuple[str, str], str]
+"""SQL by declared and stored type; the stored type "" stands for all others."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a database is asked.
+
+    ``arrays``: keys come as one array per key column, so that one statement serves any number of them; else as a list
+    of VALUES. ``sent``: the SQL types of parameters by declared type; what has none is no key. ``read`` turns the
+    column ``{c}`` into its declared type. ``equal`` compares it with a key ``{k}``, by default plainly, so that an
+    index serves; ``{v}`` is the column as read. ``binary`` follows a text whose order must be that of its bytes.
+    ``encode`` makes a value of a declared type a parameter, ValueError for one that no row can equal; ``decode`` makes
+    what was read a value as Arrow takes it.
+    """
+
+    placeholder: str
+    arrays: bool
+    sent: Mapping[str, str]
+    read: Templates = field(default_factory=dict)
+    equal: Templates = field(default_factory=dict)
+    binary: str = ""
+    encode: Callable[[object, DataType, str], object] = lambda value, _, __: value
+    decode: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
+
+    def parameter(self, type_: DataType) -> str:
+        return f"CAST({self.placeholder} AS {self.sent[type_.name]})"
+
+    def quoted(self, name: str) -> str:
+        text = '"' + name.replace('"', '""') + '"'
+        return text.replace("%", "%%") if self.placeholder.startswith("%") else text
+
+
+@dataclass(frozen=True)
+class Question:
+    """``table``: the parts of its name. ``stored``: the columns that the request names, by name."""
+
+    dialect: Dialect
+    table: tuple[str, ...]
+    request: Request
+    stored: Mapping[str, StoredColumn]
+
+    def text(self, keys: int) -> str:
+        """The statement for so many keys; the same for any number where they come as arrays."""
+        return f"WITH {self._keys(keys)} {self._select}"
+
+    def parameters(self, keys: Sequence[Key]) -> list[object]:
+        """The values of the placeholders, in their order. The keys are encoded ones."""
+        if self.dialect.arrays:
+            return [*(list(column) for column in zip(*keys, strict=True)), *self._filter_values]
+        return [*(value for number, key in enumerate(keys, 1) for value in (number, *key)), *self._filter_values]
+
+    def encoded(self, key: Key) -> Key | None:
+        """A key as parameters; None for one that no row can equal."""
+        try:
+            pairs = zip(key, self.request.keys, strict=True)
+            return tuple(self.dialect.encode(v, type_, self.stored[name].type) for v, (name, type_) in pairs)
+        except ValueError:
+            return None
+
+    def rows(self, found: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
+        """The rows of each key, out of the rows (number, columns…) of the answer."""
+        decoders = [self.dialect.decode.get(type_.name) for _, type_ in self.request.columns]
+        answers: list[list[Row]] = [[] for _ in range(keys)]
+        for number, *values in found:
+            assert isinstance(number, int)
+            answers[number - 1].append(tuple(map(_decoded, values, decoders)))
+        return answers
+
+    # --- the statement ----------------------------------------------------------------------------------------
+
+    def _keys(self, count: int) -> str:
+        names = ", ".join(f"k{i}" for i, _ in enumerate(self.request.keys, 1))
+        if self.dialect.arrays:
+            kinds = (self.dialect.sent[type_.name] for _, type_ in self.request.keys)
+            arrays = ", ".join(f"CAST({self.dialect.placeholder} AS {kind}[])" for kind in kinds)
+            return f"k ({names}, n) AS (SELECT * FROM unnest({arrays}) WITH ORDINALITY)"
+        values = ", ".join(self.dialect.parameter(type_) for _, type_ in self.request.keys)
+        return f"k (n, {names}) AS (VALUES {', '.join([f'({self.dialect.placeholder}, {values})'] * count)})"
+
+    @cached_property
+    def _select(self) -> str:
+        columns = ", ".join(["k.n", *(self._value(name, type_) for name, type_ in self.request.columns)])
+        table = ".".join(map(self.dialect.quoted, self.table))
+        equal = " AND ".join(
+            self._equal(name, type_, f"k.k{i}") for i, (name, type_) in enumerate(self.request.keys, 1)
+        )
+        filters = " AND ".join(self._filter(c) for c in self.request.filters)
+        return f"SELECT {columns} FROM k JOIN {table} AS t ON {equal}" + (f" WHERE {filters}" if filters else "")
+
+    def _column(self, name: str) -> str:
+        return f"t.{self.dialect.quoted(self.stored[name].name)}"
+
+    def _value(self, name: str, type_: DataType) -> str:
+        template = _template(self.dialect.read, type_, self.stored[name].type) or "{c}"
+        return template.format(c=self._column(name))
+
+    def _equal(self, name: str, type_: DataType, key: str) -> str:
+        template = _template(self.dialect.equal, type_, self.stored[name].type) or "{c} = {k}"
+        return template.format(c=self._column(name), v=self._value(name, type_), k=key)
+
+    def _filter(self, comparison: Comparison) -> str:
+        type_ = self.stored[comparison.column].declared
+        value = self._value(comparison.column, type_)
+        if comparison.operator in ("IS NULL", "IS NOT NULL"):
+            return f"{value} {comparison.operator}"
+        if comparison.operator == "IN":
+            listed = ", ".join([self.dialect.parameter(type_)] * len(_values(comparison)))
+            return f"{value} IN ({listed})" if listed else "1 = 0"
+        ordered = type_.name == "STRING" and comparison.operator not in ("=", "<>")
+        return f"{value}{self.dialect.binary * ordered} {comparison.operator} {self.dialect.parameter(type_)}"
+
+    @cached_property
+    def _filter_values(self) -> list[object]:
+        encode, stored = self.dialect.encode, self.stored
+        return [encode(v, stored[c.column].declared, "") for c in self.request.filters for v in _values(c)]
+
+
+def _template(templates: Templates, type_: DataType, stored: str) -> str | None:
+    declared = type_.ddl() if type_.name == "ARRAY" else type_.name
+    return templates.get((declared, stored)) or templates.get((declared, ""))
+
+
+def _values(comparison: Comparison) -> tuple[object, ...]:
+    if comparison.operator in ("IS NULL", "IS NOT NULL"):
+        return ()
+    return tuple(comparison.value) if isinstance(comparison.value, tuple) else (comparison.value,)
+
+
+def _decoded(value: object, decode: Callable[[object], object] | None) -> object:
+    return value if decode is None or value is None else decode(value)
+
+
+# --- what a database may check ----------------------------------------------------------------------------------
+
+_LITERALS: Mapping[str, tuple[type, ...]] = {
+    "BOOLEAN": (bool,),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), (int,)),
+    "DECIMAL": (int, Decimal),
+    "DOUBLE": (float,),
+    "STRING": (str,),
+    "DATE": (date,),
+}
+_LARGEST = 2**63
+
+
+def comparable(type_: DataType, comparison: Comparison) -> bool:
+    """True where a database compares a column of the type as Spark does. Times are left to Spark: of a literal only
+    Spark knows the time zone."""
+    if comparison.operator in ("IS NULL", "IS NOT NULL"):
+        return True
+    return all(_literal(value, _LITERALS.get(type_.name, ())) for value in _values(comparison))
+
+
+def _literal(value: object, kinds: tuple[type, ...]) -> bool:
+    if type(value) not in kinds:  # a bool is an int, and a datetime a date
+        return False
+    if isinstance(value, str):
+        return "\0" not in value
+    if isinstance(value, int):
+        return -_LARGEST <= value < _LARGEST
+    return not isinstance(value, float) or isfinite(value)

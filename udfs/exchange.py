@@ -2,7 +2,7 @@
 
 A blob is an Arrow IPC stream of rows of one key group and one partition of the source. Rows arrived in the order of
 (partition, number of the blob, position in the blob), unless they tell the part of the source that they come from:
-then in the order of the parts. Ticks of processing time go to every key group.
+then in the order of the parts. Ticks of processing time and held watermarks go to every key group.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ LATE_TABLE = "__late_table"
 LATE = "__late"
 """BINARY column between operators: the late rows."""
 
+HOLD = "__hold"
+"""BIGINT column between operators, in microseconds: an operator below holds the watermark, which must not reach this
+time here; END_OF_TIME where it holds no longer. All other columns are NULL."""
+
 PARTS = ("__part_time", "__part_name", "__part_start")
 """BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
 comes from. Spark spreads files over partitions by their size, so partitions say nothing about their order."""
@@ -45,12 +49,14 @@ BYTES_PER_BLOB = 200_000
 
 
 class Content(IntEnum):
-    """What a blob holds: rows sent ahead of the watermark, rows, a tick, or late rows on their way to a table."""
+    """What a blob holds: rows sent ahead of the watermark, rows, a tick, late rows on their way to a table, or the
+    time that the watermark must not reach."""
 
     AHEAD = 0
     ROWS = 1
     TICK = 2
     LATE = 3
+    HOLD = 4
 
 
 BLOBS = pa.schema(
@@ -65,7 +71,8 @@ BLOBS = pa.schema(
         ("parts", pa.string()),
     ]
 )
-"""``clock``: the time of a tick, or when the first row of the blob came, in microseconds; NULL where rows say not.
+"""``clock``: the time of a tick or HOLD, or when the first row of the blob came, in microseconds; NULL where rows say
+not, and for a tick that only calls its key group.
 ``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not."""
 
 
@@ -93,13 +100,17 @@ class Exchange:
         """Batches of schema BLOBS for the batches of one partition."""
         number = 0
         for table in gathered(batches):
-            found = [*self._passing(table), *self._ticks(table), *self._rows(table)]
+            found = [*self._passing(table), *self._holds(table), *self._ticks(table), *self._rows(table)]
             placed = [blob._replace(partition=partition, number=number + i) for i, blob in enumerate(found)]
             number += len(placed)
             if placed:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(c, f.type) for c, f in zip(zip(*placed, strict=True), BLOBS, strict=True)], schema=BLOBS
-                )
+                yield _batch_of(placed)
+
+    def calls(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A tick for every key group, with the newest time of TICK, the only column of ``batches``; NULL for none."""
+        times = (pc.max(batch.column(0)).as_py() for batch in batches)
+        newest = max((time for time in times if time is not None), default=None)
+        yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
 
     def _rows(self, table: pa.Table) -> Iterator[Blob]:
         rows = _of_data(table)
@@ -131,12 +142,25 @@ class Exchange:
         if newest is not None:
             yield from (Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups))
 
+    def _holds(self, table: pa.Table) -> Iterator[Blob]:
+        """The least time that is held, for every key group."""
+        if HOLD not in table.column_names:
+            return
+        least = pc.min(table.column(HOLD)).as_py()
+        if least is not None:
+            yield from (Blob(group, 0, 0, Content.HOLD, least) for group in range(self.groups))
+
     def _passing(self, table: pa.Table) -> Iterator[Blob]:
         if LATE_TABLE not in table.column_names:
             return
         late = table.filter(pc.is_valid(table.column(LATE_TABLE)))
         for name, rows in zip(late.column(LATE_TABLE).to_pylist(), late.column(LATE).to_pylist(), strict=True):
             yield Blob(0, 0, 0, Content.LATE, None, name, rows)
+
+
+def _batch_of(blobs: Sequence[Blob]) -> pa.RecordBatch:
+    columns = zip(zip(*blobs, strict=True), BLOBS, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in columns], schema=BLOBS)
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -256,10 +280,10 @@ def from_bytes(blob: bytes) -> pa.Table:
 
 
 def _of_data(table: pa.Table) -> pa.Table:
-    """The rows that are neither ticks nor late rows on their way, without the columns that mark those."""
-    for marker in (TICK, LATE_TABLE):
+    """The rows that are neither ticks nor holds nor late rows on their way, without the columns that mark those."""
+    for marker in (TICK, HOLD, LATE_TABLE):
         if marker in table.column_names:
             column = table.column(marker)
             if column.null_count < len(column):
                 table = table.filter(pc.is_null(column))
-    return table.drop_columns([name for name in (TICK, LATE_TABLE, LATE) if name in table.column_names])
+    return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE) if name in table.column_names])

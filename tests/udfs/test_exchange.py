@@ -12,6 +12,7 @@ from sqlstream.udfs import exchange as exchange_module
 from sqlstream.udfs.exchange import (
     BLOBS,
     CLOCK,
+    HOLD,
     LATE,
     LATE_TABLE,
     PARTS,
@@ -104,6 +105,23 @@ def test_a_tick_reaches_every_key_group_and_no_kernel_as_a_row():
     assert [(b.key_group, b.clock) for b in found if b.content == Content.TICK] == [(0, 30), (1, 30), (2, 30)]
     (data,) = (b for b in found if b.content == Content.ROWS)
     assert from_bytes(data.bytes).to_pylist() == [{KEY_HASH: 5, "v": 0}]
+
+
+def test_what_is_held_reaches_every_key_group_and_no_kernel_as_a_row():
+    held = {HOLD: pa.array([None, 30, 20], pa.int64()), LATE_TABLE: pa.nulls(3, pa.string()), LATE: pa.nulls(3)}
+    found = blobs([rows([5, 6, 7], **held)], groups=2)
+    assert [(b.key_group, b.clock) for b in found if b.content == Content.HOLD] == [(0, 20), (1, 20)]
+    (data,) = (b for b in found if b.content == Content.ROWS)
+    assert from_bytes(data.bytes).to_pylist() == [{KEY_HASH: 5, "v": 0}]
+    assert [b.content for b in blobs([rows([5], **{HOLD: pa.nulls(1, pa.int64())})], groups=2)] == [Content.ROWS]
+
+
+@pytest.mark.parametrize(("ticks", "newest"), [([], None), ([[None]], None), ([[10, None], [30], [20]], 30)])
+def test_every_key_group_is_called_with_or_without_a_tick(ticks, newest):
+    batches = [pa.record_batch({TICK: pa.array(times, pa.int64())}) for times in ticks]
+    (called,) = Exchange(Recorder(), 3).calls(batches)
+    found = [Blob(**row) for row in called.to_pylist()]
+    assert found == [Blob(group, 0, 0, Content.TICK, newest) for group in range(3)]
 
 
 def test_blobs_know_when_their_first_row_came():

@@ -17,6 +17,7 @@ from sqlstream.udfs.kernel import (
     Domain,
     Kernel,
 )
+from tests.udfs.spark.keeper import Keeper
 
 INPUT = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
 OUTPUT = pa.schema([("what", pa.string()), ("k", pa.string()), ("watermark", pa.int64()), ("clock", pa.int64())])
@@ -215,3 +216,39 @@ def test_given_hashes_are_kept():
 
     KernelHarness(Seeing(), INPUT, ["k"]).rows(rows)
     assert seen == [7]
+
+
+KEPT = pa.schema(
+    [("v", pa.int32()), ("event_timer", pa.int64()), ("processing_timer", pa.int64()), ("batches", pa.int64())]
+)
+
+
+def kept(value: int, time: int, batches: int | None) -> dict:
+    return {"v": value, "event_timer": time, "processing_timer": None, "batches": batches}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_watermark_that_a_kernel_holds_is_seen_above_later(restarts):
+    harness = KernelHarness(Keeper(), KEPT, ["v"], groups=4, restarts=restarts)
+    harness.batch([kept(1, 5, None), kept(2, 7, 2), kept(3, 3, 3)], watermark=4)
+    assert (harness.watermark_above, harness.held_rows) == (4, 2), "the watermark does not go back for a late row"
+    harness.watermark(9)
+    assert harness.watermark_above == 4
+    assert [row["v"] for row in harness.output()] == [1]
+    harness.batch()
+    assert (harness.watermark_above, harness.held_rows) == (4, 1)
+    harness.batch()
+    assert (harness.watermark_above, harness.held_rows) == (9, 0)
+    assert [row["v"] for row in harness.output()] == [2, 3]
+
+
+def test_a_kernel_that_conceals_that_it_holds_is_found():
+    harness = KernelHarness(Concealing(), KEPT, ["v"])
+    with pytest.raises(AssertionError, match="holds no watermark"):
+        harness.rows([kept(1, 5, 1)])
+
+
+class Concealing(Keeper):
+    @property
+    def deferring(self) -> bool:
+        return False

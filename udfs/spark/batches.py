@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from sqlstream.udfs.assigners import Assigner
-from sqlstream.udfs.exchange import BLOBS, LATE, LATE_TABLE, Exchange, from_bytes
+from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.kernel import EMITTED_AHEAD, Context
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
@@ -37,38 +37,60 @@ def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
     return blobs
 
 
+def to_calls(exchange: Exchange) -> Batches:
+    """Ticks, the only column, to blobs that call every key group; also where no tick came."""
+    numbers = pa.array(numbers_of(exchange.groups))
+
+    def calls(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in exchange.calls(batches):
+            yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
+
+    return calls
+
+
 @dataclass(frozen=True)
 class Decoder:
-    """Blobs of the adapter's output to rows of ``schema``, and hidden columns behind them as far as asked for."""
+    """Blobs of the adapter's output to rows of ``schema``, and hidden columns behind them as far as asked for.
+
+    ``hold``: operators above are told what is held, once per task.
+    """
 
     schema: pa.Schema
     ahead: bool
     late: bool
+    hold: bool = False
 
     @property
     def hidden(self) -> list[pa.Field]:
         ahead = [pa.field(EMITTED_AHEAD, pa.bool_())] if self.ahead else []
-        return ahead + ([pa.field(LATE_TABLE, pa.string()), pa.field(LATE, pa.binary())] if self.late else [])
+        late = [pa.field(LATE_TABLE, pa.string()), pa.field(LATE, pa.binary())] if self.late else []
+        return [*ahead, *([pa.field(HOLD, pa.int64())] if self.hold else []), *late]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: list[int] = []
         for batch in batches:
             for blob in batch.to_pylist():
                 if blob["late_table"] is not None:
-                    yield self._late(blob["late_table"], blob["bytes"])
+                    yield self._alone({LATE_TABLE: blob["late_table"], LATE: blob["bytes"]})
                 elif blob["bytes"] is not None:
                     yield from self._main(from_bytes(blob["bytes"]), blob["ahead"])
+                elif blob["hold"] is not None:
+                    held.append(blob["hold"])
+        if held and self.hold:
+            yield self._alone({HOLD: min(held)})
 
     def _main(self, rows: pa.Table, ahead: bool) -> Iterator[pa.RecordBatch]:
         for batch in rows.cast(self.schema).combine_chunks().to_batches():
             count = batch.num_rows
             flags = [pa.repeat(ahead, count)] if self.ahead else []
-            nulls = [pa.nulls(count, pa.string()), pa.nulls(count, pa.binary())] if self.late else []
+            nulls = [pa.nulls(count, f.type) for f in self.hidden[len(flags) :]]
             yield self._batch([*batch.columns, *flags, *nulls])
 
-    def _late(self, table: str, rows: bytes) -> pa.RecordBatch:
+    def _alone(self, values: dict[str, object]) -> pa.RecordBatch:
+        """A row of hidden columns."""
+        known = {EMITTED_AHEAD: False, **values}
         nulls = [pa.nulls(1, f.type) for f in self.schema]
-        flags = [pa.array([False])] if self.ahead else []
-        return self._batch([*nulls, *flags, pa.array([table]), pa.array([rows], pa.binary())])
+        return self._batch([*nulls, *(pa.array([known.get(f.name)], f.type) for f in self.hidden)])
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
         fields = [*(f.with_nullable(True) for f in self.schema), *self.hidden]
@@ -81,18 +103,19 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class WindowsOfRows:
-    """Rows once per window that holds them, with its bounds behind their columns; late rows on their way pass by."""
+    """Rows once per window that holds them, with its bounds behind their columns; late rows and holds pass by."""
 
     assigner: Assigner
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if LATE_TABLE in batch.schema.names:
-                passing = pc.is_valid(batch.column(batch.schema.names.index(LATE_TABLE)))
-                late = batch.filter(passing)
-                nulls = pa.nulls(late.num_rows, _INSTANT)
-                yield _with_bounds(late, nulls, nulls)
-                batch = batch.filter(pc.invert(passing))
+            for marker in (HOLD, LATE_TABLE):
+                if marker in batch.schema.names:
+                    passing = pc.is_valid(batch.column(marker))
+                    passed = batch.filter(passing)
+                    nulls = pa.nulls(passed.num_rows, _INSTANT)
+                    yield _with_bounds(passed, nulls, nulls)
+                    batch = batch.filter(pc.invert(passing))
             no_context = cast(Context, None)  # the times are those of the rows
             found = self.assigner.assign(pa.Table.from_batches([batch]), no_context)
             yield _with_bounds(batch.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))

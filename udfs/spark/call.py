@@ -17,7 +17,11 @@ _MILLISECOND = 1000
 
 @dataclass
 class GroupContext:
-    """The ``kernel.Context`` of a call. ``ahead``: what is emitted now left before the watermark passed."""
+    """The ``kernel.Context`` of a call. ``ahead``: what is emitted now left before the watermark passed.
+
+    ``held_below``: the time that the watermark must not reach here, which the operators below say anew in every
+    micro-batch; END_OF_TIME when they stop, None where they say nothing.
+    """
 
     store: Store
     watermark: int
@@ -29,6 +33,18 @@ class GroupContext:
     counters: dict[str, int] = field(default_factory=dict)
     held: int = END_OF_TIME
     held_rows: int = 0
+    held_below: int | None = None
+
+    @property
+    def held_back(self) -> bool:
+        """True where an operator below holds the watermark."""
+        return self.held_below not in (None, END_OF_TIME)
+
+    def held_above(self, before: GroupEntry) -> int | None:
+        """What operators above must be told: as ``held_below``."""
+        if self.held_below is None and self.held == END_OF_TIME and not before.holds:
+            return None
+        return self.held if self.held_below is None else min(self.held, self.held_below)
 
     def emit(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -45,7 +61,7 @@ class GroupContext:
         self.timers[domain] = time
 
     def hold(self, time: int, rows: int = 1) -> None:
-        self.held, self.held_rows = (time, rows) if rows else (END_OF_TIME, 0)
+        self.held, self.held_rows = min(time, END_OF_TIME), rows
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,16 @@ class Arrived:
         return max((blob.clock for blob in self.of(Content.TICK) if blob.clock is not None), default=NO_WATERMARK)
 
     @property
+    def held(self) -> int | None:
+        """The time that the watermark must not reach; END_OF_TIME where it was held before, None for neither."""
+        return min((blob.clock for blob in self.of(Content.HOLD) if blob.clock is not None), default=None)
+
+    @property
+    def only_calls(self) -> bool:
+        """True where there are only ticks."""
+        return all(blob.content is Content.TICK for blob in self.blobs)
+
+    @property
     def clock_of_rows(self) -> int:
         """What of processing time had passed when the first of the rows came."""
         clocks = (blob.clock for blob in self.of(Content.ROWS) if blob.clock is not None)
@@ -74,9 +100,11 @@ def run(
 ) -> tuple[GroupContext, GroupEntry]:
     """Lets rows and clocks reach the kernel in their order; the context with what came out, and the new entry."""
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
-    context = GroupContext(store, entry.watermark, entry.clock, timers)
+    context = GroupContext(store, entry.watermark, entry.clock, timers, held_below=arrived.held)
+    if entry.holds:
+        kernel.on_held(context)
     _rows(kernel, context, arrived.of(Content.AHEAD))
-    watermark, clock = clocks.times(arrived.watermark_ms, arrived.tick)
+    watermark, clock = _held_back(context, *clocks.times(arrived.watermark_ms, arrived.tick))
     _event_time(kernel, context, max(watermark, entry.watermark))
     _processing_time(kernel, context, max(clock, entry.clock, arrived.clock_of_rows), clocks)
     context.ahead = False
@@ -85,6 +113,14 @@ def run(
         _event_time(kernel, context, watermark)
         _processing_time(kernel, context, clock, clocks)
     return context, _next_entry(entry, context)
+
+
+def _held_back(context: GroupContext, watermark: int, clock: int) -> tuple[int, int]:
+    """Both clocks as far as operators below let them go: the end of the input comes when all rows have come."""
+    held = context.held_below
+    if held is None or held == END_OF_TIME:
+        return watermark, clock
+    return min(watermark, held - 1), NO_WATERMARK if clock == END_OF_TIME else clock
 
 
 def _rows(kernel: Kernel, context: GroupContext, blobs: Iterable[Blob]) -> None:
@@ -113,4 +149,5 @@ def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:
         clock=context.processing_time,
         event_timer=context.timers[Domain.EVENT],
         processing_timer=context.timers[Domain.PROCESSING],
+        holds=context.held != END_OF_TIME,
     )

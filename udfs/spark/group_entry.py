@@ -11,22 +11,27 @@ KEY: StateKey = ("", 0)
 """Where the entry is; kernels name their parts of the state."""
 
 _FORMAT = struct.Struct("<5q")
+_HOLDS = b"\x01"
 
 
 @dataclass(frozen=True)
 class GroupEntry:
     """``watermark`` and ``clock`` as the kernel saw them last; the earliest timer of either domain, END_OF_TIME for
-    none; and the timer registered with Spark, in Spark's milliseconds, 0 for none."""
+    none; the timer registered with Spark, in Spark's milliseconds, 0 for none; whether the kernel holds a watermark."""
 
     watermark: int = NO_WATERMARK
     clock: int = NO_WATERMARK
     event_timer: int = END_OF_TIME
     processing_timer: int = END_OF_TIME
     spark_timer: int = 0
+    holds: bool = False
 
     def to_bytes(self) -> bytes:
-        return _FORMAT.pack(self.watermark, self.clock, self.event_timer, self.processing_timer, self.spark_timer)
+        times = (self.watermark, self.clock, self.event_timer, self.processing_timer, self.spark_timer)
+        return _FORMAT.pack(*times) + (_HOLDS if self.holds else b"")
 
     @staticmethod
     def from_bytes(value: bytes | None) -> GroupEntry:
-        return GroupEntry() if value is None else GroupEntry(*_FORMAT.unpack(value))
+        if value is None:
+            return GroupEntry()
+        return GroupEntry(*_FORMAT.unpack_from(value), holds=len(value) > _FORMAT.size)

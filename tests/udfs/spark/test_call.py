@@ -11,6 +11,7 @@ from sqlstream.udfs.spark.call import Arrived, run
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
 from sqlstream.udfs.spark.group_entry import GroupEntry
 from sqlstream.udfs.state.memory import MemoryStore
+from tests.udfs.spark.keeper import Keeper
 from tests.udfs.spark.recorder import Recorder
 
 SHIFT, END = 1_000_000, 5_000_000
@@ -138,3 +139,50 @@ def test_watermarks_do_not_go_back():
 
 def test_a_group_begins_without_clocks_or_timers():
     assert GroupEntry.from_bytes(None) == GroupEntry(NO_WATERMARK, NO_WATERMARK, END_OF_TIME, END_OF_TIME, 0)
+
+
+def hold(time):
+    return Blob(0, 0, 0, Content.HOLD, time)
+
+
+def test_the_watermark_stays_below_what_is_held():
+    group = Group()
+    group.batch(rows(1, event_timer=2 * SECOND))
+    assert group.batch(hold(2 * SECOND), hold(9 * SECOND), watermark=3000) == ([], [])
+    assert group.entry.watermark == 2 * SECOND - 1
+    assert group.batch(hold(SECOND), hold(END_OF_TIME), rows(2)) == ([], [("rows 2", 1999, None)])
+    assert group.batch(hold(END_OF_TIME)) == ([("event time", 3000, None)], [])
+
+
+def test_what_is_held_holds_the_end_of_both_clocks_but_no_other_processing_time():
+    group = Group()
+    group.batch(rows(1, event_timer=3 * SECOND, processing_timer=2 * SECOND))
+    fired = [("processing time", 1999, 2000)]
+    assert group.batch(hold(2 * SECOND), tick(2 * SECOND), watermark=2500) == ([], fired)
+    group.batch(hold(2 * SECOND), rows(2, processing_timer=4 * SECOND))
+    assert group.batch(hold(2 * SECOND), watermark=END) == ([], [])
+    assert group.batch(hold(END_OF_TIME)) == ([("event time", -1, 2000), ("processing time", -1, -1)], [])
+
+
+def test_what_is_held_is_said_above_in_every_batch_and_once_more_at_the_end():
+    entry, told = GroupEntry(), []
+    store, clocks = MemoryStore(), Clocks(Watermark.EVENT_TIME, SHIFT, END)
+    for blobs in ([], [kept(3 * SECOND, 1)], [hold(2 * SECOND)], [hold(END_OF_TIME)], []):
+        context, after = run(Keeper(), clocks, store, entry, Arrived(SHIFT, blobs))
+        told.append((context.held_above(entry), context.held_rows))
+        entry = GroupEntry.from_bytes(after.to_bytes())
+    assert told == [(None, 0), (3 * SECOND, 1), (2 * SECOND, 0), (END_OF_TIME, 0), (None, 0)]
+
+
+def kept(time, batches):
+    row = {KEY_HASH: 0, "v": 1, "event_timer": time, "processing_timer": None, "batches": batches}
+    types = [("v", pa.int32()), ("event_timer", pa.int64()), ("processing_timer", pa.int64()), ("batches", pa.int64())]
+    return Blob(
+        0,
+        0,
+        0,
+        Content.ROWS,
+        None,
+        None,
+        to_bytes(pa.Table.from_pylist([row], pa.schema([(KEY_HASH, pa.int64()), *types]))),
+    )

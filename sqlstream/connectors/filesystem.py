@@ -20,6 +20,7 @@ from sqlstream.connectors.connector import (
     columns_of,
     folder_of_batch,
 )
+from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_OPTIONS,
@@ -36,6 +37,7 @@ from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, in
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.lookup.source import LookupSource, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -179,6 +181,12 @@ def _reader_options(values: Mapping[str, Any], partitions: list[str]) -> dict[st
     return options
 
 
+def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
+    values = CONNECTOR.values(table)
+    path = local_path(values["path"])
+    return file_lookup(environment, table, request, values, path, partition_columns(table))
+
+
 # --- sink -----------------------------------------------------------------------------------------------------
 
 
@@ -229,7 +237,8 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
 
 CONNECTOR = Connector(
     name="filesystem",
-    doc="Files of a directory as a stream of rows; a directory that a job appends files to, each batch exactly once.",
+    doc="Files of a directory as a stream of rows, or as a table for lookups, held in memory; a directory that a job "
+    "appends files to, each batch exactly once.",
     options=(
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
@@ -249,6 +258,7 @@ CONNECTOR = Connector(
         Option("csv.header", BOOLEAN, "The first line names the columns; they are checked.", "false", sink=True),
         *CSV_OPTIONS,
         *JSON_OPTIONS,
+        *LOOKUP_OPTIONS,
     ),
     read=read,
     write=write,
@@ -258,4 +268,6 @@ CONNECTOR = Connector(
     ready=ready,
     poll_ms=poll_ms,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+    lookup=lookup,
+    filters=filters,
 )

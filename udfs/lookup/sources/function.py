@@ -97,19 +97,25 @@ class FunctionClient:
         if self._source.batched:
             return await self._ask_at_once(keys)
         if len(keys) == 1:
-            return [self._rows(await _finished(self._call(*keys[0])))]
-        asked = await asyncio.gather(*(_finished(self._call(*key)) for key in keys), return_exceptions=True)
+            return [self._rows(await self._called(keys[0]))]
+        asked = await asyncio.gather(*(self._called(key) for key in keys), return_exceptions=True)
         for answer in asked:
             if isinstance(answer, BaseException):
                 raise answer
         return [self._rows(answer) for answer in asked]
 
     async def _ask_at_once(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
-        answers = await _finished(self._call(*(list(values) for values in zip(*keys, strict=True))))
+        answers = await self._called([list(values) for values in zip(*keys, strict=True)])
         if not isinstance(answers, Sequence) or len(answers) != len(keys):
             found = len(answers) if isinstance(answers, Sequence) else f"{type(answers).__name__}, no list of"
             raise ValueError(f'function "{self._source.name}" returned {found} answers for {len(keys)} keys')
         return [self._rows(answer) for answer in answers]
+
+    async def _called(self, arguments: Sequence[object]) -> object:
+        try:
+            return await _finished(self._call(*arguments))
+        except Exception as error:  # a KeyError's text alone says nothing
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
         if self._close is not None:

@@ -1,0 +1,270 @@
+"""Lookups in files: formats, keys, reloads, what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import math
+import os
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc, parquet
+
+from sqlstream.errors import ConnectorError
+from sqlstream.types import parse_type
+from sqlstream.udfs.lookup.source import Comparison, Request
+from sqlstream.udfs.lookup.sources.file_formats import FileFormat
+from sqlstream.udfs.lookup.sources.files import FileSource, Index
+
+
+def columns_of(text: str):
+    return tuple((name, parse_type(kind)) for name, kind in (c.split(" ", 1) for c in text.split("; ")))
+
+
+def source_of(path: Path, columns: str, form: str = "csv", keys: str = "k", read: str = "", **settings) -> FileSource:
+    own = {name: settings.pop(name) for name in ("partitions", "reload_ms") if name in settings}
+    filters = settings.pop("filters", ())
+    declared = columns_of(columns)
+    kinds = dict(declared)
+    wanted = read.split() or [name for name, _ in declared if name not in keys.split()]
+    request = Request(tuple((k, kinds[k]) for k in keys.split()), tuple((c, kinds[c]) for c in wanted), filters)
+    return FileSource("t", request, str(path), FileFormat(form, declared, **settings), **own)
+
+
+@asynccontextmanager
+async def opened(source: FileSource):
+    client = await source.open()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def ask(source: FileSource, *keys):
+    async def answers():
+        async with opened(source) as client:
+            return await client.ask([key if isinstance(key, tuple) else (key,) for key in keys])
+
+    return asyncio.run(answers())
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_rows_of_a_key_come_in_the_order_of_the_file(tmp_path):
+    file = written(tmp_path / "t.csv", "a,1", "b,2", "a,3", ",9")
+    assert ask(source_of(file, "k STRING; v INT"), "a", "b", "z") == [[(1,), (3,)], [(2,)], []]
+
+
+def test_options_of_csv_are_those_of_the_stream(tmp_path):
+    file = written(tmp_path / "t.csv", "# of today", "K;name;V", "a;'x;''y';NA", "", "b;;2")
+    source = source_of(
+        file, "k STRING; name STRING; v INT", delimiter=";", quote="'", header=True, comments=True, null="NA"
+    )
+    assert ask(source, "a", "b") == [[("x;'y", None)], [(None, 2)]]
+
+
+def test_quotes_and_escapes_can_be_turned_off_and_on(tmp_path):
+    file = written(tmp_path / "t.csv", 'a,"x"', 'b,5\\"')
+    assert ask(source_of(file, "k STRING; v STRING", quote=None), "a") == [[('"x"',)]]
+    assert ask(source_of(file, "k STRING; v STRING", quote=None, escape="\\"), "b") == [[('5"',)]]
+
+
+def test_a_header_must_name_the_columns(tmp_path):
+    file = written(tmp_path / "t.csv", "k,w", "a,1")
+    with pytest.raises(ConnectorError, match="its header names the columns k, w, the table has k, v"):
+        ask(source_of(file, "k STRING; v INT", header=True), "a")
+
+
+def test_texts_become_the_declared_types(tmp_path):
+    kinds = "k BIGINT; d DECIMAL(6, 2); day DATE; at TIMESTAMP; local TIMESTAMP_NTZ; f FLOAT; b BOOLEAN"
+    file = written(
+        tmp_path / "t.csv",
+        "1,1.239,2024-01-31,2024-01-31 12:30:00.5,2024-01-31 12:30:00,0.5,true",
+        "2,,,2024-07-31T12:30:00Z,,NaN,",
+    )
+    first, second = ask(source_of(file, kinds, zone="Europe/Amsterdam"), 1, 2)
+    assert first == [
+        (
+            Decimal("1.24"),
+            date(2024, 1, 31),
+            datetime(2024, 1, 31, 11, 30, 0, 500_000, UTC),
+            datetime(2024, 1, 31, 12, 30),
+            0.5,
+            True,
+        )
+    ]
+    assert second[0][2] == datetime(2024, 7, 31, 12, 30, tzinfo=UTC)
+    assert math.isnan(second[0][4])
+
+
+def test_json_reads_nested_values_and_only_what_is_asked_for(tmp_path):
+    rows = [{"k": "a", "s": {"x": 1, "y": ["p"]}, "at": "2024-01-31T12:30:00", "odd": [{}]}, {"k": "b"}]
+    file = written(tmp_path / "t.json", *map(json.dumps, rows))
+    source = source_of(file, "k STRING; s STRUCT<x: INT, y: ARRAY<STRING>>; at TIMESTAMP", "json", read="at s")
+    found = ask(source, "a", "b")
+    assert found == [[(datetime(2024, 1, 31, 12, 30, tzinfo=UTC), {"x": 1, "y": ["p"]})], [(None, None)]]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines", "settings", "message"),
+    [
+        ("csv", ["a,1", "b", "c,2"], {}, "Expected 2 columns, got 1"),
+        ("csv", ["a,1", "b,x", "c,2"], {}, 'column "v": "x" is no INT'),
+        ("json", ['{"k": "a", "v": 1}', "oops", '{"k": "c", "v": 2}'], {}, "JSON parse error"),
+        ("json", ['{"k": "a", "v": 1}', '{"k": "b", "v": "x"}', '{"k": "c", "v": 2}'], {}, "JSON parse error"),
+    ],
+)
+def test_unreadable_rows_fail_the_file_or_are_dropped(tmp_path, form, lines, settings, message):
+    file = written(tmp_path / "t", *lines)
+    with pytest.raises(ConnectorError) as caught:
+        ask(source_of(file, "k STRING; v INT", form), "a")
+    assert (caught.value.code, message in str(caught.value)) == ("SS583", True)
+    assert str(file) in str(caught.value)
+    assert ask(source_of(file, "k STRING; v INT", form, drop=True), "a", "b", "c") == [[(1,)], [], [(2,)]]
+
+
+def test_a_standard_of_timestamps_is_kept(tmp_path):
+    file = written(tmp_path / "t.json", '{"k": "a", "v": "2024-01-31T12:30:00"}')
+    with pytest.raises(ConnectorError, match='"2024-01-31T12:30:00" is no timestamp as SQL spells it'):
+        ask(source_of(file, "k STRING; v TIMESTAMP", "json", timestamps="SQL"), "a")
+    assert ask(source_of(file, "k STRING; v TIMESTAMP", "json", timestamps="ISO-8601"), "a") != [[]]
+
+
+@pytest.mark.parametrize(("form", "write"), [("parquet", parquet.write_table), ("orc", orc.write_table)])
+def test_columns_of_parquet_and_orc_are_found_by_name(tmp_path, form, write):
+    table = pa.table({"V": pa.array([1, 2], pa.int64()), "k": ["a", "b"], "tags": [["x"], None]})
+    write(table, tmp_path / "t")
+    source = source_of(tmp_path / "t", "k STRING; v INT; tags ARRAY<STRING>; later DATE", form)
+    assert ask(source, "a", "b") == [[(1, ["x"], None)], [(2, None, None)]]
+
+
+def test_instants_of_parquet_are_kept_and_local_times_are_of_the_zone(tmp_path):
+    noon = datetime(2024, 1, 31, 12)
+    naive = pa.array([noon], pa.timestamp("us"))
+    aware = pa.array([noon], pa.timestamp("us", "UTC"))
+    parquet.write_table(pa.table({"k": [1], "naive": naive, "aware": aware}), tmp_path / "t")
+    parquet.write_table(pa.table({"k": [2], "naive": naive}), tmp_path / "old", use_deprecated_int96_timestamps=True)
+    zone = "Europe/Amsterdam"
+    read = source_of(tmp_path / "t", "k INT; naive TIMESTAMP; aware TIMESTAMP_NTZ", "parquet", zone=zone)
+    assert ask(read, 1) == [[(datetime(2024, 1, 31, 11, tzinfo=UTC), datetime(2024, 1, 31, 13))]]
+    old = source_of(tmp_path / "old", "k INT; naive TIMESTAMP", "parquet", zone=zone)
+    assert ask(old, 2) == [[(datetime(2024, 1, 31, 12, tzinfo=UTC),)]]
+
+
+def test_lines_of_text_are_values(tmp_path):
+    file = written(tmp_path / "t.txt", "stop", "go")
+    assert ask(source_of(file, "line STRING", "text", "line", "line"), "go", "wait") == [[("go",)], []]
+
+
+def test_files_may_be_compressed_and_empty(tmp_path):
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,1\n"))
+    written(tmp_path / "empty.csv")
+    assert ask(source_of(tmp_path, "k STRING; v INT"), "a") == [[(1,)]]
+    for header in (True, False):
+        assert ask(source_of(tmp_path / "empty.csv", "k STRING; v INT", header=header), "a") == [[]]
+    assert ask(source_of(written(tmp_path / "named.csv", "k,v"), "k STRING; v INT", header=True), "a") == [[]]
+
+
+def test_directories_patterns_and_partitions_hold_files(tmp_path):
+    for day, rows in (("2024-01-31", "a,1"), ("2024-02-01", "a,2")):
+        (tmp_path / f"day={day}").mkdir()
+        os.utime(written(tmp_path / f"day={day}" / "part.csv", rows), (0, int(day[-2:])))
+    written(tmp_path / "_SUCCESS", "x")
+    source = source_of(tmp_path, "k STRING; v INT; day DATE", partitions=("day",))
+    assert ask(source, "a") == [[(2, date(2024, 2, 1)), (1, date(2024, 1, 31))]]
+    assert ask(source_of(tmp_path / "*" / "*.csv", "k STRING; v INT"), "a") == [[(2,), (1,)]]
+    by_day = source_of(tmp_path, "k STRING; v INT; day DATE", keys="day k", partitions=("day",))
+    assert ask(by_day, (date(2024, 1, 31), "a")) == [[(1,)]]
+
+
+def test_filters_hold_for_the_rows_that_are_kept(tmp_path):
+    file = written(tmp_path / "t.csv", "a,1,x", "a,2,", "a,3,y", "a,,z")
+    kept = {}
+    for operator, value in (("<", 3), ("IN", (1, 3)), ("IS NULL", None), ("<>", 1), ("IS NOT NULL", None)):
+        source = source_of(file, "k STRING; v INT; w STRING", read="w", filters=(Comparison("v", operator, value),))
+        kept[operator] = [w for rows in ask(source, "a") for (w,) in rows]
+    assert kept == {
+        "<": ["x", None],
+        "IN": ["x", "y"],
+        "IS NULL": ["z"],
+        "<>": [None, "y"],
+        "IS NOT NULL": ["x", None, "y"],
+    }
+
+
+def test_changed_files_are_loaded_again_and_others_are_not(tmp_path):
+    file = written(tmp_path / "t.csv", "a,1")
+
+    async def scenario():
+        async with opened(source_of(tmp_path, "k STRING; v INT")) as client:
+            assert not await client.reload()
+            written(file, "a,10")
+            written(tmp_path / "more.csv", "b,2")
+            before = await client.ask([("a",), ("b",)])
+            assert await client.reload()
+            return before, await client.ask([("a",), ("b",)])
+
+    assert asyncio.run(scenario()) == ([[(1,)], []], [[(10,)], [(2,)]])
+
+
+def test_reloads_come_by_themselves_and_a_failing_one_keeps_the_rows(tmp_path, caplog):
+    file = written(tmp_path / "t.csv", "a,1")
+
+    async def until(client, condition):
+        while not condition(await client.ask([("a",)])):
+            await asyncio.sleep(0.005)
+
+    async def scenario():
+        async with opened(source_of(file, "k STRING; v INT", reload_ms=5)) as client:
+            written(file, "a,x")
+            await until(client, lambda _: caplog.records)
+            assert await client.ask([("a",)]) == [[(1,)]]
+            written(file, "a,22")
+            await until(client, lambda found: found == [[(22,)]])
+
+    with caplog.at_level(logging.WARNING, "sqlstream.lookup"):
+        asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert 'table "t" keeps the rows it has, reloading failed' in caplog.text
+    assert 'column "v": "x" is no INT' in caplog.text
+
+
+def test_a_path_that_does_not_exist_is_an_error(tmp_path):
+    with pytest.raises(ConnectorError, match="does not exist") as caught:
+        ask(source_of(tmp_path / "none", "k STRING; v INT"), "a")
+    assert caught.value.code == "SS583"
+
+
+VALUES = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, math.nan]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(VALUES, st.sampled_from(["a", "b", None]))), st.tuples(VALUES, st.sampled_from("ab")))
+def test_an_index_finds_what_a_loop_over_rows_finds(rows, key):
+    if key[0] is None:
+        return
+    table = pa.table(
+        {
+            "f": pa.array([r[0] for r in rows], pa.float64()),
+            "s": pa.array([r[1] for r in rows], pa.string()),
+            "n": pa.array(range(len(rows)), pa.int64()),
+        }
+    )
+    request = Request(columns_of("f DOUBLE; s STRING"), columns_of("n BIGINT"))
+
+    def equal(x, y):
+        return x == y or (x is not None and y is not None and x != x and y != y)
+
+    expected = [(n,) for n, row in enumerate(rows) if equal(row[0], key[0]) and row[1] == key[1]]
+    assert Index(table, request).rows(key) == expected

@@ -1,0 +1,243 @@
+"""Files as Arrow tables of declared types: CSV, JSON (one object a line), Parquet, ORC and lines of text.
+
+They mean what they mean to Spark's readers: a row that cannot be read fails the file unless bad rows are dropped, an
+empty field of CSV is NULL, a column that a Parquet or ORC file lacks is NULL, and a timestamp without an offset is one
+of the session's time zone. Values that Arrow does not read, such as a rounded decimal, are read one by one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.types import STRING, DataType
+from sqlstream.udfs.lookup.sources.scalars import from_text, shown
+
+_TEXTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ"})
+"""Types that JSON spells as texts."""
+_IN_JSON = frozenset(
+    {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "ARRAY", "STRUCT"}
+)
+_STANDARDS = {"SQL": re.compile(r"\d+-\d+-\d+ "), "ISO-8601": re.compile(r"\d+-\d+-\d+T")}
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """``columns`` are those that the files hold, in their order; ``quote`` and ``escape`` None: there is none.
+
+    ``timestamps``: "SQL" or "ISO-8601" where JSON must spell them so. ``drop``: unreadable rows are left out.
+    """
+
+    name: str
+    columns: tuple[tuple[str, DataType], ...]
+    zone: str = "UTC"
+    header: bool = False
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null: str | None = None
+    comments: bool = False
+    timestamps: str | None = None
+    drop: bool = False
+
+    def reads(self, kind: DataType) -> bool:
+        """Whether columns of the type are read out of files of this format."""
+        if self.name in ("parquet", "orc"):
+            return all(part.name not in ("VARIANT", "INTERVAL") for part in kind.parts())
+        if self.name != "json":
+            return kind.name not in ("ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL", "VARIANT")
+        return kind.name in _TEXTS or all(part.name in _IN_JSON for part in kind.parts())
+
+    def read(self, path: str, wanted: Sequence[str]) -> pa.Table:
+        """The wanted columns of a file. ValueError, its subclass ArrowInvalid or OSError where it cannot be read."""
+        kinds = {name: kind for name, kind in self.columns if name in wanted}
+        if self.name in ("parquet", "orc"):
+            return _columnar(path, self, kinds)
+        with pa.input_stream(path, compression="detect") as stream:
+            data = stream.read().removeprefix(b"\xef\xbb\xbf")
+        if self.name == "json":
+            found = _json(data, self, kinds)
+        elif self.name == "csv":
+            found = _csv(data, self, kinds)
+        else:
+            lines = data.decode("utf-8").splitlines()
+            found = pa.table({name: pa.array(lines, pa.string()) for name in kinds} or {"": lines})
+        return _typed(found, self, kinds)
+
+
+def _csv(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
+    """The columns as texts."""
+    from pyarrow import csv
+
+    if form.comments:
+        data = b"\n".join(line for line in data.splitlines() if not line.startswith(b"#"))
+    parsing = csv.ParseOptions(
+        delimiter=form.delimiter,
+        quote_char=form.quote or False,
+        double_quote=form.escape is None,
+        escape_char=form.escape or False,
+        invalid_row_handler=(lambda row: "skip") if form.drop else None,
+    )
+    names = [name for name, _ in form.columns]
+    if form.header:
+        header, _, data = data.lstrip(b"\r\n").partition(b"\n")
+        _check_header(header, names, parsing)
+    if not data.strip():
+        return pa.table({name: pa.array([], pa.string()) for name in kinds})
+    return csv.read_csv(
+        io.BytesIO(data),
+        csv.ReadOptions(column_names=names),
+        parsing,
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=list(kinds),
+            null_values=["", *([] if form.null is None else [form.null])],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _check_header(header: bytes, names: list[str], parsing: object) -> None:
+    from pyarrow import csv
+
+    if not header.strip():  # an empty file
+        return
+    found = csv.read_csv(io.BytesIO(header + b"\n"), csv.ReadOptions(), parsing).column_names
+    if [name.casefold() for name in found] != [name.casefold() for name in names]:
+        raise ValueError(f"its header names the columns {', '.join(found)}, the table has {', '.join(names)}")
+
+
+def _json(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
+    """The columns, dates and times among them as texts."""
+    from pyarrow import json
+
+    schema = pa.schema([(name, (STRING if k.name in _TEXTS else k).to_arrow()) for name, k in kinds.items()])
+    parsing = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+
+    def parsed(text: bytes) -> pa.Table:
+        if not text.strip():
+            return schema.empty_table()
+        blocks = json.ReadOptions(block_size=max(len(text), 1))  # else a line must be shorter than a block
+        return json.read_json(io.BytesIO(text), blocks, parsing)
+
+    try:
+        return parsed(data)
+    except pa.ArrowInvalid:
+        if not form.drop:
+            raise
+    return pa.concat_tables([schema.empty_table(), *_readable(data.splitlines(), parsed)])
+
+
+def _readable(lines: list[bytes], parsed: object) -> list[pa.Table]:
+    found = []
+    for line in lines:
+        try:
+            found.append(parsed(line))  # type: ignore[operator]
+        except pa.ArrowInvalid:
+            continue
+    return found
+
+
+def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
+    """Columns are found by name, without regard to case; those that a file lacks are NULL."""
+    from pyarrow import dataset, parquet
+
+    files = dataset.dataset(path, format=form.name, partitioning=None)
+    present = {name.casefold(): name for name in reversed(files.schema.names)}
+    found = files.to_table(columns=[present[n.casefold()] for n in kinds if n.casefold() in present])
+    instants: set[str] = set()
+    if form.name == "parquet":  # INT96, in which Spark writes instants, has no zone in Arrow
+        leaves = parquet.read_metadata(path).schema
+        instants = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+    columns = {}
+    for name, kind in kinds.items():
+        if name.casefold() not in present:
+            columns[name] = pa.nulls(found.num_rows, kind.to_arrow())
+        else:
+            of_file = present[name.casefold()]
+            columns[name] = _cast(found.column(of_file), kind, "UTC" if of_file in instants else form.zone)
+    return pa.table(columns) if columns else found
+
+
+def _cast(column: pa.ChunkedArray, kind: DataType, zone: str) -> pa.ChunkedArray:
+    """To the declared type: no number loses a digit, times lose what is finer than microseconds."""
+    if kind.is_timestamp and pa.types.is_timestamp(column.type):
+        if kind.name == "TIMESTAMP" and column.type.tz is None:
+            column = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")
+        elif kind.name == "TIMESTAMP_NTZ" and column.type.tz is not None:
+            column = pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+    return pc.cast(column, options=pc.CastOptions(kind.to_arrow(), allow_time_truncate=True))
+
+
+# --- texts ----------------------------------------------------------------------------------------------------
+
+
+def _typed(found: pa.Table, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
+    """Texts as values of the declared types; where they spell none, the row is dropped or the file fails."""
+    columns, good = {}, np.ones(found.num_rows, bool)
+    for name, kind in kinds.items():
+        column = found.column(name)
+        if kind.name != "STRING" and pa.types.is_string(column.type):
+            column, spelled = _values(column, name, kind, form)
+            good &= spelled
+        columns[name] = column
+    typed = pa.table(columns) if columns else found
+    return typed if good.all() else typed.filter(pa.array(good))
+
+
+def _values(
+    column: pa.ChunkedArray, name: str, kind: DataType, form: FileFormat
+) -> tuple[pa.Array | pa.ChunkedArray, np.ndarray]:
+    try:
+        return _cast_texts(column, kind, form), np.ones(len(column), bool)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return _one_by_one(column, name, kind, form)
+
+
+def _cast_texts(column: pa.ChunkedArray, kind: DataType, form: FileFormat) -> pa.ChunkedArray:
+    if kind.is_timestamp and form.timestamps is not None:
+        raise pa.ArrowInvalid("each must be looked at")
+    if kind.name != "TIMESTAMP":
+        return column.cast(kind.to_arrow())
+    return pc.assume_timezone(
+        column.cast(pa.timestamp("us")), form.zone, ambiguous="earliest", nonexistent="latest"
+    ).cast(kind.to_arrow())
+
+
+def _one_by_one(column: pa.ChunkedArray, name: str, kind: DataType, form: FileFormat) -> tuple[pa.Array, np.ndarray]:
+    zone, standard = ZoneInfo(form.zone), _STANDARDS.get(form.timestamps or "") if kind.is_timestamp else None
+    values, good = [], np.ones(len(column), bool)
+    for i, text in enumerate(column.to_pylist()):
+        value = None
+        try:
+            if text is not None and standard is not None and not standard.match(text):
+                raise ValueError(f"{shown(text)} is no timestamp as {form.timestamps} spells it")
+            value = None if text is None else from_text(text, kind, zone)
+        except ValueError as error:
+            if not form.drop:
+                raise ValueError(f'column "{name}": {error}') from None
+            good[i] = False
+        values.append(value)
+    return pa.array(values, kind.to_arrow()), good
+
+
+def with_constants(table: pa.Table, values: dict[str, str | None], kinds: dict[str, DataType], zone: str) -> pa.Table:
+    """The table and columns that have one value in all of its rows, which a text spells."""
+    for name, text in values.items():
+        value = None if text is None else from_text(text, kinds[name], ZoneInfo(zone))
+        constant = pa.array([value], kinds[name].to_arrow()).take(pa.array(np.zeros(table.num_rows, np.int64)))
+        table = table.append_column(name, constant)
+    return table
+
+
+def without(form: FileFormat, names: Sequence[str]) -> FileFormat:
+    """The format of files that lack the columns."""
+    return replace(form, columns=tuple(c for c in form.columns if c[0] not in names))

@@ -1,0 +1,232 @@
+"""Files as a lookup source: the table is loaded whole and looked up in memory (Flink's FULL cache).
+
+Each worker process that looks up holds the table once. With a reload interval it looks that often whether files have
+come, gone or changed, loads them anew beside the event loop, and answers from the new table once that is complete;
+requests never wait for it. A reload that fails keeps the table that is there, is logged as a warning and tried again
+after the next interval; at the first load it is an error of the lookup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import glob
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.errors import ConnectorError
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
+from sqlstream.udfs.lookup.sources.file_formats import FileFormat, with_constants, without
+
+UNREADABLE = "SS583"
+
+_LOG = logging.getLogger("sqlstream.lookup")
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_NAN = float("nan")
+Signature = tuple[tuple[str, int, int], ...]
+"""Path, size and time of the last change of each file, in the order in which their rows come."""
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """``path``: a file, a directory or a pattern. ``partitions``: columns that are directories, ``day=2024-01-31``."""
+
+    name: str
+    request: Request
+    path: str
+    format: FileFormat
+    partitions: tuple[str, ...] = ()
+    reload_ms: int | None = None
+
+    async def open(self) -> FileClient:
+        client = FileClient(self)
+        await client.load()
+        return client
+
+
+class FileClient:
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        self._signature: Signature | None = None
+        self._index: Index | None = None
+        self._reloading: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """The first load; reloads follow."""
+        await self.reload()
+        if self._source.reload_ms is not None:
+            self._reloading = asyncio.create_task(self._reload_for_ever(self._source.reload_ms / 1000))
+
+    async def reload(self) -> bool:
+        """Loads the table where its files are others than before; False where they are the same."""
+        signature = await asyncio.to_thread(signature_of, self._source.path)
+        if signature == self._signature:
+            return False
+        self._index = await asyncio.to_thread(_index_of, self._source, signature)
+        self._signature = signature
+        return True
+
+    async def _reload_for_ever(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.reload()
+            except Exception as error:
+                _LOG.warning('table "%s" keeps the rows it has, reloading failed: %s', self._source.name, error)
+
+    async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
+        index = self._index
+        assert index is not None, "load comes first"
+        return [index.rows(key) for key in keys]
+
+    async def close(self) -> None:
+        if self._reloading is not None:
+            self._reloading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reloading
+
+
+class Index:
+    """The rows of a table by key; a key's rows come in the order of the table."""
+
+    def __init__(self, table: pa.Table, request: Request) -> None:
+        names = [name for name, _ in request.keys]
+        table = _normal(table, names)
+        numbered = table.select(names).append_column("", pa.array(np.arange(table.num_rows, dtype=np.int64)))
+        grouped = numbered.group_by(names, use_threads=False).aggregate([("", "list")]).combine_chunks()
+        lists = grouped.column("_list").combine_chunks()
+        self._starts, self._positions = lists.offsets.to_numpy(), lists.values.to_numpy()
+        keys = zip(*(_hashable(grouped.column(name).to_pylist()) for name in names), strict=True)
+        self._groups = {key: number for number, key in enumerate(keys)}
+        self._columns = [table.column(name).combine_chunks() for name, _ in request.columns]
+
+    def rows(self, key: Key) -> list[Row]:
+        group = self._groups.get(tuple(_hashable(key)))
+        if group is None:
+            return []
+        positions = self._positions[self._starts[group] : self._starts[group + 1]].tolist()
+        return [tuple(column[p].as_py() for column in self._columns) for p in positions]
+
+
+def _normal(table: pa.Table, names: list[str]) -> pa.Table:
+    """Without rows that have a NULL in the key, which equals nothing; 0.0 in place of -0.0, which equals it."""
+    valid = [pc.is_valid(table.column(name)) for name in names]
+    table = table.filter(reduce(pc.and_, valid))
+    for name in names:
+        column = table.column(name)
+        if pa.types.is_floating(column.type):
+            table = table.set_column(table.column_names.index(name), name, pc.add(column, pa.scalar(0.0, column.type)))
+    return table
+
+
+def _hashable(values: Sequence[object]) -> Iterator[object]:
+    """NaN equals NaN, in SQL: all of them are one object."""
+    return (_NAN if value != value else value for value in values)
+
+
+# --- loading --------------------------------------------------------------------------------------------------
+
+
+def _index_of(source: FileSource, signature: Signature) -> Index:
+    return Index(_loaded(source, signature), source.request)
+
+
+def _loaded(source: FileSource, signature: Signature) -> pa.Table:
+    """The columns that keys, answers and filters need, of all files."""
+    request = source.request
+    needed = [name for name, _ in (*request.keys, *request.columns)] + [f.column for f in request.filters]
+    wanted = list(dict.fromkeys(needed))
+    kinds = dict(source.format.columns)
+    tables = [_of_file(source, path, wanted) for path, *_ in signature]
+    empty = pa.schema([(name, kinds[name].to_arrow()) for name in wanted]).empty_table()
+    return _filtered(pa.concat_tables([empty, *tables]), request.filters)
+
+
+def _of_file(source: FileSource, path: str, wanted: list[str]) -> pa.Table:
+    form = without(source.format, source.partitions)
+    kinds = dict(source.format.columns)
+    try:
+        found = form.read(path, [name for name in wanted if name not in source.partitions])
+        constants = _of_directories(path, source.partitions)
+        values = {name: constants[name] for name in wanted if name in source.partitions}
+        return with_constants(found, values, kinds, form.zone).select(wanted)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise ConnectorError(UNREADABLE, f'file "{path}" of table "{source.name}" cannot be read: {error}') from error
+
+
+def _of_directories(path: str, partitions: Sequence[str]) -> dict[str, str | None]:
+    parts = (part.partition("=") for part in Path(path).parts[:-1] if "=" in part)
+    found = {name: None if text == _NO_PARTITION else unquote(text) for name, _, text in parts}
+    missing = [name for name in partitions if name not in found]
+    if missing:
+        raise ValueError(f'it lies in no directory "{missing[0]}=…"')
+    return found
+
+
+def signature_of(path: str) -> Signature:
+    """The files of a path by time of change and name; hidden ones (``_SUCCESS``, ``.crc``) are none.
+
+    ConnectorError SS583 where there is nothing at the path.
+    """
+    anchor = Path(path).anchor
+    roots = Path(anchor).glob(path.removeprefix(anchor)) if glob.has_magic(path) else (Path(path),)
+    files = [file for root in roots for file in _files(root)]
+    if not glob.has_magic(path) and not Path(path).exists():
+        raise ConnectorError(UNREADABLE, f'path "{path}" does not exist on this worker')
+    stats = [(str(file), file.stat()) for file in dict.fromkeys(files)]
+    return tuple((name, s.st_size, s.st_mtime_ns) for name, s in sorted(stats, key=lambda f: (f[1].st_mtime_ns, f[0])))
+
+
+def _files(root: Path) -> Iterator[Path]:
+    if root.is_file():
+        yield root
+    for file in root.rglob("*") if root.is_dir() else ():
+        inside = file.relative_to(root).parts
+        if file.is_file() and not any(part.startswith((".", "_")) for part in inside):
+            yield file
+
+
+# --- filters --------------------------------------------------------------------------------------------------
+
+_COMPARES: dict[str, Callable[[Any, Any], Any]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+COMPARED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE"})
+"""Types whose comparisons mean the same to Arrow as to Spark."""
+
+
+def _filtered(table: pa.Table, filters: Sequence[Comparison]) -> pa.Table:
+    """The rows that all filters are true of; NULL is not true."""
+    masks = [_mask(table.column(f.column), f) for f in filters]
+    return table.filter(reduce(pc.and_, masks)) if masks else table
+
+
+def _mask(column: pa.ChunkedArray, comparison: Comparison) -> Any:
+    if comparison.operator == "IS NULL":
+        return pc.is_null(column)
+    if comparison.operator == "IS NOT NULL":
+        return pc.is_valid(column)
+    if comparison.operator == "IN":
+        assert isinstance(comparison.value, tuple)
+        return pc.is_in(column, pa.array(comparison.value, column.type))
+    return _COMPARES[comparison.operator](column, pa.scalar(comparison.value, column.type))
+
+
+def keys_can_be(kind: DataType) -> bool:
+    """Whether rows can be found by values of the type."""
+    return kind.name not in ("ARRAY", "MAP", "STRUCT", "VARIANT", "INTERVAL")

@@ -1,0 +1,94 @@
+"""Answers as Arrow lists of structs, and the check that they are what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.lookup.source import Request, Row
+
+MOST_TEXT = 200
+"""The most characters of a value in a message."""
+
+
+class WrongAnswer(Exception):
+    """A source has answered with what its columns cannot hold."""
+
+
+class AnswerShape:
+    """The type of the answers to a request: LIST<STRUCT<columns>>."""
+
+    def __init__(self, request: Request) -> None:
+        self._columns = request.columns
+        self._struct = pa.struct([(name, kind.to_arrow()) for name, kind in request.columns])
+        self._fields = list(self._struct)
+        self.type = pa.list_(self._struct)
+
+    def lists(self, answers: Sequence[Sequence[Row] | None]) -> pa.ListArray:
+        """One list per answer; NULL for None."""
+        lengths = np.fromiter((0 if rows is None else len(rows) for rows in answers), np.int32, len(answers))
+        offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)))
+        structs = self._structs([row for rows in answers if rows for row in rows])
+        missing = np.fromiter((rows is None for rows in answers), np.bool_, len(answers))
+        mask = pa.array(missing) if missing.any() else None
+        return pa.ListArray.from_arrays(pa.array(offsets), structs, type=self.type, mask=mask)
+
+    def checked(self, keys: int, found: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:
+        """The answer of each key, or what is wrong with it. WrongAnswer where answers and keys do not pair."""
+        try:
+            answers = [list(rows) for rows in found]
+        except TypeError:
+            raise WrongAnswer(f"an answer must be a list of rows for each key, not {shown(found)}") from None
+        if len(answers) != keys:
+            raise WrongAnswer(f"{keys} keys got {len(answers)} answers")
+        if self._defect([row for rows in answers for row in rows]) is None:
+            return list(answers)
+        return [self._judged(rows) for rows in answers]
+
+    def _judged(self, rows: Sequence[Row]) -> Sequence[Row] | Exception:
+        defect = self._defect(rows)
+        return rows if defect is None else WrongAnswer(defect)
+
+    def _structs(self, rows: Sequence[Row]) -> pa.StructArray:
+        if not rows or not self._fields:
+            return pa.array([{}] * len(rows), self._struct)
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self._fields, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=self._fields)
+
+    def _defect(self, rows: Sequence[Row]) -> str | None:
+        """What is wrong with the rows: their length, or the first value that is not of its column's type."""
+        if not rows:
+            return None
+        try:
+            self._structs(rows)
+        except _REFUSED:
+            width = len(self._fields)
+            for row in rows:
+                if not _has_width(row, width):
+                    return f"a row must have {width} values, not {shown(row)}"
+            return next((text for row in rows if (text := self._wrong_value(row))), "Arrow does not take its rows")
+        return None
+
+    def _wrong_value(self, row: Row) -> str | None:
+        for value, (name, kind), field in zip(row, self._columns, self._fields, strict=True):
+            try:
+                pa.array([value], field.type)
+            except _REFUSED:
+                return f'column "{name}" is {kind} and got {shown(value)}'
+        return None
+
+
+def _has_width(row: object, width: int) -> bool:
+    return isinstance(row, Sequence) and len(row) == width
+
+
+_REFUSED = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
+
+
+def shown(value: object) -> str:
+    """A value in a message."""
+    text = repr(value)
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "…"

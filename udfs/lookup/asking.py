@@ -1,0 +1,257 @@
+"""Asks a source: each key once at a time, at most CAPACITY requests in flight, with retries and timeouts.
+
+All methods run on the event loop. Decisions where the language is silent:
+
+* A row's TIMEOUT begins when the first attempt for its key is sent, as in Flink, where it begins with a place in the
+  queue; for a row that joins a request under way it begins then.
+* A request is in flight while its source works on it. Between two attempts it holds no capacity, but its rows go on
+  waiting, and their time runs. Keys that are tried again go before those that have not been asked.
+* A batch is one request. If it fails, it fails for all of its keys; each is tried again, in whatever batch is next.
+* A request whose rows have all timed out is cancelled, and its capacity is free when it has ended. With DEFER it goes
+  on in the background, where again at most CAPACITY requests are in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+
+from sqlstream.udfs.lookup.answers import AnswerShape
+from sqlstream.udfs.lookup.cache import AnswerCache
+from sqlstream.udfs.lookup.deadlines import Deadlines
+from sqlstream.udfs.lookup.left_over import LeftOver
+from sqlstream.udfs.lookup.metrics import RETRIES, Meter
+from sqlstream.udfs.lookup.options import LookupOptions
+from sqlstream.udfs.lookup.outcomes import Outcome, of_error, of_timeout
+from sqlstream.udfs.lookup.requests import Attempt, KeyRequest, Lane, Waiter, identities
+from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
+
+
+class Cancelled(Exception):
+    """A client has cancelled its own request."""
+
+
+class Asker:
+    """The requests of a process to one source with the same options."""
+
+    def __init__(
+        self,
+        source: LookupSource,
+        options: LookupOptions,
+        client: Callable[[], Awaitable[LookupClient]],
+        cache: AnswerCache | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.source = source
+        self.options = options
+        self.cache = cache
+        self.shape = AnswerShape(source.request)
+        self.identity = identities(source.request)
+        self._open_client = client
+        self._client: LookupClient | None = None
+        self._loop = loop
+        self._requests: dict[Hashable, KeyRequest] = {}
+        within = options.batch_within_ms / 1000
+        self._rows, self._background = (Lane(options.capacity, options.batch, within) for _ in range(2))
+        seconds = options.timeout_ms / 1000
+        self._deadlines: Deadlines[Waiter] = Deadlines(loop, seconds, self._expired)
+        self._left: Deadlines[KeyRequest] = Deadlines(loop, seconds, self._background_expired)
+        self._left_over = LeftOver(seconds, loop.time)
+        self._unwatched = Meter()
+
+    # --- what is asked ----------------------------------------------------------------------------------------
+
+    def ask(self, asked: Iterable[tuple[Key, Waiter]]) -> None:
+        for key, waiter in asked:
+            self._ask(key, waiter)
+        self._pump(self._rows)
+
+    def _ask(self, key: Key, waiter: Waiter) -> None:
+        identity = self.identity(key)
+        request = self._requests.get(identity)
+        if request is None:
+            known = self.cache.get((identity,))[0] if self.cache else None
+            if known is not None:
+                waiter.sink(waiter, Outcome(known))
+                return
+            request = self._new(key, identity, self._rows, waiter.meter)
+        waiter.request = request
+        request.waiters.append(waiter)
+        if request.started:
+            self._deadlines.add(waiter)
+
+    def forget(self, waiters: Iterable[Waiter]) -> None:
+        """The task of these waiters has ended; what nobody else waits for is given up."""
+        for waiter in waiters:
+            self._deadlines.remove(waiter)
+            request = waiter.request
+            if request is not None and waiter in request.waiters:
+                request.waiters.remove(waiter)
+                if not request.waiters and not request.background:
+                    self._give_up(request)
+
+    def take(self, keys: Sequence[Key]) -> list[Outcome | None]:
+        """For rows in state: the outcomes that have come; the others are asked for in the background."""
+        outcomes = [self._take(key) for key in keys]
+        self._pump(self._background)
+        return outcomes
+
+    def _take(self, key: Key) -> Outcome | None:
+        identity = self.identity(key)
+        outcome = self._left_over.pop(identity)
+        if outcome is not None:
+            return outcome
+        known = self.cache.get((identity,))[0] if self.cache else None
+        if known is not None:
+            return Outcome(known)
+        if identity not in self._requests:
+            self._new(key, identity, self._background, self._unwatched).background = True
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way, and no timer is set."""
+        return not (self._requests or self._deadlines.is_armed or self._left.is_armed)
+
+    def _new(self, key: Key, identity: Hashable, lane: Lane, meter: Meter) -> KeyRequest:
+        request = self._requests[identity] = KeyRequest(key, identity, lane, meter)
+        lane.add(request)
+        return request
+
+    # --- attempts ---------------------------------------------------------------------------------------------
+
+    def _pump(self, lane: Lane) -> None:
+        while asked := lane.next():
+            self._start(asked, lane)
+        if lane.waits_for_more and lane.has_room and lane.window is None:
+            lane.window = self._loop.call_later(lane.within, self._window_is_over, lane)
+
+    def _window_is_over(self, lane: Lane) -> None:
+        lane.window_is_over()
+        self._pump(lane)
+
+    def _start(self, requests: list[KeyRequest], lane: Lane) -> None:
+        lane.in_flight += 1
+        attempt = Attempt(requests, lane, self._loop.time())
+        for request in requests:
+            request.attempt = attempt
+            if not request.started:
+                self._begin(request)
+        requests[0].meter.sent(lane.in_flight)
+        attempt.task = self._loop.create_task(self._run(attempt))
+
+    def _begin(self, request: KeyRequest) -> None:
+        request.started = True
+        for waiter in request.waiters:
+            self._deadlines.add(waiter)
+        if request.background:
+            self._left.add(request)
+
+    async def _run(self, attempt: Attempt) -> None:
+        requests = attempt.requests
+        answers: Sequence[Sequence[Row] | BaseException]
+        try:
+            if self._client is None:
+                self._client = await self._open_client()
+            found = await self._client.ask([request.key for request in requests])
+            answers = self.shape.checked(len(requests), found)
+        except asyncio.CancelledError:
+            answers = () if attempt.cancelled else [Cancelled("the request was cancelled")] * len(requests)
+        except Exception as error:
+            answers = [error] * len(requests)
+        attempt.lane.in_flight -= 1
+        requests[0].meter.took(self._loop.time() - attempt.begun)
+        for request, answer in zip(requests, answers, strict=False):
+            self._settle(request, answer)
+        self._pump(attempt.lane)
+
+    def _settle(self, request: KeyRequest, answer: Sequence[Row] | BaseException) -> None:
+        failed = isinstance(answer, BaseException)
+        request.attempt = None
+        if not request.gone and (failed or not answer):
+            delay = request.attempts.delay(self.options.retries, missed=not failed)
+            if delay is not None:
+                request.meter.count(RETRIES)
+                request.retry = self._loop.call_later(delay, self._again, request)
+                return
+        if isinstance(answer, BaseException):
+            self._finish(request, of_error(self.source, request.key, self.options, answer))
+            return
+        # A miss of a request that was given up might have become a hit.
+        if self.cache is not None and (answer or not request.gone):
+            self.cache.put(request.identity, answer)
+        self._finish(request, Outcome(answer))
+
+    def _again(self, request: KeyRequest) -> None:
+        request.retry = None
+        request.lane.add(request, first=True)
+        self._pump(request.lane)
+
+    def _finish(self, request: KeyRequest, outcome: Outcome) -> None:
+        if request.gone:
+            return
+        del self._requests[request.identity]
+        for waiter in request.waiters:
+            self._deadlines.remove(waiter)
+            waiter.sink(waiter, outcome)
+        if request.background:
+            self._left.remove(request)
+            self._left_over.put(request.identity, outcome)
+
+    # --- ends of time -----------------------------------------------------------------------------------------
+
+    def _expired(self, waiter: Waiter) -> None:
+        request = waiter.request
+        assert request is not None
+        request.waiters.remove(waiter)
+        waiter.sink(waiter, of_timeout(self.source, request.key, self.options))
+        if request.waiters or request.background:
+            return
+        if self.options.defers:
+            self._to_background(request)
+        else:
+            self._give_up(request)
+
+    def _give_up(self, request: KeyRequest) -> None:
+        request.gone = True
+        del self._requests[request.identity]
+        request.lane.remove(request)
+        self._left.remove(request)
+        if request.retry is not None:
+            request.retry.cancel()
+        attempt = request.attempt
+        if attempt is not None and attempt.task is not None and all(other.gone for other in attempt.requests):
+            attempt.cancelled = True
+            attempt.task.cancel()
+
+    def _to_background(self, request: KeyRequest) -> None:
+        request.background = True
+        self._left.add(request)
+        waited = request.lane.remove(request)
+        request.lane = self._background
+        if waited:
+            self._background.add(request)
+            self._pump(self._background)
+        attempt = request.attempt
+        if attempt is not None and attempt.lane is self._rows:
+            self._attempt_to_background(attempt)
+
+    def _attempt_to_background(self, attempt: Attempt) -> None:
+        """Where nobody waits for it but rows in state; where the background is full, it is given up."""
+        going_on = [request for request in attempt.requests if not request.gone]
+        if any(not request.background for request in going_on):
+            return
+        if not self._background.has_room:
+            for request in going_on:
+                self._give_up(request)
+            return
+        self._rows.in_flight -= 1
+        self._background.in_flight += 1
+        attempt.lane = self._background
+        self._pump(self._rows)
+
+    def _background_expired(self, request: KeyRequest) -> None:
+        """It took its time again: rows in state ask for it anew. Where other rows wait for it too, it goes on."""
+        request.background = False
+        if not request.waiters:
+            self._give_up(request)

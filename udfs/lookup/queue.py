@@ -1,0 +1,173 @@
+"""The rows that wait for answers: in which order they leave, and how many there may be.
+
+Entries are rows, put in order of arrival, and marks, which are done from the start and which no row overtakes, in
+either direction: watermarks, or the end of the input. A queue counts both against its capacity.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sqlstream.udfs.lookup.options import Order
+
+Content = TypeVar("Content")
+
+
+@dataclass(eq=False, slots=True)
+class Entry(Generic[Content]):
+    """``key``: entries with equal keys leave in order of arrival in KEY_ORDERED; None has no such order."""
+
+    content: Content
+    key: Hashable = None
+    is_mark: bool = False
+    done: bool = False
+    segment: _Segment[Content] | None = None
+
+
+class LookupQueue(ABC, Generic[Content]):
+    """At most ``capacity`` entries that have not left."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._size = 0
+
+    def __len__(self) -> int:
+        """The entries that have not left, also those that are done."""
+        return self._size
+
+    @property
+    def is_full(self) -> bool:
+        return self._size >= self._capacity
+
+    def put(self, entry: Entry[Content]) -> bool:
+        """Takes an entry; False where the queue is full: put it again when others have left."""
+        if self.is_full:
+            return False
+        self._size += 1
+        self._put(entry)
+        return True
+
+    def complete(self, entry: Entry[Content]) -> None:
+        """All answers of the entry are there."""
+        entry.done = True
+        self._completed(entry)
+
+    def pop(self) -> list[Entry[Content]]:
+        """Everything that may leave now, in order."""
+        left = self._pop()
+        self._size -= len(left)
+        return left
+
+    @abstractmethod
+    def holds(self, key: Hashable) -> bool:
+        """Would an entry with this key have to wait for another one with it?"""
+        ...
+
+    @abstractmethod
+    def _put(self, entry: Entry[Content]) -> None: ...
+
+    @abstractmethod
+    def _completed(self, entry: Entry[Content]) -> None: ...
+
+    @abstractmethod
+    def _pop(self) -> list[Entry[Content]]: ...
+
+
+def queue_of(order: Order, capacity: int) -> LookupQueue[Content]:
+    if order is Order.ORDERED:
+        return OrderedQueue(capacity)
+    return SegmentedQueue(capacity, by_key=order is Order.KEY_ORDERED)
+
+
+class OrderedQueue(LookupQueue[Content]):
+    """All leave in order of arrival."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self._entries: deque[Entry[Content]] = deque()
+
+    def holds(self, key: Hashable) -> bool:
+        return False
+
+    def _put(self, entry: Entry[Content]) -> None:
+        entry.done |= entry.is_mark
+        self._entries.append(entry)
+
+    def _completed(self, entry: Entry[Content]) -> None:
+        pass
+
+    def _pop(self) -> list[Entry[Content]]:
+        left = []
+        while self._entries and self._entries[0].done:
+            left.append(self._entries.popleft())
+        return left
+
+
+@dataclass(eq=False, slots=True)
+class _Segment(Generic[Content]):
+    """The rows between two marks: those that are not done, those that may leave, and the mark behind them.
+
+    ``lines``: by key the entries that have not got ready, in order of arrival.
+    """
+
+    waiting: int = 0
+    ready: deque[Entry[Content]] = field(default_factory=deque)
+    lines: dict[Hashable, deque[Entry[Content]]] = field(default_factory=dict)
+    mark: Entry[Content] | None = None
+
+
+class SegmentedQueue(LookupQueue[Content]):
+    """Rows leave as they are done, ``by_key`` those of equal keys in order of arrival; none passes a mark."""
+
+    def __init__(self, capacity: int, *, by_key: bool) -> None:
+        super().__init__(capacity)
+        self._by_key = by_key
+        self._segments: deque[_Segment[Content]] = deque([_Segment()])
+
+    def holds(self, key: Hashable) -> bool:
+        return self._by_key and key is not None and any(key in segment.lines for segment in self._segments)
+
+    def _put(self, entry: Entry[Content]) -> None:
+        last = self._segments[-1]
+        if entry.is_mark:
+            last.mark = entry
+            self._segments.append(_Segment())
+            return
+        entry.segment = last
+        last.waiting += 1
+        if self._by_key and entry.key is not None:
+            last.lines.setdefault(entry.key, deque()).append(entry)
+        if entry.done:
+            self._completed(entry)
+
+    def _completed(self, entry: Entry[Content]) -> None:
+        segment = entry.segment
+        assert segment is not None, "an entry that is not in the queue"
+        line = segment.lines.get(entry.key)
+        if line is None:
+            self._ready(segment, entry)
+            return
+        while line and line[0].done:
+            self._ready(segment, line.popleft())
+        if not line:
+            del segment.lines[entry.key]
+
+    @staticmethod
+    def _ready(segment: _Segment[Content], entry: Entry[Content]) -> None:
+        segment.waiting -= 1
+        segment.ready.append(entry)
+
+    def _pop(self) -> list[Entry[Content]]:
+        left: list[Entry[Content]] = []
+        while True:
+            first = self._segments[0]
+            left += first.ready
+            first.ready.clear()
+            if first.waiting or first.mark is None:
+                return left
+            left.append(first.mark)
+            self._segments.popleft()

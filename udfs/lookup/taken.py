@@ -1,0 +1,165 @@
+"""A batch of rows that has been taken up: the keys it asks for, the answers that have come, the rows that leave.
+
+Python touches distinct keys, never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.columnar import python_values
+from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.keys import Ids, dense_ids
+from sqlstream.udfs.lookup.answers import AnswerShape
+from sqlstream.udfs.lookup.outcomes import NOT_ASKED, PASSES_BY, Outcome
+from sqlstream.udfs.lookup.source import Key
+
+Rows = slice | np.ndarray
+"""Positions in a batch, ascending."""
+
+
+class StepKeys:
+    """The distinct keys of one lookup in one batch, with what has become of them.
+
+    ``ids``: int64, per row the number of its key; ``len(keys)`` where a key is NULL, one more where the row passes by.
+    ``outcomes``: per number; None where there is none yet.
+    """
+
+    def __init__(
+        self, table: pa.Table, columns: Sequence[str], late: np.ndarray | None, identity: Callable[[Key], Hashable]
+    ) -> None:
+        asked = _asked(table, columns, late)
+        some = table if asked is None else table.filter(pa.array(asked))
+        found = dense_ids(some, columns)
+        distinct = some.take(pa.array(found.first)) if found.count < some.num_rows else some
+        values = [python_values(distinct.column(name)) for name in columns]
+        self.keys: list[Key] = list(zip(*values, strict=True))
+        self.identities = [identity(key) for key in self.keys]
+        self.outcomes: list[Outcome | None] = [*[None] * found.count, NOT_ASKED, PASSES_BY]
+        self.ids = found.ids if asked is None else _with_gaps(found, asked, late)
+        self._sizes: np.ndarray | None = None
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The rows of each number."""
+        if self._sizes is None:
+            self._sizes = np.bincount(self.ids, minlength=len(self.outcomes))
+        return self._sizes
+
+    @property
+    def asked(self) -> int:
+        """The rows that ask."""
+        return int(self.sizes[: len(self.keys)].sum())
+
+    def of(self, rows: Rows) -> tuple[list[Outcome], np.ndarray]:
+        """The distinct outcomes of some rows, and for each row which of them is its own."""
+        ids = self.ids[rows]
+        if 8 * len(ids) < len(self.outcomes):
+            numbers, places = np.unique(ids, return_inverse=True)
+        else:
+            there = np.zeros(len(self.outcomes), np.bool_)
+            there[ids] = True
+            numbers, places = np.flatnonzero(there), (np.cumsum(there) - 1)[ids]
+        found = [self.outcomes[number] for number in numbers.tolist()]
+        assert None not in found, "rows leave that have no answer"
+        return [outcome for outcome in found if outcome is not None], places
+
+
+def _asked(table: pa.Table, columns: Sequence[str], late: np.ndarray | None) -> np.ndarray | None:
+    """Which rows ask; None for all."""
+    valid = [np.asarray(pc.is_valid(c)) for name in columns if (c := table.column(name)).null_count]
+    if late is not None:
+        valid.append(~late)
+    return np.logical_and.reduce(valid) if valid else None
+
+
+def _with_gaps(found: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.ndarray:
+    ids = np.full(len(asked), found.count)
+    ids[asked] = found.ids
+    if late is not None:
+        ids[late] = found.count + 1
+    return ids
+
+
+class Asked(NamedTuple):
+    """One lookup as a batch sees it: key columns, type of the answers, and whether it adds the other columns."""
+
+    columns: Sequence[str]
+    shape: AnswerShape
+    identity: Callable[[Key], Hashable]
+    tells_errors: bool
+    tells_deferred: bool
+
+
+class Taken:
+    """``groups``: rows that are equal in the keys of all lookups, numbered by first appearance. ``number``: of the
+    batch. ``left``: in ORDERED, the rows that have left."""
+
+    def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
+        self.number = number
+        self.batch = batch
+        self.left = 0
+        table = pa.Table.from_batches([batch])
+        late = _late(batch)
+        self.steps = [StepKeys(table, asked.columns, late, asked.identity) for asked in lookups]
+        self._lookups = lookups
+        self.groups = _groups([step.ids for step in self.steps])
+        self._order: np.ndarray | None = None
+
+    def numbers(self, group: int) -> list[int]:
+        """Per lookup the number of the group's key."""
+        row = self.groups.first[group]
+        return [int(step.ids[row]) for step in self.steps]
+
+    def undone(self) -> np.ndarray:
+        """The groups that wait for an answer."""
+        waits = np.zeros(self.groups.count, np.bool_)
+        for step in self.steps:
+            missing = np.fromiter((outcome is None for outcome in step.outcomes), np.bool_, len(step.outcomes))
+            waits |= missing[step.ids[self.groups.first]]
+        return np.flatnonzero(waits)
+
+    def rows_of(self, groups: np.ndarray) -> np.ndarray:
+        """The rows of some groups, ascending."""
+        if self._order is None:
+            self._order = np.argsort(self.groups.ids, kind="stable")
+            self._ends = np.cumsum(np.bincount(self.groups.ids, minlength=self.groups.count))
+        starts, ends = np.concatenate(([0], self._ends))[groups], self._ends[groups]
+        parts = [self._order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+
+    def part(self, rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+        """Rows that leave, in ``schema``."""
+        if isinstance(rows, slice):
+            part = self.batch.slice(rows.start, rows.stop - rows.start)
+        else:
+            part = self.batch.take(pa.array(rows))
+        columns = list(part.columns)
+        for step, asked in zip(self.steps, self._lookups, strict=True):
+            outcomes, places = step.of(rows)
+            taken = pa.array(places)
+            columns.append(asked.shape.lists([outcome.rows for outcome in outcomes]).take(taken))
+            if asked.tells_errors:
+                columns.append(pa.array([outcome.error for outcome in outcomes], pa.string()).take(taken))
+            if asked.tells_deferred:
+                columns.append(pa.array([outcome.deferred for outcome in outcomes], pa.bool_()).take(taken))
+        columns.append(pa.nulls(part.num_rows, schema.field(len(schema) - 1).type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _late(batch: pa.RecordBatch) -> np.ndarray | None:
+    """The late rows on their way; None where there are none."""
+    if LATE_TABLE not in batch.schema.names:
+        return None
+    column = batch.column(LATE_TABLE)
+    return np.asarray(pc.is_valid(column)) if column.null_count < len(column) else None
+
+
+def _groups(ids: Sequence[np.ndarray]) -> Ids:
+    names = [str(number) for number in range(len(ids))]
+    return dense_ids(pa.table([pa.array(of_step) for of_step in ids], names=names), names)

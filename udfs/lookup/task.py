@@ -1,0 +1,273 @@
+"""One task of a lookup operator: takes batches up, has their keys asked on the event loop, lets rows leave in order.
+
+The task's own thread does everything but asking. It takes up more rows as long as few keys wait for answers and few
+rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and requests never run dry.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, MISSES, Meter, metrics_row
+from sqlstream.udfs.lookup.options import Order
+from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.queue import Entry, LookupQueue, queue_of
+from sqlstream.udfs.lookup.requests import Waiter
+from sqlstream.udfs.lookup.source import Key
+from sqlstream.udfs.lookup.taken import Asked, Rows, StepKeys, Taken
+from sqlstream.udfs.lookup.worker import Worker
+
+if TYPE_CHECKING:
+    from sqlstream.udfs.lookup.operator import LookupStep
+
+MOST_ROWS = 100_000
+"""No more input is read while so many rows wait."""
+
+LINGER_S = 0.005
+"""Answers that come so soon after each other leave together: a batch of few rows costs as much as one of many."""
+
+LINGER_ANSWERS = 1024
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """Rows of a batch that leave together. In ORDERED they are all up to ``until``; else those of ``groups``.
+
+    ``missing``: the answers that are not there yet.
+    """
+
+    taken: Taken
+    groups: np.ndarray
+    until: int
+    missing: int = 0
+
+
+Waiting = Entry[Part | None]
+"""An entry of the queue; the mark at the end of the input has no rows."""
+
+Place = tuple[Taken, int, int]
+"""What a waiter waits for: a batch, the position of a lookup, the number of a key."""
+
+
+class Task:
+    def __init__(self, steps: Sequence[LookupStep], order: Order, worker: Worker) -> None:
+        self._steps = steps
+        self._order = order
+        self._worker = worker
+        self._askers: list[Asker] = [worker.asker(step.source, step.options) for step in steps]
+        self._asked = [
+            Asked(step.keys, asker.shape, asker.identity, step.error is not None, step.deferred is not None)
+            for step, asker in zip(steps, self._askers, strict=True)
+        ]
+        self._meters = {step.number: Meter() for step in steps}
+        keys_in_flight = max(asker.options.capacity * asker.options.batch for asker in self._askers)
+        self._most_waiters = 2 * keys_in_flight
+        self._queue: LookupQueue[Part | None] = queue_of(order, max(1024, 4 * keys_in_flight))
+        self._backlog: deque[Waiting] = deque()
+        self._waiters: set[Waiter] = set()
+        self._parts: dict[tuple[int, int, int], list[Waiting]] = {}
+        self._answered: queue.SimpleQueue[tuple[Waiter, Outcome]] = queue.SimpleQueue()
+        self._rows = 0
+        self._taken = 0
+        self._schema: pa.Schema | None = None
+
+    def run(
+        self, batches: Iterator[pa.RecordBatch], output: Callable[[pa.Schema], pa.Schema]
+    ) -> Iterator[pa.RecordBatch]:
+        more = True
+        while more or self._backlog or len(self._queue):
+            if more and self._has_room:
+                batch = next(batches, None)
+                more = batch is not None
+                if batch is None:
+                    self._backlog.append(Entry(None, is_mark=True))
+                elif batch.num_rows:
+                    self._schema = self._schema or output(batch.schema)
+                    self._take_up(batch)
+                self._collect(wait=False)
+            else:
+                self._collect(wait=True)
+            self._enqueue()
+            yield from self._leave()
+        if self._schema is not None:
+            yield metrics_row(self._schema, self._meters)
+
+    def close(self) -> None:
+        """Gives up what is still asked for."""
+        for asker in set(self._askers):
+            waiters = [waiter for waiter in self._waiters if self._askers[waiter.place[1]] is asker]
+            if waiters:
+                self._worker.call(asker.forget, waiters)
+
+    @property
+    def _has_room(self) -> bool:
+        return not self._backlog and len(self._waiters) < self._most_waiters and self._rows < MOST_ROWS
+
+    # --- taking up --------------------------------------------------------------------------------------------
+
+    def _take_up(self, batch: pa.RecordBatch) -> None:
+        taken = Taken(self._taken, batch, self._asked)
+        self._taken += 1
+        self._rows += batch.num_rows
+        for step, keys in enumerate(taken.steps):
+            self._look_into_cache(step, keys)
+        undone = taken.undone()
+        parts = self._ordered(taken, undone) if self._order is Order.ORDERED else self._by_group(taken, undone)
+        self._backlog.extend(parts)
+
+    def _look_into_cache(self, step: int, keys: StepKeys) -> None:
+        meter, cache = self._meter(step), self._askers[step].cache
+        meter.count(ANSWERS, keys.asked)
+        if cache is None:
+            return
+        hits = 0
+        sizes = keys.sizes.tolist()
+        for number, rows in enumerate(cache.get(keys.identities)):
+            if rows is not None:
+                keys.outcomes[number] = Outcome(rows)
+                hits += sizes[number]
+        meter.count(HITS, hits)
+        meter.count(MISSES, keys.asked - hits)
+
+    @staticmethod
+    def _ordered(taken: Taken, undone: np.ndarray) -> Iterator[Waiting]:
+        """Groups are numbered by first appearance: when one is done, rows up to the next one that is not may leave."""
+        untils = [*taken.groups.first[undone].tolist(), taken.batch.num_rows]
+        yield Entry(Part(taken, _NO_GROUPS, untils[0]), done=True)
+        for group, until in zip(undone, untils[1:], strict=True):
+            yield Entry(Part(taken, np.array([group]), until))
+
+    def _by_group(self, taken: Taken, undone: np.ndarray) -> Iterator[Waiting]:
+        """What is done leaves at once, but for keys that rows wait for in KEY ORDERED."""
+        done = np.ones(taken.groups.count, np.bool_)
+        done[undone] = False
+        if self._order is Order.KEY_ORDERED and len(self._queue):
+            followers = [group for group in np.flatnonzero(done) if self._queue.holds(self._key(taken, int(group)))]
+            done[followers] = False
+            for group in followers:
+                yield Entry(Part(taken, np.array([group]), 0), self._key(taken, int(group)), done=True)
+        if done.any():
+            yield Entry(Part(taken, np.flatnonzero(done), 0), done=True)
+        for group in undone:
+            key = self._key(taken, int(group)) if self._order is Order.KEY_ORDERED else None
+            yield Entry(Part(taken, np.array([group]), 0), key)
+
+    @staticmethod
+    def _key(taken: Taken, group: int) -> object:
+        """The key that all lookups have in KEY ORDERED; None for NULL."""
+        number = taken.numbers(group)[0]
+        identities = taken.steps[0].identities
+        return identities[number] if number < len(identities) else None
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    def _enqueue(self) -> None:
+        """Moves what the queue takes out of the backlog, and asks for it."""
+        asked: list[list[tuple[Key, Waiter]]] = [[] for _ in self._steps]
+        while self._backlog and self._queue.put(self._backlog[0]):
+            entry = self._backlog.popleft()
+            if not entry.done and entry.content is not None:
+                self._ask(entry, entry.content, asked)
+        for asker, of_step in zip(self._askers, asked, strict=True):
+            if of_step:
+                self._worker.call(asker.ask, of_step)
+
+    def _ask(self, entry: Waiting, part: Part, asked: list[list[tuple[Key, Waiter]]]) -> None:
+        taken = part.taken
+        for step, number in enumerate(taken.numbers(int(part.groups[0]))):
+            if taken.steps[step].outcomes[number] is not None:
+                continue
+            part.missing += 1
+            place = (taken.number, step, number)
+            if place in self._parts:
+                self._parts[place].append(entry)
+                continue
+            self._parts[place] = [entry]
+            waiter = Waiter(self._deliver, (taken, step, number), self._meter(step))
+            self._waiters.add(waiter)
+            asked[step].append((taken.steps[step].keys[number], waiter))
+        if not part.missing:
+            self._queue.complete(entry)
+
+    def _deliver(self, waiter: Waiter, outcome: Outcome) -> None:
+        """On the event loop."""
+        self._answered.put((waiter, outcome))
+
+    def _collect(self, *, wait: bool) -> None:
+        """Takes the outcomes that have come; ``wait``: at least one, and those that come right after."""
+        if not self._waiters:
+            return
+        count = 0
+        if wait:
+            self._receive(self._first())
+            count, until = 1, time.monotonic() + LINGER_S
+            while self._waiters and count < LINGER_ANSWERS and (left := until - time.monotonic()) > 0:
+                try:
+                    self._receive(self._answered.get(timeout=left))
+                except queue.Empty:
+                    break
+                count += 1
+        while not self._answered.empty():
+            self._receive(self._answered.get())
+
+    def _first(self) -> tuple[Waiter, Outcome]:
+        while True:
+            try:
+                return self._answered.get(timeout=1)
+            except queue.Empty:
+                assert self._worker.is_alive, "the event loop of the lookups has ended"
+
+    def _receive(self, answered: tuple[Waiter, Outcome]) -> None:
+        waiter, outcome = answered
+        self._waiters.discard(waiter)
+        if outcome.failure is not None:
+            raise outcome.failure
+        taken, step, number = waiter.place
+        keys = taken.steps[step]
+        keys.outcomes[number] = outcome
+        for name in outcome.counted:
+            self._meter(step).count(name, int(keys.sizes[number]))
+        for entry in self._parts.pop((taken.number, step, number)):
+            assert entry.content is not None, "a mark waits for nothing"
+            entry.content.missing -= 1
+            if not entry.content.missing:
+                self._queue.complete(entry)
+
+    # --- leaving ----------------------------------------------------------------------------------------------
+
+    def _leave(self) -> Iterator[pa.RecordBatch]:
+        """Batch by batch in order of arrival, so that equal keys keep theirs."""
+        parts: dict[int, list[Part]] = {}
+        for entry in self._queue.pop():
+            if entry.content is not None:
+                parts.setdefault(entry.content.taken.number, []).append(entry.content)
+        for number in sorted(parts):
+            taken, rows = parts[number][0].taken, self._rows_of(parts[number])
+            count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+            if count:
+                self._rows -= count
+                yield taken.part(rows, self._schema)
+
+    def _rows_of(self, parts: Sequence[Part]) -> Rows:
+        taken = parts[0].taken
+        if self._order is Order.ORDERED:
+            rows = slice(taken.left, parts[-1].until)
+            taken.left = rows.stop
+            return rows
+        groups = np.concatenate([part.groups for part in parts])
+        return slice(0, taken.batch.num_rows) if len(groups) == taken.groups.count else taken.rows_of(groups)
+
+    def _meter(self, step: int) -> Meter:
+        return self._meters[self._steps[step].number]
+
+
+_NO_GROUPS = np.zeros(0, np.int64)

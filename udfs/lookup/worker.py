@@ -1,0 +1,125 @@
+"""One event loop thread per worker process, with everything that the tasks of the process share.
+
+Spark forks its workers from a daemon: the thread starts with its first use, in the process that uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.cache import AnswerCache
+from sqlstream.udfs.lookup.options import Cache, LookupOptions, Order
+from sqlstream.udfs.lookup.source import LookupClient, LookupSource
+
+Result = TypeVar("Result")
+
+
+class Worker:
+    """Clients by source, caches by source and options, askers by source and how it is asked."""
+
+    def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
+        self.loop = new_loop()
+        self._lock = threading.Lock()
+        self._clients: dict[LookupSource, asyncio.Task[LookupClient]] = {}
+        self._caches: dict[tuple[LookupSource, Cache], AnswerCache] = {}
+        self._askers: dict[tuple[LookupSource, LookupOptions], Asker] = {}
+        self._thread = threading.Thread(target=self._run, name="sqlstream-lookups", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def asker(self, source: LookupSource, options: LookupOptions) -> Asker:
+        asking = _asking(options)
+        with self._lock:
+            asker = self._askers.get((source, asking))
+            if asker is None:
+                cache = self._cache(source, options.cache) if options.cache else None
+                asker = Asker(source, asking, lambda: self._client(source), cache, self.loop)
+                self._askers[source, asking] = asker
+            return asker
+
+    def call(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Calls a function on the event loop, soon."""
+        self.loop.call_soon_threadsafe(function, *arguments)
+
+    def result(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What a function returns that is called on the event loop."""
+        future: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function(*arguments))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.call(run)
+        return future.result()
+
+    def close(self) -> None:
+        """Closes the clients and ends the thread."""
+        asyncio.run_coroutine_threadsafe(self._close_clients(), self.loop).result()
+        self.call(self.loop.stop)
+        self._thread.join()
+
+    def _cache(self, source: LookupSource, options: Cache) -> AnswerCache:
+        return self._caches.setdefault((source, options), AnswerCache(options))
+
+    async def _client(self, source: LookupSource) -> LookupClient:
+        """The client of a source, opened once; after a failure the next one who asks opens it again."""
+        opening = self._clients.get(source)
+        if opening is None:
+            opening = self._clients[source] = self.loop.create_task(_opened(source))
+        try:
+            return await asyncio.shield(opening)
+        except Exception:
+            if self._clients.get(source) is opening:
+                del self._clients[source]
+            raise
+
+    async def _close_clients(self) -> None:
+        current = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not current]
+        opened = [task for task in self._clients.values() if task.done() and not task.exception()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*(task.result().close() for task in opened), return_exceptions=True)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+
+async def _opened(source: LookupSource) -> LookupClient:
+    return await source.open()
+
+
+def _asking(options: LookupOptions) -> LookupOptions:
+    """What matters to asking, so that lookups that ask alike share their requests."""
+    capacity = options.capacity if options.asynchronous else 1
+    return replace(options, asynchronous=True, capacity=capacity, order=Order.ORDERED)
+
+
+_lock = threading.Lock()
+_current: tuple[int, Worker] | None = None
+
+
+def worker() -> Worker:
+    """The worker of this process."""
+    global _current
+    with _lock:
+        if _current is None or _current[0] != os.getpid() or not _current[1].is_alive:
+            _current = (os.getpid(), Worker())
+        return _current[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -53,18 +54,19 @@ class Runner:
 
     def start(self, plan: Output | Insert, workspace: Workspace) -> Job:
         """Run the plan: into the table of an Insert, else to the reader of ``Job.results``."""
-        from sqlstream.jobs import checkpoint_exists, start_job
+        from sqlstream.jobs import checkpoint_exists, run_of, start_job
 
         require_sources(plan)
         settings = workspace.settings
         spark = self.spark.get(settings)
         name = self.folders.job_name(settings["pipeline.name"] or _default_name(plan))
-        environment = Environment(spark, self.folders.root, name)
+        environment = Environment(spark, self.folders.root, name, run=uuid.uuid4().hex)
         sink, checkpoint = None, self.folders.scratch_checkpoint()
         if isinstance(plan, Insert):
             checkpoint = self.folders.checkpoint(settings, name)
-            resumed = replace(environment, resumed=checkpoint_exists(checkpoint, spark))
-            sink = TableSink(resumed, plan.table, plan)
+            resumed = checkpoint_exists(checkpoint, spark)
+            environment = replace(environment, resumed=resumed, run=run_of(checkpoint, spark))
+            sink = TableSink(environment, plan.table, plan)
         job = start_job(
             spark,
             plan,

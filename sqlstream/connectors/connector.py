@@ -6,7 +6,7 @@ A new connector is one module here with a ``CONNECTOR`` and one name in ``connec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,14 +58,16 @@ class Environment:
     """What reading and writing need beside the table.
 
     ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart
-    and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``in_order``: the
-    query looks at the order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``).
+    and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``run`` is the
+    checkpoint's own word: numbers of micro-batches begin anew with another one. ``in_order``: the query looks at the
+    order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``).
     """
 
     spark: SparkSession
     directory: Path
     job: str = "job"
     resumed: bool = False
+    run: str = "run"
     in_order: bool = False
 
 
@@ -116,6 +118,7 @@ class Connector:
     ``metadata`` are the keys of METADATA columns with their natural types.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
+    ``refused`` are known options that have no effect here, and what to write instead.
     """
 
     name: str
@@ -133,6 +136,7 @@ class Connector:
     metadata: tuple[tuple[str, DataType], ...] = ()
     lookup: MakeLookup | None = None
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_source(self) -> bool:
@@ -175,9 +179,9 @@ class Connector:
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:
             found = find(self._all_options, key)
-            if key in PLANNED:
+            if instead := PLANNED.get(key) or self.refused.get(key):
                 message = f'option "{key}" is not executed yet'
-                yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=PLANNED[key])
+                yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
             elif found is None:
                 yield self._unknown_option(key, spans.get(key))
             elif wrong := check_value(found, key, value, spans.get(key)) or _missing_field(found, key, table, spans):

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from sqlstream.jobs.checkpoint import checkpoint_exists
+from sqlstream.jobs.checkpoint import checkpoint_exists, run_of
 from sqlstream.jobs.job import Job, JobState, start_job
 from sqlstream.jobs.progress import Progress
 from sqlstream.jobs.runtime import JobRuntime, Sources
 
-__all__ = ["Job", "JobRuntime", "JobState", "Progress", "Sources", "checkpoint_exists", "start_job"]
+__all__ = ["Job", "JobRuntime", "JobState", "Progress", "Sources", "checkpoint_exists", "run_of", "start_job"]

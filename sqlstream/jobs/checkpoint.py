@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 OTHER_PLAN = "SS421"
 PATTERN_AS_PATH = "SS423"
 
-_PLAN = "plan.txt"
+_PLAN, _RUN = "plan.txt", "run.txt"
 _OF_PATTERNS = "*?[]{}\\"
 
 
@@ -39,6 +40,17 @@ def checkpoint_exists(path: str, spark: SparkSession) -> bool:
     """True where a job has started with this checkpoint directory before; SS423 where none can."""
     _require_plain(path)
     return storage_at(path, spark).read(_PLAN) is not None
+
+
+def run_of(path: str, spark: SparkSession) -> str:
+    """A word of the checkpoint's own, chosen when it is asked for first."""
+    _require_plain(path)
+    storage = storage_at(path, spark)
+    found = storage.read(_RUN)
+    if found is None:
+        found = uuid.uuid4().hex
+        storage.write(_RUN, found)
+    return found.strip()
 
 
 def open_checkpoint(

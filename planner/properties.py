@@ -12,7 +12,7 @@ from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Eviction, Firing, Never
 from sqlstream.planner.nodes import (
     AlignedWindow,
@@ -22,6 +22,7 @@ from sqlstream.planner.nodes import (
     Field,
     Filter,
     Insert,
+    Lookup,
     Node,
     Output,
     Project,
@@ -34,6 +35,7 @@ from sqlstream.planner.nodes import (
     Window,
     WindowAggregate,
 )
+from sqlstream.udfs.lookup.options import Order
 
 # --- changelog mode -------------------------------------------------------------------------------------------
 
@@ -141,6 +143,7 @@ def window_of(node: Node) -> WindowInfo | None:
 @window_of.register(Filter)
 @window_of.register(AssignTime)
 @window_of.register(Correlate)
+@window_of.register(Lookup)
 @window_of.register(Output)
 def _(node: Unary) -> WindowInfo | None:
     return window_of(node.input)
@@ -219,6 +222,14 @@ def _(node: Unary) -> frozenset[frozenset[str]]:
 
 
 @unique_keys.register
+def _(node: Lookup) -> frozenset[frozenset[str]]:
+    """A lookup by the whole primary key finds at most one row."""
+    key = node.source.primary_key if isinstance(node.source, Table) else ()
+    found = bool(key) and set(key) <= {k.name for k in node.keys}
+    return unique_keys(node.input) if found else frozenset()
+
+
+@unique_keys.register
 def _(node: Project) -> frozenset[frozenset[str]]:
     renamed = {i.expression.name: i.name for i in node.items if isinstance(i.expression, exp.Column)}
     found = unique_keys(node.input)
@@ -257,6 +268,7 @@ class ArrivalOrder(Enum):
     SOURCE = "source"  # as the source delivered them
     MIXED = "mixed"  # several sources, each in its order
     WINDOW = "window"  # by the end of windows, unordered within
+    ANSWERS = "answers"  # as lookups were answered
 
 
 @singledispatch
@@ -267,6 +279,12 @@ def arrival_order(node: Node) -> ArrivalOrder:
 @arrival_order.register
 def _(node: Union) -> ArrivalOrder:
     return ArrivalOrder.MIXED
+
+
+@arrival_order.register
+def _(node: Lookup) -> ArrivalOrder:
+    """In order per key is not the order of the input either."""
+    return arrival_order(node.input) if node.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
 
 
 @arrival_order.register

@@ -22,15 +22,17 @@ class Unsupported:
 
 
 _WINDOW_HINT = "Aggregate in TUMBLE, HOP, CUMULATE or SESSION windows of time, which emit when they close."
-_SEPARATE = "Write the inputs to a table each and join them outside of sqlstream."
+_SEPARATE = (
+    "Look the rows up: JOIN c FOR SYSTEM_TIME AS OF o.pt ON c.id = o.id, or write the inputs to a table each and join "
+    "them outside of sqlstream."
+)
 
 FEATURES: dict[str, Unsupported] = {
     "join": Unsupported("SS301", "joins", _SEPARATE),
-    "temporal join": Unsupported("SS302", "temporal and lookup joins (FOR SYSTEM_TIME AS OF)", _SEPARATE),
-    "lookup": Unsupported(
-        "SS303",
-        "asynchronous lookups (LOOKUP ASYNC)",
-        "Call a Python function of CREATE FUNCTION that looks the value up, row by row.",
+    "temporal join": Unsupported(
+        "SS302",
+        "temporal joins (FOR SYSTEM_TIME AS OF an event time)",
+        "For the present state of a table outside, write AS OF o.pt, where pt AS PROCTIME() is a column of o.",
     ),
     "over": Unsupported("SS304", "OVER windows", _WINDOW_HINT),
     "qualify": Unsupported(
@@ -109,7 +111,11 @@ FEATURES: dict[str, Unsupported] = {
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),
-    "async function": Unsupported("SS339", "asynchronous functions", "Declare the function without async."),
+    "async function": Unsupported(
+        "SS339",
+        "asynchronous functions outside of LATERAL TABLE",
+        "Write FROM t, LATERAL TABLE(f(t.x)) AS a LOOKUP ASYNC (…), or declare the function without async.",
+    ),
     "function kind": Unsupported(
         "SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."
     ),

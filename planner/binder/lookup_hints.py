@@ -6,11 +6,17 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError
 from sqlstream.grammar.carrier import table_clauses_of
-from sqlstream.planner.binder.context import Context
+from sqlstream.grammar.nodes import LookupAsync
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of
 from sqlstream.planner.binder.lookup_options import Chosen, bind_options
 from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.lookup.options import Order
 
 _NO_TABLE = "Write the alias that the table has in FROM."
@@ -23,8 +29,8 @@ class LookupHints:
     hints: dict[str, exp.Expr] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
-    def options(self, right: exp.Expr, scope: Scope, context: Context) -> Chosen:
-        """What clause or hint say of the lookup of ``right``; a lookup without either is synchronous."""
+    def options(self, right: exp.Expr, scope: Scope, context: Context, asynchronous: bool = False) -> Chosen:
+        """What clause or hint say of the lookup of ``right``; without either it is ``asynchronous`` or not."""
         clause, hint = table_clauses_of(right).lookup, self._take(right)
         if clause is not None and hint is not None:
             message = f'LOOKUP ASYNC and a LOOKUP hint both say how "{right.alias_or_name}" is looked up'
@@ -33,6 +39,8 @@ class LookupHints:
             return bind_options(clause, scope, context)
         if hint is not None:
             return Chosen(hinted(Options(pairs_of(hint, context), hint, context)))
+        if asynchronous:
+            return Chosen(context.settings.lookup)
         return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
 
     def _take(self, right: exp.Expr) -> exp.Expr | None:
@@ -50,6 +58,25 @@ class LookupHints:
                 table = pairs_of(hint, context).get("table", name)
                 message = f'the LOOKUP hint names "{table}", which is no lookup join of this SELECT'
                 context.wrong("SS257", message, hint, _NO_TABLE)
+
+
+def misplaced_lookup(clause: LookupAsync, message: str) -> BindError:
+    """SS253 where LOOKUP ASYNC stands behind what is not looked up."""
+    hint = "Write JOIN c FOR SYSTEM_TIME AS OF o.pt LOOKUP ASYNC (…) ON c.id = o.id, or LATERAL TABLE(f(o.x))."
+    return bind_error("SS253", message, clause.span, hint)
+
+
+def refuse_lookup_clause(source: exp.Expr, context: Context, message: str) -> None:
+    clause = table_clauses_of(source).lookup
+    if clause is not None:
+        context.report(misplaced_lookup(clause, message))
+
+
+def refuse_updates(right: exp.Expr, scope: Scope) -> None:
+    """SS325 where rows of the left side may be withdrawn."""
+    if changelog_mode(scope.node) != APPEND_ONLY:
+        detail = "The left side of a lookup updates its rows: what was looked up could not be withdrawn."
+        raise unsupported.refusal("changelog input", span_of(right), detail)
 
 
 def lookup_hints(select: exp.Select, context: Context) -> LookupHints:

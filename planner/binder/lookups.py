@@ -13,12 +13,11 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
 from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
-from sqlstream.planner.binder.lookup_hints import LookupHints
+from sqlstream.planner.binder.lookup_hints import LookupHints, refuse_updates
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.catalog import APPEND_ONLY, Column, Table, TimeDomain, View
+from sqlstream.planner.catalog import Column, Table, TimeDomain, View
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Field, Filter, Item, Lookup
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
 from sqlstream.planner.suggestions import counted, did_you_mean
 
@@ -36,7 +35,7 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *_TIME_TRAVEL), context)
     _check_time(right, scope)
-    _check_changes(right, scope)
+    refuse_updates(right, scope)
     table = _table(right, context)
     chosen = hints.options(right, scope, context)
     items = _outputs(table, right, scope)
@@ -92,12 +91,6 @@ def _time_hint(scope: Scope) -> str:
         return "Declare a column pt AS PROCTIME() in CREATE TABLE of the left side, and write AS OF o.pt."
     name = f"{found[0].table}.{found[0].name}" if found[0].table else found[0].name
     return f"Write FOR SYSTEM_TIME AS OF {name}."
-
-
-def _check_changes(right: exp.Expr, scope: Scope) -> None:
-    if changelog_mode(scope.node) != APPEND_ONLY:
-        detail = "The left side of a lookup join updates its rows: what was looked up could not be withdrawn."
-        raise unsupported.refusal("changelog input", span_of(right), detail)
 
 
 # --- the table ------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.generators import correlate, table_call
-from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints
+from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
+from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
 from sqlstream.planner.binder.lookups import is_time_travel, lookup_join
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
@@ -132,8 +133,8 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
 
 def _read(found: Table, at: exp.Expr) -> Relation:
     if found.option("role") == "lookup":
-        detail = f'"{found.name}" is a lookup table, which can only be joined with FOR SYSTEM_TIME AS OF.'
-        raise unsupported.refusal("temporal join", span_of(at), detail)
+        hint = f"Join it: FROM o JOIN {found.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
+        raise bind_error("SS250", f'table "{found.name}" can only be looked up', at, hint)
     if found.changelog != APPEND_ONLY:
         raise unsupported.refusal("changelog input", span_of(at), f'Table "{found.name}" has updates or deletions.')
     return read_table(found)
@@ -164,11 +165,12 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
     clauses = table_clauses_of(source)
     _refuse_clauses(clauses, context)
+    refuse_lookup_clause(source, context, "LOOKUP ASYNC needs a lookup join")
     return _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
 
 
 def _refuse_clauses(clauses: TableClauses, context: Context) -> None:
-    for feature, clause in (("hint", clauses.hint), ("barriers", clauses.barriers), ("lookup", clauses.lookup)):
+    for feature, clause in (("hint", clauses.hint), ("barriers", clauses.barriers)):
         if clause is not None:
             context.refuse(feature, clause.span)
 
@@ -231,10 +233,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     """Lookup joins, CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; other joins are refused."""
     right = join.this
     if is_time_travel(right):
-        clauses = replace(table_clauses_of(right), lookup=None)
-        _refuse_clauses(clauses, context)
-        if clauses.watermark is not None:
-            _misplaced_watermark(clauses.watermark, context)
+        _refuse_but_lookup(right, context)
         return lookup_join(join, scope, context, hints)
     if not isinstance(right, (exp.Unnest, exp.Lateral)):
         raise _refused_join(join)
@@ -244,11 +243,20 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     if not _always_true(join.args.get("on")):
         raise unsupported.refusal("join", span_of(join), "UNNEST and LATERAL TABLE take ON TRUE only.")
     refuse_rest(join, ("this", "side", "kind", "on"), context)
-    clauses = table_clauses_of(right)
+    _refuse_but_lookup(right, context)
+    call = table_call(right, context)
+    if lookup_function_of(call, context) is not None:
+        return lookup_call(right, call, scope, side == "LEFT", context, hints)
+    refuse_lookup_clause(right, context, "LOOKUP ASYNC needs a coroutine of CREATE FUNCTION here")
+    return correlate(right, call, scope, side == "LEFT", context)
+
+
+def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
+    """The clauses behind a joined table, but LOOKUP ASYNC."""
+    clauses = replace(table_clauses_of(right), lookup=None)
     _refuse_clauses(clauses, context)
     if clauses.watermark is not None:
         _misplaced_watermark(clauses.watermark, context)
-    return correlate(right, table_call(right, context), scope, side == "LEFT", context)
 
 
 def _always_true(condition: exp.Expr | None) -> bool:
@@ -259,7 +267,7 @@ def _refused_join(join: exp.Join) -> SqlStreamError:
     right = join.this
     clauses = table_clauses_of(right)
     if clauses.lookup is not None:
-        return unsupported.refusal("lookup", clauses.lookup.span)
+        return misplaced_lookup(clauses.lookup, "LOOKUP ASYNC needs FOR SYSTEM_TIME AS OF before it")
     if clauses.barriers is not None:
         return unsupported.refusal("barriers", clauses.barriers.span)
     return unsupported.refusal("join", span_of(right))

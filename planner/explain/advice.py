@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
@@ -12,15 +12,15 @@ from sqlstream.planner.explain.window_text import window_text
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, Cumulate, Hop, Node, WindowAggregate
 from sqlstream.planner.properties import keeps_rows, window_of
-from sqlstream.planner.rules import optimize
+from sqlstream.planner.rules import STAGES, Stage, optimize
 
 _ARRIVAL = frozenset({"collect_list", "array_agg", "listagg", "string_agg"})
 _MANY_PANES = 100
 
 
-def advice(plan: Node) -> list[str]:
+def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
     """Sentences about a bound plan, most important first."""
-    optimized = optimize(plan)
+    optimized = optimize(plan, rules)
     return [
         *latency(optimized),
         *_kept_rows(optimized),

@@ -22,8 +22,7 @@ def lookup_text(node: Lookup) -> list[str]:
         parts.append(f"if {sql(node.condition)}")
     if node.outer:
         parts.append("outer")
-    failed = f"failed rows to {node.failed.table.name}" if node.failed else ""
-    return [*parts, *options_text(node.options), *([failed] if failed else [])]
+    return [*parts, *options_text(node.options, node.failed.table.name if node.failed else "")]
 
 
 def _output(item: Item) -> str:
@@ -44,15 +43,15 @@ def _value(value: object) -> str:
     return f"'{value}'" if not isinstance(value, (bool, int, float)) else str(value)
 
 
-def options_text(options: LookupOptions) -> list[str]:
-    """Order and capacity always, the rest where it differs from the defaults."""
+def options_text(options: LookupOptions, failed: str = "") -> list[str]:
+    """Order, capacity and timeout always, the rest where it is asked for; ``failed`` is the table of ON ERROR TO."""
     if options.asynchronous:
         found = [f"{options.order.value.lower()}, capacity {options.capacity}"]
     else:
         found = ["one at a time"]
     found.append(f"timeout {readable(options.timeout_ms)}{_then(options.on_timeout)}")
     if options.on_error is not OnError.FAIL:
-        found.append(f"on error {options.on_error.value}")
+        found.append(f"on error {options.on_error.value} {failed}".rstrip())
     found += [_retry(r) for r in options.retries]
     if options.cache is not None:
         found.append(_cache(options.cache))

@@ -7,6 +7,7 @@ other by ``PLANNER_STAGES``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sqlstream.planner.explain.advice import advice, latency
@@ -16,7 +17,7 @@ from sqlstream.planner.explain.text import tree, with_properties
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.properties import arrival_order, bounded, changelog_mode, changelog_text, unique_keys
-from sqlstream.planner.rules import optimize, trace
+from sqlstream.planner.rules import STAGES, Stage, optimize, trace
 
 PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
 
@@ -26,43 +27,48 @@ def formats_of(stage: str) -> tuple[str, ...]:
     return ("TEXT", "JSON") if stage in ("TRACE", "ADVICE") else ("TEXT", "JSON", "MERMAID")
 
 
-def explain(plan: Node, format: str = "TEXT", stage: str = "OPTIMIZED") -> str:  # noqa: A002
-    """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``."""
+def explain(
+    plan: Node,
+    format: str = "TEXT",  # noqa: A002
+    stage: str = "OPTIMIZED",
+    rules: Sequence[Stage] = STAGES,
+) -> str:
+    """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``, optimized by these rules."""
     assert stage in PLANNER_STAGES and format in formats_of(stage), f"EXPLAIN {format} {stage} is not the planner's"
     if format == "JSON":
-        return json.dumps(_document(plan, stage), indent=2, ensure_ascii=False)
+        return json.dumps(_document(plan, stage, rules), indent=2, ensure_ascii=False)
     if format == "MERMAID":
         label = with_properties if stage == "CHANGELOG_MODE" else describe
-        return mermaid(plan if stage == "LOGICAL" else optimize(plan), label)
-    return _text(plan, stage)
+        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), label)
+    return _text(plan, stage, rules)
 
 
-def _text(plan: Node, stage: str) -> str:
+def _text(plan: Node, stage: str, rules: Sequence[Stage]) -> str:
     match stage:
         case "LOGICAL":
             return tree(plan)
         case "TRACE":
-            return "\n\n".join(f"{name}:\n{tree(after)}" for name, after in trace(plan))
+            return "\n\n".join(f"{name}:\n{tree(after)}" for name, after in trace(plan, rules))
         case "CHANGELOG_MODE":
-            return tree(optimize(plan), with_properties)
+            return tree(optimize(plan, rules), with_properties)
         case "ADVICE":
-            return "\n".join(advice(plan)) or "Nothing to say about this plan."
-    optimized = optimize(plan)
+            return "\n".join(advice(plan, rules)) or "Nothing to say about this plan."
+    optimized = optimize(plan, rules)
     return "\n".join([tree(optimized), *latency(optimized)])
 
 
-def _document(plan: Node, stage: str) -> dict[str, Any]:
+def _document(plan: Node, stage: str, rules: Sequence[Stage]) -> dict[str, Any]:
     match stage:
         case "LOGICAL":
             return to_json(plan)
         case "TRACE":
-            return {"version": VERSION, "stages": [{"name": n, "plan": encode(p)} for n, p in trace(plan)]}
+            return {"version": VERSION, "stages": [{"name": n, "plan": encode(p)} for n, p in trace(plan, rules)]}
         case "CHANGELOG_MODE":
-            optimized = optimize(plan)
+            optimized = optimize(plan, rules)
             return {**to_json(optimized), "properties": [_properties(n) for n in optimized.walk()]}
         case "ADVICE":
-            return {"version": VERSION, "advice": advice(plan)}
-    return to_json(optimize(plan))
+            return {"version": VERSION, "advice": advice(plan, rules)}
+    return to_json(optimize(plan, rules))
 
 
 def _properties(node: Node) -> dict[str, Any]:

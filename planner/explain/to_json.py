@@ -1,14 +1,16 @@
 """Plans as versioned JSON and back, equal: ``from_json(to_json(plan)) == plan``.
 
 A node is an object with ``"node"``, its fields and its ``"input"`` or ``"branches"``; a window has ``"window"``, a
-trigger ``"trigger"``, an evictor ``"evictor"``. Types are DDL. An expression is its SQL where that parses to the same
-tree, otherwise an object with ``"sql"`` for reading and ``"tree"`` for loading.
+trigger ``"trigger"``, an evictor ``"evictor"``, a function that is looked up ``"source"``. Types are DDL. An expression
+is its SQL where that parses to the same tree, else an object with ``"sql"`` for reading and ``"tree"`` for loading.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
 from functools import cache
 from types import UnionType
@@ -21,6 +23,7 @@ from sqlstream.grammar import parse_query
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner import catalog, firing, nodes
 from sqlstream.types import UNKNOWN, DataType, parse_type
+from sqlstream.udfs.lookup.source import Comparison
 
 VERSION = 1
 
@@ -29,6 +32,7 @@ _TAGGED = {
     "window": {c.__name__: c for c in get_args(nodes.Window)},
     "trigger": {c.__name__: c for c in get_args(firing.Trigger)},
     "evictor": {c.__name__: c for c in (firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor)},
+    "source": {"Function": catalog.Function},
 }
 """By the key that names the class: the classes that stand where others could."""
 
@@ -63,11 +67,26 @@ def encode(value: Any) -> Any:
             return _encode_expression(value)
         case frozenset():
             return sorted(encode(v) for v in value)
+        case Comparison():
+            return {"column": value.column, "operator": value.operator, "value": _encode_constant(value.value)}
         case tuple():
             return [encode(v) for v in value]
     if is_dataclass(value):
         return {**_tag(value), **{f.name: encode(getattr(value, f.name)) for f in fields(value)}}
     raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def _encode_constant(value: object) -> Any:
+    match value:
+        case tuple():
+            return [_encode_constant(v) for v in value]
+        case Decimal():
+            return {"decimal": str(value)}
+        case datetime():
+            return {"datetime": value.isoformat()}
+        case date():
+            return {"date": value.isoformat()}
+    return value
 
 
 def _tag(value: Any) -> dict[str, str]:
@@ -120,11 +139,27 @@ def decode(kind: Any, value: Any) -> Any:
         return _decode_expression(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind[value]
+    if kind is Comparison:
+        return Comparison(value["column"], value["operator"], _decode_constant(value["value"]))
     if isinstance(kind, type) and issubclass(kind, nodes.Node):
         kind = _NODES[value["node"]]
     if is_dataclass(kind) and isinstance(kind, type):
         return kind(**{name: decode(hint, value[name]) for name, hint in _hints(kind).items()})
     return value
+
+
+def _decode_constant(value: Any) -> object:
+    match value:
+        case list():
+            return tuple(map(_decode_constant, value))
+        case {"decimal": text}:
+            return Decimal(text)
+        case {"datetime": text}:
+            return datetime.fromisoformat(text)
+        case {"date": text}:
+            return date.fromisoformat(text)
+    found: object = value
+    return found
 
 
 def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
@@ -149,5 +184,5 @@ def _decode_expression(value: Any) -> exp.Expr:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind, vars(catalog) | vars(firing) | vars(nodes))
+    hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project, Scan, WindowAggregate
+from sqlstream.planner.nodes import Correlate, Filter, Item, Lookup, Node, Project, Scan, WindowAggregate
 from sqlstream.planner.rewriting import bottom_up, node_of
 
 _INT_LIMIT = 2**31
@@ -38,9 +38,18 @@ def _fold_node(node: Node) -> Node:
             return replace(node, aggregates=tuple(map(_item, node.aggregates)))
         case Correlate():
             return replace(node, function=folded(node.function))
+        case Lookup():
+            return _folded_lookup(node)
         case Scan():
             return replace(node, predicates=tuple(map(folded, node.predicates)))
     return node
+
+
+def _folded_lookup(node: Lookup) -> Lookup:
+    condition = folded(node.condition) if node.condition is not None else None
+    rest = None if condition is not None and _is(condition, True) else condition
+    keys, outputs = tuple(map(_item, node.keys)), tuple(map(_item, node.outputs))
+    return replace(node, keys=keys, outputs=outputs, condition=rest)
 
 
 def _item(item: Item) -> Item:

@@ -14,6 +14,7 @@ from sqlstream.planner.nodes import (
     AssignWindows,
     Correlate,
     Filter,
+    Lookup,
     Node,
     Project,
     Scan,
@@ -71,6 +72,9 @@ def _passes(node: Node, read: set[str]) -> bool:
         case Correlate():
             # UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after.
             return not read & {f.name for f in node.outputs}
+        case Lookup():
+            # UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them.
+            return not node.outer or not read & {o.name for o in node.outputs}
         case AssignWindows():
             own = {node.columns.start, node.columns.end, node.columns.time}
             if not isinstance(node.window, AlignedWindow):
@@ -98,9 +102,21 @@ def _into(node: Node, conditions: Conditions) -> Node:
         case Project():
             values = {i.name: i.expression for i in node.items}
             return replace(node, input=_filter(node.input, [substituted(c, values) for c in conditions]))
+        case Lookup():
+            return _into_lookup(node, conditions)
         case AssignTime() | Correlate() | AssignWindows() | WindowAggregate():
             return replace(node, input=_filter(node.input, conditions))
     raise TypeError(f"no condition passes {type(node).__name__}")
+
+
+def _into_lookup(node: Lookup, conditions: Conditions) -> Node:
+    """Rows that the left side alone rules out are not asked for; the others are part of ON."""
+    added = {o.name for o in node.outputs}
+    below = [c for c in conditions if not columns_of(c) & added]
+    rest = [c for c in conditions if columns_of(c) & added]
+    given = conjuncts(node.condition) if node.condition is not None else []
+    together = conjunction([*given, *rest]) if given or rest else None
+    return replace(node, input=_filter(node.input, below) if below else node.input, condition=together)
 
 
 _TOTAL = (

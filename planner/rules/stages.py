@@ -11,6 +11,7 @@ from sqlstream.planner.rules.fuse_windows_into_aggregate import fuse_windows_int
 from sqlstream.planner.rules.merge_projects import merge_projects
 from sqlstream.planner.rules.prune_columns import prune_columns
 from sqlstream.planner.rules.push_filters import push_filters
+from sqlstream.planner.rules.push_lookup_filters import Accepts, nothing, push_lookup_filters
 from sqlstream.planner.rules.remove_unused_time import remove_unused_time
 
 
@@ -22,17 +23,34 @@ class Stage:
     rule: Callable[[Node], Node]
 
 
+@dataclass(frozen=True)
+class _PushLookupFilters:
+    """The rule for sources that check what ``accepts`` says."""
+
+    accepts: Accepts
+
+    def __call__(self, plan: Node) -> Node:
+        return push_lookup_filters(plan, self.accepts)
+
+
 # Time goes first, because a watermark that nobody needs does not stop filters. Windows are fused before columns are
-# pruned, because the fused form reads fewer. Projections are merged last, when it is known which of them remain.
-STAGES = (
-    Stage("fold_constants", fold_constants),
-    Stage("remove_unused_time", remove_unused_time),
-    Stage("push_filters", push_filters),
-    Stage("merge_projects", merge_projects),
-    Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
-    Stage("prune_columns", prune_columns),
-    Stage("merge_projects_again", merge_projects),
-)
+# pruned, because the fused form reads fewer; so are filters of lookups, whose columns then need not be read.
+# Projections are merged last, when it is known which of them remain.
+def stages(accepts: Accepts = nothing) -> tuple[Stage, ...]:
+    """The rules in their order; ``accepts`` says what lookup sources check themselves."""
+    return (
+        Stage("fold_constants", fold_constants),
+        Stage("remove_unused_time", remove_unused_time),
+        Stage("push_filters", push_filters),
+        Stage("merge_projects", merge_projects),
+        Stage("push_lookup_filters", _PushLookupFilters(accepts)),
+        Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
+        Stage("prune_columns", prune_columns),
+        Stage("merge_projects_again", merge_projects),
+    )
+
+
+STAGES = stages()
 
 
 def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlstream.udfs.assigners.user import AssignerContext, Window
 from sqlstream.udfs.evictors.user import EvictorContext
@@ -69,3 +70,13 @@ class NotBelow:
 
     def evict(self, rows: list, window: Window, ctx: EvictorContext) -> list:
         return [row for row in rows if row.v >= self.least]
+
+
+class Spot(NamedTuple):
+    latitude: float
+    longitude: float
+
+
+async def spot(city: str) -> Spot | None:
+    """The place of a city whose name has at least two letters."""
+    return Spot(float(ord(city[0])), float(ord(city[1]))) if len(city) > 1 else None

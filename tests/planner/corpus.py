@@ -18,7 +18,8 @@ _USER_WRITTEN = (
 @cache
 def corpus() -> dict[str, Node]:
     """Bound plans by the comment above their query, or by the query."""
-    found = {**_plans(_GOLDEN / "planner" / "plans.golden"), **_plans(_GOLDEN / "plan_firing.golden")}
+    files = (_GOLDEN / "planner" / "plans.golden", _GOLDEN / "plan_firing.golden", _GOLDEN / "plan_lookup.golden")
+    found = {title: found for file in files for title, found in _plans(file).items()}
     return {**found, "windows, triggers and evictors in Python": plan(_USER_WRITTEN)}
 
 

@@ -14,7 +14,7 @@ from sqlstream.planner.explain.text import tree
 from sqlstream.planner.nodes import Insert as InsertPlan
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.rules import optimize
-from sqlstream.types import BIGINT, INT, STRING, DataType
+from sqlstream.types import BIGINT, DOUBLE, INT, STRING, DataType
 from sqlstream.workspace import Workspace
 
 TABLES = """
@@ -34,12 +34,16 @@ FUNCTIONS = (
     Function("twice", "m:twice", FunctionKind.SCALAR, BIGINT, (("x", BIGINT),), 1, 1),
     Function("spread", "m:spread", FunctionKind.AGGREGATE, INT, (("x", INT),), 1, 1),
     Function("words", "m:words", FunctionKind.TABLE, DataType("STRUCT", (("word", STRING), ("length", INT))), (), 1, 2),
-    Function("later", "m:later", FunctionKind.ASYNC, STRING),
+    Function("later", "m:later", FunctionKind.ASYNC, DataType("STRUCT", (("later", STRING),)), (("k", STRING),), 1, 1),
+    Function(
+        "spot", "m:spot", FunctionKind.ASYNC, DataType("STRUCT", (("latitude", DOUBLE), ("longitude", DOUBLE))),
+        (("city", STRING),), 1, 1,
+    ),
     Function("process", "m:process", FunctionKind.PROCESS, STRING),
     Function("evictor", "m:evictor", FunctionKind.EVICTOR, STRING),
     Function("assigner", "m:assigner", FunctionKind.ASSIGNER, STRING, (("size", BIGINT),), 1, 1),
     Function("trigger", "m:trigger", FunctionKind.TRIGGER, STRING),
-)
+)  # fmt: skip
 
 
 def no_tables() -> Catalog:

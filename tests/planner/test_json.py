@@ -10,11 +10,13 @@ from sqlglot import exp
 
 from sqlstream.grammar import parse_query
 from sqlstream.planner import firing, nodes
-from sqlstream.planner.catalog import Column, RowKind, Table, TimeDomain, Watermark
+from sqlstream.planner.catalog import Column, Function, FunctionKind, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.explain.to_json import VERSION
 from sqlstream.planner.rules import optimize, trace
 from sqlstream.types import UNKNOWN, DataType, parse_type
+from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
+from sqlstream.udfs.lookup.source import Comparison
 from tests.planner.corpus import corpus
 from tests.planner.plans import plan
 
@@ -173,6 +175,20 @@ FIRINGS = st.builds(
         st.lists(EXPRESSIONS, max_size=2).map(tuple),
     ),
 )  # fmt: skip
+COMPARISONS = st.builds(
+    Comparison, NAMES, st.sampled_from(["=", "<"]),
+    st.integers() | st.text() | st.booleans() | st.dates() | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.datetimes() | st.floats(allow_nan=False) | tuples(st.integers() | st.dates(), 1) | st.none(),
+)  # fmt: skip
+LOOKUPS = st.builds(
+    LookupOptions, st.booleans(), st.sampled_from(Order), st.integers(1), MILLISECONDS, st.sampled_from(OnTimeout),
+    st.sampled_from(OnError),
+    tuples(st.builds(Retry, st.integers(1), MILLISECONDS, limit_ms=st.none() | MILLISECONDS)),
+    st.none() | st.builds(Cache, st.integers(1), st.none() | MILLISECONDS, st.none() | MILLISECONDS),
+)  # fmt: skip
+FUNCTIONS = st.builds(
+    Function, NAMES, NAMES, st.just(FunctionKind.ASYNC), TYPES, tuples(st.tuples(NAMES, TYPES)), st.integers(0)
+)
 PLANS = st.recursive(
     st.builds(nodes.Scan, TABLES, tuples(NAMES), tuples(EXPRESSIONS)),
     lambda below: st.one_of(
@@ -181,6 +197,11 @@ PLANS = st.recursive(
         st.builds(nodes.Filter, below, EXPRESSIONS),
         st.builds(nodes.Union, tuples(below, 1)),
         st.builds(nodes.Correlate, below, EXPRESSIONS, tuples(FIELDS), st.booleans()),
+        st.builds(
+            nodes.Lookup, below, TABLES | FUNCTIONS, tuples(ITEMS), tuples(FIELDS), tuples(ITEMS), st.booleans(),
+            tuples(COMPARISONS), st.none() | EXPRESSIONS, LOOKUPS,
+            st.none() | st.builds(nodes.FailedRows, TABLES, tuples(EXPRESSIONS)),
+        ),
         st.builds(nodes.AssignWindows, below, WINDOWS, st.none() | NAMES, tuples(NAMES), COLUMNS, DOMAINS),
         st.builds(
             nodes.WindowAggregate, below, tuples(NAMES), tuples(ITEMS), COLUMNS,

@@ -5,9 +5,11 @@ import pytest
 from sqlstream.grammar import parse_query
 from sqlstream.planner.explain import explain
 from sqlstream.planner.nodes import (
+    LOOKUP_ERROR,
     AssignWindows,
     Correlate,
     Filter,
+    Lookup,
     Node,
     Project,
     Scan,
@@ -38,9 +40,20 @@ def read_fields(node: Node) -> set[str]:
             return columns_of(condition)
         case Correlate(function=function):
             return columns_of(function)
+        case Lookup():
+            return read_by_lookup(node)
         case AssignWindows():
             return {*([node.time] if node.time else []), *node.partition_by, *read_by_window(node.window)}
     return set()
+
+
+def read_by_lookup(node: Lookup) -> set[str]:
+    """Of the input; the outputs are over what the source answers."""
+    assert set().union(*(columns_of(o.expression) for o in node.outputs)) == {f.name for f in node.read}
+    failed = set().union(*map(columns_of, node.failed.values)) if node.failed else set()
+    condition = columns_of(node.condition) if node.condition is not None else set()
+    asked = set().union(*(columns_of(k.expression) for k in node.keys))
+    return asked | (failed - {LOOKUP_ERROR}) | (condition - {o.name for o in node.outputs})
 
 
 def assert_well_formed(root: Node) -> None:

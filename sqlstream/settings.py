@@ -77,6 +77,24 @@ OPTIONS = (
         "auto",
     ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
+    Option(
+        "table.exec.async-lookup.buffer-capacity",
+        integer(1, 1_000_000),
+        "How many lookups a task has in flight at most, where the query does not say CAPACITY.",
+        "100",
+    ),
+    Option(
+        "table.exec.async-lookup.output-mode",
+        one_of("ORDERED", "ALLOW_UNORDERED"),
+        "In which order rows leave asynchronous lookups: as they came, or as answers come.",
+        "ORDERED",
+    ),
+    Option(
+        "table.exec.async-lookup.timeout",
+        DURATION,
+        "How long the lookup of a row may take with all its attempts, where the query does not say TIMEOUT.",
+        "3 min",
+    ),
     *_fire_options("early", "before a window closes"),
     *_fire_options("late", "when late rows come that are allowed"),
     Option(

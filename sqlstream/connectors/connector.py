@@ -38,6 +38,7 @@ NOT_A_SINK = "SS507"
 PATH_ERROR = "SS508"
 MISSING_JAR = "SS509"
 INSERTS_ONLY = "SS510"
+NOT_A_LOOKUP = "SS512"
 
 CHANGELOG = Option(
     "changelog-mode", STRING, "The kinds of its rows, such as 'I' or 'I,UA,D'; rows are added only: 'I'."

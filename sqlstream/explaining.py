@@ -9,7 +9,7 @@ from sqlstream.inspection import statement_set
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import bound_plan, require_sources
+from sqlstream.plans import RULES, bound_plan, require_sources
 from sqlstream.runner import Runner
 from sqlstream.workspace import Workspace
 
@@ -23,10 +23,10 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
     """The plan of the statement as text. Only the stage SPARK starts Spark."""
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
-        return explain(without_secrets(plan), statement.format, statement.stage)
+        return explain(without_secrets(plan), statement.format, statement.stage, RULES)
     from sqlstream.planner.lowering import explain_physical, explain_spark
 
-    optimized = optimize(plan)
+    optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":
         return explain_physical(optimized, workspace.settings["sqlstream.gear"])
     require_sources(optimized)

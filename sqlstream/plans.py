@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlstream import connectors
 from sqlstream.connectors import connector
-from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SINK, NOT_A_SOURCE
+from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.nodes import Insert, Node, Output, Scan, WindowAggregate
+from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan, WindowAggregate
 from sqlstream.planner.properties import changelog_mode
-from sqlstream.planner.rules import optimize
+from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
+from sqlstream.udfs.lookup.options import LookupOptions, Order
+from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
 
 SAME_TABLE = "SS511"
+
+
+def _checks(table: Table, comparison: Comparison) -> bool:
+    """Whether the table's connector checks the comparison in the source."""
+    return connector(table.connector).filters(table, comparison)
+
+
+RULES = stages(_checks)
+"""The rules of the planner, with what connectors do themselves."""
 
 _TAKES_UPDATES = (
     "Emit each result once (EMIT ON WINDOW CLOSE), or write to a table of the connector print, or of memory with "
@@ -26,7 +38,7 @@ _TAKES_UPDATES = (
 
 def plan_of(statement: nodes.Query | nodes.Insert, workspace: Workspace) -> Output | Insert:
     """The optimized plan, whose root is an Output or an Insert. SqlStreamError with all that is wrong."""
-    plan = optimize(bound_plan(statement, workspace))
+    plan = optimize(bound_plan(statement, workspace), RULES)
     assert isinstance(plan, Output | Insert)
     return plan
 
@@ -42,10 +54,21 @@ def bound_plan(statement: nodes.Query | nodes.Insert, workspace: Workspace) -> O
 
 
 def emit_settings(settings: Settings) -> EmitSettings:
-    """When windows fire whose query says nothing about it. SS522 where a delay is missing."""
+    """What holds where a query says nothing: when windows fire, how lookups ask. SS522 where a delay is missing."""
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
     allow_ms = settings["table.exec.emit.allow-lateness"]
-    return EmitSettings(_fire_delay(settings, "early"), _fire_delay(settings, "late"), allow_ms, zone)
+    early, late = _fire_delay(settings, "early"), _fire_delay(settings, "late")
+    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings))
+
+
+def _lookup_defaults(settings: Settings) -> LookupOptions:
+    """How lookups ask whose query does not say it."""
+    unordered = settings["table.exec.async-lookup.output-mode"] == "ALLOW_UNORDERED"
+    return LookupOptions(
+        order=Order.UNORDERED if unordered else Order.ORDERED,
+        capacity=settings["table.exec.async-lookup.buffer-capacity"],
+        timeout_ms=max(1, settings["table.exec.async-lookup.timeout"]),
+    )
 
 
 def _fire_delay(settings: Settings, kind: str) -> int | None:
@@ -63,8 +86,11 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
 def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
-            message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
-            yield Diagnostic(NOT_A_SOURCE, message, hint="SHOW CONNECTORS tells which ones are sources.")
+            yield _not_read(table)
+    for table in looked_up_tables(plan):
+        if not _answers(table):
+            message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
+            yield Diagnostic(NOT_A_LOOKUP, message, hint=_lookup_hint(table))
     for table in late_tables(plan):
         if not connector(table.connector).is_sink:
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
@@ -80,6 +106,35 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
         elif changelog_mode(plan) != APPEND_ONLY and not connector(table.connector).takes_updates(table):
             message = f'table "{table.name}" takes inserted rows only, and the query updates its results'
             yield Diagnostic(INSERTS_ONLY, message, span, hint=_TAKES_UPDATES)
+
+
+def _not_read(table: Table) -> Diagnostic:
+    if connector(table.connector).is_lookup:
+        message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
+        hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
+        return Diagnostic(NOT_A_SOURCE, message, hint=hint)
+    message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
+    return Diagnostic(NOT_A_SOURCE, message, hint="SHOW CONNECTORS tells which ones are sources.")
+
+
+def _answers(table: Table) -> bool:
+    """A connector for both streams and lookups may have the option ``role`` that says which of the two a table is."""
+    found = connector(table.connector)
+    return found.is_lookup and found.values(table).get("role", "lookup") == "lookup"
+
+
+def _lookup_hint(table: Table) -> str:
+    found = connector(table.connector)
+    if found.is_lookup:
+        return "Add 'role' = 'lookup' to WITH of its CREATE TABLE."
+    names = ", ".join(name for name in connectors.NAMES if connector(name).is_lookup)
+    return f"Connectors that answer lookups: {names}."
+
+
+def looked_up_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that lookups ask, each once."""
+    found = (n.source for n in plan.walk() if isinstance(n, Lookup))
+    return tuple({t.name: t for t in found if isinstance(t, Table)}.values())
 
 
 def late_tables(plan: Node) -> tuple[Table, ...]:

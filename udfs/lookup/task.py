@@ -177,9 +177,8 @@ class Task:
             entry = self._backlog.popleft()
             if not entry.done and entry.content is not None:
                 self._ask(entry, entry.content, asked)
-        for asker, of_step in zip(self._askers, asked, strict=True):
-            if of_step:
-                self._worker.call(asker.ask, of_step)
+        if any(asked):
+            self._worker.call(_ask_all, self._askers, asked)
 
     def _ask(self, entry: Waiting, part: Part, asked: list[list[tuple[Key, Waiter]]]) -> None:
         taken = part.taken
@@ -268,6 +267,11 @@ class Task:
 
     def _meter(self, step: int) -> Meter:
         return self._meters[self._steps[step].number]
+
+
+def _ask_all(askers: Sequence[Asker], asked: Sequence[Sequence[tuple[Key, Waiter]]]) -> None:
+    for asker, of_step in zip(askers, asked, strict=True):
+        asker.ask(of_step)
 
 
 _NO_GROUPS = np.zeros(0, np.int64)

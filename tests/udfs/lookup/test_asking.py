@@ -1,0 +1,379 @@
+"""The asker on an event loop whose time passes at once: when what is asked, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.cache import AnswerCache
+from sqlstream.udfs.lookup.metrics import Meter
+from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Retry
+from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.requests import Waiter
+from tests.udfs.lookup.scripted import Script, VirtualLoop, scripted, values
+
+NULL = {"on_timeout": OnTimeout.NULL, "on_error": OnError.NULL}
+MISS = Outcome(())
+
+
+@dataclass
+class Desk:
+    """An asker and what it has answered: (virtual ms, key, outcome)."""
+
+    script: Script
+    loop: VirtualLoop
+    asker: Asker
+    meter: Meter = field(default_factory=Meter)
+    answers: list[tuple[float, int, Outcome]] = field(default_factory=list)
+    waiters: list[Waiter] = field(default_factory=list)
+
+    def ask(self, *keys):
+        asked = [((key,), Waiter(self._answered, key, self.meter)) for key in keys]
+        self.waiters += [waiter for _, waiter in asked]
+        self.asker.ask(asked)
+
+    def _answered(self, waiter, outcome):
+        self.answers.append((self.now, waiter.place, outcome))
+
+    @property
+    def now(self):
+        return round(self.loop.time() * 1000, 3)
+
+    @property
+    def rows(self):
+        return [(time, key, outcome.rows) for time, key, outcome in self.answers]
+
+    def run(self, ms=1_000_000.0):
+        self.loop.run_until_complete(asyncio.sleep(ms / 1000))
+
+
+@pytest.fixture
+def desk():
+    loops = []
+
+    def make(script, **options):
+        loop = VirtualLoop()
+        loops.append(loop)
+        source = scripted("desk", script)
+        found = LookupOptions(**options)
+        cache = AnswerCache(found.cache, loop.time) if found.cache else None
+        return Desk(script, loop, Asker(source, found, source.open, cache, loop))
+
+    yield make
+    for loop in loops:
+        loop.close()
+
+
+def after(ms):
+    return lambda key: ms
+
+
+def test_keys_are_asked_at_the_same_time_up_to_the_capacity(desk):
+    found = desk(Script(values(1, 2, 3), after(10)), capacity=2)
+    found.ask(1, 2, 3)
+    found.run()
+    assert found.script.asked == [(0, [(1,)]), (0, [(2,)]), (10, [(3,)])]
+    assert [(time, key) for time, key, _ in found.rows] == [(10, 1), (10, 2), (20, 3)]
+    assert found.asker.is_idle
+
+
+def test_a_key_under_way_is_not_asked_again(desk):
+    found = desk(Script(values(1), after(10)))
+    found.ask(1)
+    found.run(5)
+    found.ask(1)
+    found.run()
+    assert found.script.keys_asked == [(1,)]
+    assert found.rows == [(10, 1, [(1, "v1")])] * 2
+
+
+def test_time_begins_with_the_first_attempt_not_with_the_wait_for_capacity(desk):
+    found = desk(Script(values(1, 2), after(80)), capacity=1, timeout_ms=100, **NULL)
+    found.ask(1, 2)
+    found.run()
+    assert [(time, key, bool(rows)) for time, key, rows in found.rows] == [(80, 1, True), (160, 2, True)]
+
+
+def test_a_row_that_joins_has_its_own_time(desk):
+    found = desk(Script(values(1), after(120)), timeout_ms=100, **NULL)
+    found.ask(1)
+    found.run(50)
+    found.ask(1)
+    found.run()
+    assert found.rows == [(100, 1, ()), (120, 1, [(1, "v1")])]
+    assert found.script.cancelled == []
+
+
+def test_a_request_nobody_waits_for_is_cancelled_and_its_capacity_is_free(desk):
+    found = desk(Script(values(1, 2), lambda key: 1000 if key == (1,) else 1), capacity=1, timeout_ms=100, **NULL)
+    found.ask(1, 2)
+    found.run()
+    assert found.script.cancelled == [(1,)]
+    assert found.script.asked == [(0, [(1,)]), (100, [(2,)])]
+    assert found.asker.is_idle
+
+
+def test_the_timer_of_an_answered_request_is_gone(desk):
+    found = desk(Script(values(1), after(3)), timeout_ms=1000)
+    found.ask(1)
+    found.run(3.5)
+    assert found.asker.is_idle
+    assert found.answers[0][2].failure is None
+
+
+@pytest.mark.parametrize(
+    ("retry", "times"),
+    [
+        (Retry(3, 100), [0, 101, 202, 303]),
+        (Retry(4, 100, exponential=True), [0, 101, 302, 703, 1504]),
+        (Retry(4, 100, exponential=True, limit_ms=300), [0, 101, 302, 603, 904]),
+    ],
+    ids=["fixed", "exponential", "limited"],
+)
+def test_misses_are_asked_again_after_a_delay(desk, retry, times):
+    found = desk(Script({}, after(1)), retries=(retry,))
+    found.ask(7)
+    found.run()
+    asked = [time for time, _ in found.script.asked]
+    assert asked == pytest.approx(times, rel=0.11 if retry.exponential else 1e-6)
+    assert [(key, rows) for _, key, rows in found.rows] == [(7, [])]
+    assert found.meter.counts["retries"] == retry.times
+
+
+def test_errors_and_misses_have_their_own_retries(desk):
+    retries = (Retry(1, 10, on_error=False), Retry(2, 100, on_miss=False))
+    script = Script({}, after(0))
+    script.failures[(1,)] = 2
+    found = desk(script, retries=retries, **NULL)
+    found.ask(1)
+    found.run()
+    assert [time for time, _ in script.asked] == [0, 100, 200, 210]
+
+
+def test_without_a_policy_for_errors_the_first_one_counts(desk):
+    script = Script(values(1))
+    script.failures[(1,)] = 1
+    found = desk(script, retries=(Retry(5, 10, on_error=False),))
+    found.ask(1)
+    found.run()
+    failure = found.answers[0][2].failure
+    assert str(failure).startswith('SS432: the lookup in "desk" for k = 1 failed: no line for 1\nHINT: ')
+
+
+def test_a_timeout_covers_all_attempts(desk):
+    script = Script(values(1), after(501))
+    script.failures[(1,)] = 99
+    found = desk(script, timeout_ms=1000, retries=(Retry(5, 100),), **NULL)
+    found.ask(1)
+    found.run()
+    assert [time for time, _ in script.asked] == [0, 601]
+    assert found.rows == [(1000, 1, ())]
+    assert found.asker.is_idle
+
+
+def test_a_wait_for_the_next_attempt_holds_no_capacity(desk):
+    found = desk(Script(values(2), after(10)), capacity=1, retries=(Retry(1, 100),))
+    found.ask(1, 2)
+    found.run()
+    assert found.script.asked == [(0, [(1,)]), (10, [(2,)]), (110, [(1,)])]
+
+
+def test_a_timeout_fails_and_says_how_to_go_on(desk):
+    found = desk(Script(values(1), after(1000)), timeout_ms=100)
+    found.ask(1)
+    found.run()
+    failure = str(found.answers[0][2].failure)
+    assert failure.startswith('SS431: the lookup in "desk" for k = 1 got no answer in 100 ms\nHINT: ')
+
+
+def test_failed_rows_that_go_to_a_table_carry_the_cause(desk):
+    script = Script(failures=Counter({(1,): 1}))
+    found = desk(script, on_error=OnError.TO)
+    found.ask(1)
+    found.run()
+    assert found.answers[0][2] == Outcome(None, error="no line for 1", counted=("errors",))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("x", "v")], "column \"k\" is BIGINT and got 'x'"),
+        ([(1, "v", 2)], "a row must have 2 values, not (1, 'v', 2)"),
+        ([(1, "v"), (2**70, "v")], f'column "k" is BIGINT and got {2**70}'),
+    ],
+)
+def test_a_wrong_answer_is_an_error_of_its_key(desk, rows, message):
+    found = desk(Script({(1,): rows, **values(2)}), on_error=OnError.TO, batch=2)
+    found.ask(1, 2)
+    found.run()
+    assert [(outcome.rows, outcome.error) for _, _, outcome in found.answers] == [(None, message), ([(2, "v2")], None)]
+
+
+def test_answers_that_are_not_one_per_key_are_an_error(desk):
+    found = desk(Script({(1,): None}), on_error=OnError.TO)
+    found.ask(1)
+    found.run()
+    assert found.answers[0][2].error == "an answer must be a list of rows for each key, not [None]"
+
+
+def test_a_client_that_does_not_open_is_opened_again(desk):
+    script = Script(values(1), open_fails=1)
+    found = desk(script, retries=(Retry(1, 10),))
+    found.ask(1)
+    found.run()
+    assert script.opened == 2
+    assert found.rows == [(10, 1, [(1, "v1")])]
+
+
+def test_waiters_that_are_forgotten_give_their_requests_up(desk):
+    found = desk(Script(values(1, 2, 3), after(100)), capacity=2)
+    found.ask(1, 2, 3)
+    found.run(10)
+    found.asker.forget(found.waiters)
+    found.run()
+    assert found.answers == []
+    assert found.script.cancelled == [(1,), (2,)]
+    assert found.script.keys_asked == [(1,), (2,)]
+    assert found.asker.is_idle
+
+
+# --- batches --------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_holds_what_is_there(desk):
+    found = desk(Script(values(1, 2, 3)), batch=2)
+    found.ask(1, 2, 3)
+    found.run()
+    assert found.script.asked == [(0, [(1,), (2,)]), (0, [(3,)])]
+
+
+def test_a_batch_waits_for_more_keys_but_not_for_long(desk):
+    found = desk(Script(values(*range(9))), batch=3, batch_within_ms=50)
+    found.ask(1)
+    found.run(20)
+    found.ask(2)
+    found.run(100)
+    found.ask(3, 4, 5, 6)
+    found.run()
+    assert found.script.asked == [(50, [(1,), (2,)]), (120, [(3,), (4,), (5,)]), (170, [(6,)])]
+
+
+def test_a_batch_is_one_request_of_the_capacity(desk):
+    found = desk(Script(values(*range(1, 6)), after(10)), batch=2, capacity=1)
+    found.ask(1, 2, 3, 4, 5)
+    found.run()
+    assert found.script.asked == [(0, [(1,), (2,)]), (10, [(3,), (4,)]), (20, [(5,)])]
+    assert found.script.most_requests == 1
+
+
+def test_a_batch_that_fails_fails_for_all_its_keys_and_is_tried_again(desk):
+    script = Script(values(1, 2))
+    script.failures[(2,)] = 1
+    found = desk(script, batch=2, retries=(Retry(1, 10),))
+    found.ask(1, 2)
+    found.run()
+    assert script.keys_asked == [(1,), (2,)] + sorted(script.keys_asked[2:])
+    assert {time for time, _ in script.asked} == {0, 10}
+    assert [key for _, key, rows in found.rows if rows] in ([1, 2], [2, 1])
+
+
+def test_a_batch_of_which_one_row_still_waits_is_not_cancelled(desk):
+    found = desk(Script(values(1, 2), after(120)), batch=2, timeout_ms=100, **NULL)
+    found.ask(1, 2)
+    found.run(50)
+    found.ask(2)
+    found.run()
+    assert found.rows == [(100, 1, ()), (100, 2, ()), (120, 2, [(2, "v2")])]
+
+
+# --- the cache ------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_remembered_as_long_as_they_may_be(desk):
+    found = desk(Script(values(1)), cache=Cache(10, ttl_ms=100, negative_ttl_ms=30))
+    for _ in range(5):
+        found.ask(1, 2)
+        found.run(40)
+    assert [(time, key[0]) for time, keys in found.script.asked for key in keys] == [
+        (0, 1), (0, 2), (40, 2), (80, 2), (120, 1), (120, 2), (160, 2),
+    ]  # fmt: skip
+
+
+# --- in the background ----------------------------------------------------------------------------------------
+
+
+DEFER = {"on_timeout": OnTimeout.DEFER, "on_error": OnError.TO}
+
+
+def taken(found, *keys):
+    return [outcome and outcome.rows for outcome in found.asker.take([(key,) for key in keys])]
+
+
+def test_a_request_whose_row_is_deferred_goes_on_outside_of_the_capacity(desk):
+    found = desk(Script(values(1, 2), after(150)), capacity=1, timeout_ms=100, **DEFER)
+    found.ask(1, 2)
+    found.run(149)
+    assert [(time, key, outcome.deferred) for time, key, outcome in found.answers] == [(100, 1, True)]
+    assert found.script.asked == [(0, [(1,)]), (100, [(2,)])]
+    assert taken(found, 1) == [None]
+    found.run(1)
+    found.run(1)
+    assert taken(found, 1) == [[(1, "v1")]]
+    assert found.script.keys_asked == [(1,), (2,)]
+
+
+def test_what_is_taken_is_asked_for_where_nobody_did(desk):
+    found = desk(Script(values(1, 2, 3), after(10)), capacity=2, **DEFER)
+    assert taken(found, 1, 2, 3) == [None] * 3
+    found.run(15)
+    assert found.script.asked == [(0, [(1,)]), (0, [(2,)]), (10, [(3,)])]
+    assert taken(found, 1, 2, 3) == [[(1, "v1")], [(2, "v2")], None]
+    found.run(15)
+    assert taken(found, 3) == [[(3, "v3")]]
+    assert found.script.keys_asked == [(1,), (2,), (3,)]
+
+
+def test_a_request_that_takes_its_time_again_is_asked_anew(desk):
+    found = desk(Script(values(1), after(250)), timeout_ms=100, **DEFER)
+    found.ask(1)
+    found.run(210)
+    assert found.script.cancelled == [(1,)]
+    assert found.asker.is_idle
+    found.script.delay = after(10)
+    assert taken(found, 1) == [None]
+    found.run(20)
+    assert taken(found, 1) == [[(1, "v1")]]
+
+
+def test_errors_in_the_background_are_retried_and_then_told(desk):
+    script = Script(values(1), after(1))
+    script.failures[(1,)] = 2
+    found = desk(script, retries=(Retry(1, 10),), **DEFER)
+    assert taken(found, 1) == [None]
+    found.run(100)
+    (outcome,) = found.asker.take([(1,)])
+    assert (outcome.rows, outcome.error) == (None, "no line for 1")
+
+
+def test_where_the_background_is_full_a_deferred_request_is_given_up(desk):
+    found = desk(Script(values(1, 9), after(1000)), capacity=1, timeout_ms=100, **DEFER)
+    found.ask(1)
+    found.run(50)
+    assert taken(found, 9) == [None]
+    found.run(51)
+    assert [(key, outcome.deferred) for _, key, outcome in found.answers] == [(1, True)]
+    assert found.script.cancelled == [(1,)]
+
+
+def test_a_row_that_asks_for_a_key_in_the_background_joins(desk):
+    found = desk(Script(values(1), after(150)), timeout_ms=100, **DEFER)
+    found.ask(1)
+    found.run(120)
+    found.ask(1)
+    found.run()
+    assert found.rows == [(100, 1, None), (150, 1, [(1, "v1")])]
+    assert found.script.keys_asked == [(1,)]

@@ -62,7 +62,7 @@ def _keep(condition: exp.Expression, found: Split, node: Lookup, context: Contex
         found.above.append(condition)
     else:
         message = "ON of a LEFT lookup join calls a function of Python, or one that differs at every call"
-        hint = "Call it in WHERE, or in a subquery on the left side."
+        hint = "Join without LEFT, or call it in the query above."
         context.wrong("SS258", message, condition, hint)
 
 

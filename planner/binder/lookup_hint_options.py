@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.intervals import NotAnInterval, text_ms
 from sqlstream.planner.suggestions import did_you_mean
@@ -19,13 +20,12 @@ _ORDERS = {"ordered": Order.ORDERED, "allow_unordered": Order.UNORDERED}
 _RETRY = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
 
 
-def pairs_of(hint: exp.Expr, context: Context) -> dict[str, str]:
-    """``'key' = 'value'`` of the hint. SS256 for anything else."""
-    found: dict[str, str] = {}
+def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
+    """``'key' = 'value'`` of the hint by key. SS256 for anything else."""
+    found: dict[str, exp.EQ] = {}
     for pair in hint.expressions:
-        sides = (pair.left, pair.right) if isinstance(pair, exp.EQ) else ()
-        if sides and all(isinstance(e, exp.Literal) and e.is_string for e in sides):
-            found[pair.left.name.casefold()] = pair.right.name
+        if isinstance(pair, exp.EQ) and all(e.is_string for e in (pair.left, pair.right)):
+            found[pair.left.name.casefold()] = pair
         else:
             context.wrong("SS256", "a LOOKUP hint has options 'key' = 'value'", pair, "Put both in single quotes.")
     return found
@@ -35,7 +35,7 @@ def pairs_of(hint: exp.Expr, context: Context) -> dict[str, str]:
 class Options:
     """The ``pairs`` of a hint, which are read key by key."""
 
-    pairs: dict[str, str]
+    pairs: dict[str, exp.EQ]
     at: exp.Expr
     context: Context
     known: list[str] = field(default_factory=lambda: ["table"])
@@ -43,15 +43,17 @@ class Options:
     def read(self, key: str, default: _T, convert: Callable[[str], _T | None], wanted: str) -> _T:
         """The value of an option; SS256 where ``convert`` gives None."""
         self.known.append(key)
-        text = self.pairs.get(key)
-        value = convert(text.strip()) if text is not None else default
-        if value is not None or text is None:
-            return default if value is None else value
-        self.wrong(f"option '{key}' of the LOOKUP hint must be {wanted}, not '{text}'")
-        return default
+        pair = self.pairs.get(key)
+        if pair is None:
+            return default
+        value = convert(pair.right.name.strip())
+        if value is None:
+            self.wrong(f"option '{key}' of the LOOKUP hint must be {wanted}, not '{pair.right.name}'", key)
+        return default if value is None else value
 
-    def wrong(self, message: str, hint: str | None = None) -> None:
-        self.context.wrong("SS256", message, self.at, hint)
+    def wrong(self, message: str, key: str | None = None, hint: str | None = None) -> None:
+        at = self.pairs.get(key or "", self.at)
+        self.context.wrong("SS256", message, span_of(at) or span_of(self.at), hint)
 
 
 def hinted(options: Options) -> LookupOptions:
@@ -68,10 +70,11 @@ def hinted(options: Options) -> LookupOptions:
         retries=_retries(options),
     )
     if _word(options, "shuffle", _BOOLEAN, False):
-        options.wrong("option 'shuffle' of the LOOKUP hint is not executed", _NO_SHUFFLE)
+        options.wrong("option 'shuffle' of the LOOKUP hint is not executed", "shuffle", _NO_SHUFFLE)
     for key in options.pairs:
         if key not in options.known:
-            options.wrong(f"the LOOKUP hint has no option '{key}'", did_you_mean(key, options.known, "options"))
+            hint = did_you_mean(key, options.known, "options")
+            options.wrong(f"the LOOKUP hint has no option '{key}'", key, hint)
     return found
 
 
@@ -89,7 +92,7 @@ def _retries(options: Options) -> tuple[Retry, ...]:
         return ()
     missing = [f"'{key}'" for key in _RETRY if key not in given]
     if missing:
-        options.wrong(f"the LOOKUP hint retries and lacks {', '.join(missing)}", _RETRY_HINT)
+        options.wrong(f"the LOOKUP hint retries and lacks {', '.join(missing)}", None, _RETRY_HINT)
     return (Retry(times, delay, on_miss=True, on_error=False),)
 
 

@@ -55,8 +55,7 @@ class LookupHints:
         """SS257 for each hint whose table nobody looked up."""
         for name, hint in self.hints.items():
             if name not in self.used:
-                table = pairs_of(hint, context).get("table", name)
-                message = f'the LOOKUP hint names "{table}", which is no lookup join of this SELECT'
+                message = f'the LOOKUP hint names "{name}", which is no lookup join of this SELECT'
                 context.wrong("SS257", message, hint, _NO_TABLE)
 
 
@@ -89,11 +88,12 @@ def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
         if not isinstance(call, exp.Anonymous) or call.name.upper() != "LOOKUP":
             context.refuse("hint", call)
             continue
-        table = pairs_of(call, context).get("table")
+        pair = pairs_of(call, context).get("table")
+        table = pair.right.name.casefold() if pair is not None else None
         if table is None:
             context.wrong("SS256", "a LOOKUP hint needs the option 'table'", call, _NO_TABLE)
-        elif table.casefold() in found.hints:
+        elif table in found.hints:
             context.wrong("SS257", f'"{table}" has two LOOKUP hints', call, "Keep one of them.")
         else:
-            found.hints[table.casefold()] = call
+            found.hints[table] = call
     return found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sqlglot import exp
+
 from sqlstream import connectors
 from sqlstream.connectors import connector
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
-from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
-from sqlstream.grammar import nodes
+from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
+from sqlstream.grammar import nodes, span_of
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan, WindowAggregate
+from sqlstream.planner.nodes import FailedRows, Insert, Lookup, Node, Output, Scan, WindowAggregate
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
@@ -86,18 +88,12 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
 def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
-            yield _not_read(table)
+            yield _not_read(table, _place(table, statement))
     for table in looked_up_tables(plan):
         if not _answers(table):
             message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
-            yield Diagnostic(NOT_A_LOOKUP, message, hint=_lookup_hint(table))
-    for table in late_tables(plan):
-        if not connector(table.connector).is_sink:
-            message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
-            yield Diagnostic(NOT_A_SINK, message, hint="SHOW CONNECTORS tells which ones are sinks.")
-        if isinstance(plan, Insert) and table.name == plan.table.name:
-            message = f'table "{table.name}" cannot get the results and the late rows of one query'
-            yield Diagnostic(SAME_TABLE, message, hint="Create a table of its own for the late rows.")
+            yield Diagnostic(NOT_A_LOOKUP, message, _place(table, statement), hint=_lookup_hint(table))
+    yield from _misused_beside(plan)
     if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
         table, span = plan.table, statement.target.span
         if not connector(table.connector).is_sink:
@@ -108,13 +104,31 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
             yield Diagnostic(INSERTS_ONLY, message, span, hint=_TAKES_UPDATES)
 
 
-def _not_read(table: Table) -> Diagnostic:
+def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
+    """The tables that get rows beside the result."""
+    for table in side_tables(plan):
+        if not connector(table.connector).is_sink:
+            message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
+            yield Diagnostic(NOT_A_SINK, message, hint="SHOW CONNECTORS tells which ones are sinks.")
+        if isinstance(plan, Insert) and table.name == plan.table.name:
+            message = f'table "{table.name}" cannot get the results and the late or failed rows of one query'
+            yield Diagnostic(SAME_TABLE, message, hint="Create a table of its own for late rows, and for failed ones.")
+
+
+def _place(table: Table, statement: nodes.Query | nodes.Insert) -> Span | None:
+    """Where the statement names the table first; None where a view does."""
+    named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
+    found = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
+    return next((span_of(t.this) for t in found), None)
+
+
+def _not_read(table: Table, place: Span | None) -> Diagnostic:
     if connector(table.connector).is_lookup:
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
-        return Diagnostic(NOT_A_SOURCE, message, hint=hint)
+        return Diagnostic(NOT_A_SOURCE, message, place, hint=hint)
     message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
-    return Diagnostic(NOT_A_SOURCE, message, hint="SHOW CONNECTORS tells which ones are sources.")
+    return Diagnostic(NOT_A_SOURCE, message, place, hint="SHOW CONNECTORS tells which ones are sources.")
 
 
 def _answers(table: Table) -> bool:
@@ -137,10 +151,19 @@ def looked_up_tables(plan: Node) -> tuple[Table, ...]:
     return tuple({t.name: t for t in found if isinstance(t, Table)}.values())
 
 
-def late_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that LATE DATA sends late rows TO."""
-    firings = (node.firing for node in plan.walk() if isinstance(node, WindowAggregate))
-    return tuple({f.late.table.name: f.late.table for f in firings if f.late.table is not None}.values())
+def side_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that get rows beside the result: late ones of windows, failed ones of lookups."""
+    found = [table for node in plan.walk() if (table := _side_table(node)) is not None]
+    return tuple({table.name: table for table in found}.values())
+
+
+def _side_table(node: Node) -> Table | None:
+    match node:
+        case WindowAggregate(firing=firing):
+            return firing.late.table
+        case Lookup(failed=FailedRows(table=table)):
+            return table
+    return None
 
 
 def require_sources(plan: Node) -> None:

@@ -10,12 +10,13 @@ from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
 from sqlstream.folders import Folders
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Insert, Node, Output, Scan
+from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan
 from sqlstream.plans import require_sources, scanned_tables
 from sqlstream.results import columns_of
-from sqlstream.sinks import LateSinks, TableSink
+from sqlstream.sinks import SideSinks, TableSink
 from sqlstream.spark_settings import SparkHandle
 from sqlstream.udfs.functions import load
+from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -36,12 +37,27 @@ class SessionSources:
         assert read is not None, scan.table.connector
         return read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
+    def lookup(self, node: Lookup) -> LookupSource:
+        if isinstance(node.source, Function):
+            from sqlstream.planner.lowering.functions import lookup_source
+
+            return lookup_source(node.source, self.implementation(node.source), request_of(node))
+        make = connector(node.source.connector).lookup
+        assert make is not None, node.source.connector
+        return make(self.environment, node.source, request_of(node))
+
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)
 
     def implementation(self, function: Function) -> object:
         found = self.catalog.implementation(function)
         return load(function.target) if found is None else found
+
+
+def request_of(node: Lookup) -> Request:
+    """What a lookup asks its source for, before the first key is known."""
+    keys = tuple((key.name, key.type) for key in node.keys)
+    return Request(keys, tuple((field.name, field.type) for field in node.read), node.filters)
 
 
 class Runner:
@@ -72,7 +88,7 @@ class Runner:
             plan,
             SessionSources(environment, workspace.catalog.copy()),
             sink=sink,
-            late=LateSinks(environment, plan) if sink is None else None,
+            side=SideSinks(environment, plan) if sink is None else None,
             name=name,
             checkpoint_dir=checkpoint,
             interval_ms=_interval_ms(plan, settings["execution.checkpointing.interval"]),

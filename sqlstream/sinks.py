@@ -1,4 +1,4 @@
-"""Where the rows of a job go: the table of an INSERT or the caller of a query, and late rows to tables beside it."""
+"""Where the rows of a job go: the table of an INSERT or the caller of a query, and side outputs to other tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlstream.connectors.connector import BatchWriter
 from sqlstream.connectors.formats import quoted
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.nodes import Node
-from sqlstream.plans import late_tables
+from sqlstream.plans import side_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -30,29 +30,29 @@ class TableSink:
         self._plan = plan
 
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
-        late = LateSinks(self._environment, self._plan)
+        side = SideSinks(self._environment, self._plan)
         found = connector(self._table.connector)
-        if late:
+        if side:
             main = checked_writer(self._environment, self._table)
-            writer = rows.writeStream.foreachBatch(late.beside(main))
+            writer = rows.writeStream.foreachBatch(side.beside(main))
         else:
             writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
         self._environment = replace(self._environment, resumed=True)
         return writer
 
 
-class LateSinks:
-    """The tables that get the late rows of a plan. False where there are none."""
+class SideSinks:
+    """The tables that get rows of a plan beside its result. False where there are none."""
 
     def __init__(self, environment: Environment, plan: Node) -> None:
         self._plan = plan
-        self._writers = [(table, checked_writer(environment, table)) for table in late_tables(plan)]
+        self._writers = [(table, checked_writer(environment, table)) for table in side_tables(plan)]
 
     def __bool__(self) -> bool:
         return bool(self._writers)
 
     def beside(self, main: BatchWriter) -> BatchWriter:
-        """A writer of micro-batches with rows of both kinds: the late ones to their tables, the others to ``main``.
+        """A writer of micro-batches with rows of both kinds: those for other tables to these, the others to ``main``.
 
         A batch is computed once, because computing it moves the state on. Should it run again after a failure, each
         table takes its rows in place of those of the first attempt.
@@ -61,15 +61,15 @@ class LateSinks:
 
 
 def _write_both(
-    plan: Node, main: BatchWriter, late: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
+    plan: Node, main: BatchWriter, side: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
 ) -> None:
-    from sqlstream.planner.lowering.columnar.late_data import late_rows, main_rows
+    from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
 
     batch.persist()
     try:
         main(main_rows(batch), number)
-        for table, write in late:
-            rows = late_rows(batch, plan, table)
+        for table, write in side:
+            rows = side_rows(batch, plan, table)
             if not rows.isEmpty():  # or each micro-batch would leave a file without rows
                 write(rows, number)
     finally:

@@ -19,9 +19,12 @@ from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.nodes import AssignTime, Field, Item, Node, Output, Scan
+from sqlstream.planner.nodes import AssignTime, Field, Item, Lookup, Node, Output, Scan
+from sqlstream.runner import request_of
 from sqlstream.types import UNKNOWN, parse_type
 from sqlstream.udfs.functions import describe
+from sqlstream.udfs.lookup.source import LookupSource
+from sqlstream.udfs.lookup.sources.fed import Behaviour, FedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +48,7 @@ def fields(**kinds: str) -> tuple[Field, ...]:
     return tuple(Field(name, parse_type(kind)) for name, kind in kinds.items())
 
 
-def table(name: str, *, bounded: bool = True, delay_ms: int = 0, **kinds: str) -> Table:
+def table(name: str, /, *, bounded: bool = True, delay_ms: int = 0, **kinds: str) -> Table:
     """A table with the columns of ``kinds``; ``ts``, where there is one, has a watermark."""
     columns = tuple(Column(column, parse_type(kind)) for column, kind in kinds.items())
     watermark = Watermark("ts", delay_ms) if "ts" in kinds else None
@@ -81,6 +84,7 @@ class Streams:
     gear: str = "native"
     max_parallelism: int = 4
     implementations: dict[str, object] = field(default_factory=dict)
+    behaviours: dict[str, Behaviour] = field(default_factory=dict)
     numbers: Iterable[int] = field(default_factory=itertools.count)
 
     def lift(self, found: Table, watermark_ms: int) -> None:
@@ -151,6 +155,11 @@ class Streams:
         schema = ", ".join(f"`{c.name}` {c.type.ddl()}" for c in scan.table.columns)
         rows = self.spark.readStream.schema(schema).parquet(str(self._folder(scan.table)))
         return rows.select(*(f"`{name}`" for name in scan.columns))
+
+    def lookup(self, node: Lookup) -> LookupSource:
+        assert isinstance(node.source, Table)
+        folder = str(self._folder(node.source))
+        return FedSource(node.source.name, request_of(node), folder, self.behaviours.get(node.source.name, Behaviour()))
 
     def control(self, name: str) -> DataFrame:
         return self.control_rows.stream(self.spark, name)

@@ -11,9 +11,12 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
-from sqlstream.planner.lowering.hidden import hidden, is_late
+from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import Correlate
+from sqlstream.udfs.exchange import HOLD, LATE_TABLE
+
+_ABOVE_DEFER = "SS435"
 
 _OUTER = {"explode", "posexplode", "inline"}
 """Generators that may give no row; each has a twin ``…_outer`` that then gives one of NULLs."""
@@ -22,12 +25,20 @@ _OUTER = {"explode", "posexplode", "inline"}
 @lower_node.register
 def _(node: Correlate, context: Context) -> DataFrame:
     rows = context.lower(node.input)
-    if is_late(rows) is not None:
-        hint = "INSERT the windows into a table, and unnest what comes from there."
-        raise UnsupportedError("SS398", "UNNEST and LATERAL above LATE DATA TO are not executed", hint=hint)
+    _require_rows_only(node, rows)
     kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
     generated = _generator(node, rows, context).alias(*(f.name for f in node.outputs))
     return rows.select(*kept, generated)
+
+
+def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
+    """Generators drop rows with NULL in all fields, unless they are outer."""
+    if LATE_TABLE in rows.columns:
+        hint = "INSERT the windows into a table, and unnest what comes from there."
+        raise UnsupportedError("SS398", "UNNEST and LATERAL above LATE DATA TO are not executed", hint=hint)
+    if HOLD in rows.columns and not node.outer:
+        message = "UNNEST and LATERAL between a lookup ON TIMEOUT DEFER and a window are not executed"
+        raise UnsupportedError(_ABOVE_DEFER, message, hint="Unnest below the lookup, or write LEFT JOIN … ON TRUE.")
 
 
 def _generator(node: Correlate, rows: DataFrame, context: Context) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Node, WindowAggregate
+from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Lookup, Node, WindowAggregate
 
 
 class Gear(Enum):
@@ -23,12 +23,15 @@ def gear_of(plan: Node, setting: str) -> Gear:
 
 
 def keeps_state(node: Node) -> bool:
-    """True for windows that fire; the rows of a window table function on aligned windows come out at once."""
+    """True for windows that fire and lookups that defer; the rows of a window table function on aligned windows come
+    out at once."""
     match node:
         case WindowAggregate():
             return True
         case AssignWindows(window=window):
             return not isinstance(window, AlignedWindow)
+        case Lookup(options=options):
+            return options.defers
     return False
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column
-from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE, PARTS
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import EMITTED_AHEAD, ROW_KIND
 
 _HIDDEN = {
     CLOCK: "TIMESTAMP",
     ROW_KIND: "STRING",
     EMITTED_AHEAD: "BOOLEAN",
+    HOLD: "BIGINT",
     LATE_TABLE: "STRING",
     LATE: "BINARY",
     **dict(zip(PARTS, ("BIGINT", "STRING", "BIGINT"), strict=True)),
@@ -48,6 +51,8 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
     ]
 
 
-def is_late(rows: DataFrame) -> Column | None:
-    """True for rows that hold late rows of another table and NULL in all fields; None where there are no such rows."""
-    return column(LATE_TABLE).isNotNull() if LATE_TABLE in rows.columns else None
+def passes_by(rows: DataFrame) -> Column | None:
+    """True for rows on their way to something else, with NULL in all fields: late rows for a table, and what operators
+    say of held watermarks. None where there are no such rows."""
+    markers = [column(name).isNotNull() for name in (HOLD, LATE_TABLE) if name in rows.columns]
+    return reduce(lambda left, right: left | right, markers) if markers else None

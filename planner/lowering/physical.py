@@ -24,6 +24,7 @@ from sqlstream.planner.nodes import (
     Filter,
     Hop,
     Insert,
+    Lookup,
     Node,
     Output,
     Project,
@@ -108,6 +109,14 @@ def _(node: Union) -> str:
 def _(node: Correlate) -> str:
     name = "explode or inline" if isinstance(node.function, exp.Unnest) else "generator"
     return f"{name}{', outer' if node.outer else ''}"
+
+
+@physical.register
+def _(node: Lookup) -> str:
+    options = node.options
+    how = f"up to {options.capacity} at the same time per task" if options.asynchronous else "one after the other"
+    asked = f"keys, mapInArrow that asks for them {how}, explode of the answers"
+    return f"{asked}, failed rows aside" if node.failed is not None else asked
 
 
 @physical.register

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column
-from sqlstream.planner.lowering.hidden import hidden, hidden_results, is_late
+from sqlstream.planner.lowering.hidden import hidden, hidden_results, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 
@@ -14,10 +14,10 @@ from sqlstream.planner.nodes import Filter, Insert, Output, Project
 @lower_node.register
 def _(node: Project, context: Context) -> DataFrame:
     rows = context.lower(node.input)
-    late = is_late(rows)
+    passing = passes_by(rows)
     values = [context.column(item.expression) for item in node.items]
-    if late is not None:
-        values = [F.when(~late, value) for value in values]
+    if passing is not None:
+        values = [F.when(~passing, value) for value in values]
     items = [value.alias(item.name) for item, value in zip(node.items, values, strict=True)]
     return rows.select(*items, *hidden(rows))
 
@@ -25,8 +25,8 @@ def _(node: Project, context: Context) -> DataFrame:
 @lower_node.register
 def _(node: Filter, context: Context) -> DataFrame:
     rows = context.lower(node.input)
-    condition, late = context.column(node.condition), is_late(rows)
-    return rows.where(condition if late is None else late | condition)
+    condition, passing = context.column(node.condition), passes_by(rows)
+    return rows.where(condition if passing is None else passing | condition)
 
 
 @lower_node.register

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.collecting import Collecting, with_arrival
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
-from sqlstream.planner.lowering.hidden import hidden, is_late
+from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.native import require_native
 from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, Window, WindowColumns
@@ -44,9 +44,9 @@ def with_windows(rows: DataFrame, window: Window, time: str, names: WindowColumn
     number = F.lit(0)
     if bounds.candidates > 1:
         number = F.explode(F.sequence(F.lit(0), F.lit(bounds.candidates - 1)))
-    held, late = F.expr(f"{bounds.end} > {micros(time)}"), is_late(rows)
-    if late is not None:
-        held |= late & (column(_NUMBER) == 0)
+    held, passing = F.expr(f"{bounds.end} > {micros(time)}"), passes_by(rows)
+    if passing is not None:
+        held |= passing & (column(_NUMBER) == 0)
     rows = rows.select("*", number.alias(_NUMBER)).where(held)
     return rows.select(*kept, *window_columns(names, bounds.start, bounds.end))
 

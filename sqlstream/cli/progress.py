@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from sqlstream.jobs.job import Job
+    from sqlstream.jobs.lookups import LookupTotals
     from sqlstream.jobs.progress import Progress
 
 _LINE_SECONDS = 2.0
@@ -39,7 +40,7 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         f"{progress.rows_per_second:,.0f} rows/s",
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
-    return f"{name}: {', '.join(parts + _late(progress))}, {seconds:.0f} s"
+    return f"{name}: {', '.join(parts + _late(progress) + _lookups(progress) + _pending(progress))}, {seconds:.0f} s"
 
 
 def _late(progress: Progress) -> list[str]:
@@ -49,6 +50,28 @@ def _late(progress: Progress) -> list[str]:
     operators = progress.late_by_operator
     apart = ", ".join(f"operator {number}: {rows:,}" for number, rows in operators.items())
     return [f"{progress.late_rows:,} late" + (f" ({apart})" if len(operators) > 1 else "")]
+
+
+def _lookups(progress: Progress) -> list[str]:
+    """The requests of each lookup and what came of them, by number where a query has several."""
+    several = len(progress.lookups) > 1
+    return [
+        f"lookup{f' {number}' if several else ''} ({_lookup(totals)})" for number, totals in progress.lookups.items()
+    ]
+
+
+def _lookup(totals: LookupTotals) -> str:
+    parts = [f"{totals.requests:,} request{'' if totals.requests == 1 else 's'}"]
+    latencies = totals.latencies
+    parts += [f"p50 {latencies['p50']:.0f} ms, p99 {latencies['p99']:.0f} ms"] if latencies else []
+    parts += [] if totals.hit_rate is None else [f"{totals.hit_rate:.0%} from cache"]
+    counts = {"retries": totals.retries, "timeouts": totals.timeouts, "errors": totals.errors}
+    parts += [f"{count:,} {name}" for name, count in {**counts, "deferred": totals.deferred}.items() if count]
+    return ", ".join(parts)
+
+
+def _pending(progress: Progress) -> list[str]:
+    return [f"{progress.pending:,} waiting for lookups"] if progress.pending else []
 
 
 class View:

@@ -2,12 +2,14 @@
 
 A source is a folder of Parquet files, one per micro-batch, which Spark's file stream reads in the order of their
 modification times, row by row; the hidden column ``__processing_time`` is the test's clock when the row came. A sink
-is a folder of Arrow files, one per micro-batch, named by its number: a batch that runs again replaces its file.
+is a folder of Arrow files, one per micro-batch, named by its number: a batch that runs again replaces its file. The
+answers of a lookup table are rows of such Parquet files, too, in the order in which the test has fed them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import NAME, STRING, WRONG_VALUE, Option, integer, one_of
+from sqlstream.options import NAME, STRING, WRONG_VALUE, Kind, Option, duration_ms, hint_of, integer, one_of
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import TIMESTAMP, DataType
+from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.sources.fed import Asked, Behaviour, FedSource, asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,13 +31,33 @@ if TYPE_CHECKING:
 OUTSIDE_A_TEST = "SS515"
 
 _CLOCK = Column("__processing_time", TIMESTAMP)
+
+
+def _delay_ms(text: str) -> tuple[int, int]:
+    """The least and the most that an answer takes."""
+    span = re.fullmatch(r"\s*random\s+(\d+)\s*-\s*(\d+)\s*ms\s*", text.lower())
+    if span is None:
+        return duration_ms(text), duration_ms(text)
+    low, high = int(span[1]), int(span[2])
+    if low > high:
+        raise ValueError(text)
+    return low, high
+
+
+def _failures(text: str) -> int | None:
+    """None for all."""
+    return None if text.strip().lower() == "always" else int(integer().parse(text))
+
+
+_DELAY = Kind("delay", "a duration such as '501 ms', or 'random 0-4 ms'", _delay_ms)
+_FAILURES = Kind("number", "'always', or how many requests fail", _failures)
 _OPTIONS = (
     Option("role", one_of("table", "lookup"), "What the table is for: a stream, or answers to lookups.", "table"),
     Option("changelog-mode", STRING, "The kinds of rows that come, such as I,UB,UA,D.", "I", sink=True),
-    Option("test.misses-first", integer(), "So many times a lookup finds nothing at first.", "0"),
-    Option("test.delay", NAME, "How long an answer to a lookup takes, such as 501 ms."),
+    Option("test.misses-first", integer(), "So many times a key finds nothing at first.", "0"),
+    Option("test.delay", _DELAY, "How long an answer to a lookup takes, such as 501 ms or random 0-4 ms.", "0"),
     Option("test.delay-column", NAME, "The column with the milliseconds that an answer takes."),
-    Option("test.fail", NAME, "How often a lookup fails at first: a number, or always."),
+    Option("test.fail", _FAILURES, "How often requests for a key fail at first: a number, or always.", "0"),
 )
 _WITHOUT_VALUES = ("VARIANT", "INTERVAL", "VOID")
 _LOOKUP_ONLY = ("test.misses-first", "test.delay", "test.delay-column", "test.fail")
@@ -77,6 +101,11 @@ def written(directory: Path, table: Table, after: int = -1) -> Iterator[tuple[in
                 yield int(path.stem), file.read_all()
 
 
+def asked_keys(directory: Path, table: Table) -> tuple[Asked, ...]:
+    """The keys that a lookup table was asked for, as texts, once per request."""
+    return tuple(asked(_inputs(directory, table)))
+
+
 def _inputs(directory: Path, table: Table) -> Path:
     return directory / "inputs" / table.name.lower()
 
@@ -94,6 +123,19 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     schema = schema_ddl((*table.physical_columns, _CLOCK))
     names = [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK)]
     return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names)
+
+
+def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
+    folder = _inputs(environment.directory, table)
+    _require_test(folder, table)
+    values = CONNECTOR.values(table)
+    behaviour = Behaviour(
+        delay_ms=values["test.delay"],
+        delay_column=values["test.delay-column"],
+        misses=values["test.misses-first"],
+        fails=values["test.fail"],
+    )
+    return FedSource(table.name, request, str(folder), behaviour)
 
 
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
@@ -128,10 +170,21 @@ def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
             if key in _LOOKUP_ONLY:
                 message = f'option "{key}" belongs to lookup tables'
                 yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Add 'role' = 'lookup', or remove it.")
+    elif wrong := _missing_delay(table, spans):
+        yield wrong
     for column in table.physical_columns:
         if set(_WITHOUT_VALUES) & {kind.name for kind in _parts(column.type)}:
             message = f'connector "test" has no values of type {column.type} for column "{column.name}"'
             yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint="Choose another type.")
+
+
+def _missing_delay(table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:
+    key, names = "test.delay-column", [c.name for c in table.physical_columns]
+    name = table.option(key)
+    if name is None or name in names:
+        return None
+    message = f'option "{key}" names the column "{name}", which table "{table.name}" does not have'
+    return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint_of(name, names, "Columns"))
 
 
 def _parts(kind: DataType) -> Iterator[DataType]:
@@ -151,4 +204,5 @@ CONNECTOR = Connector(
     write_batches=write_batches,
     takes_updates=lambda table: True,
     check=check,
+    lookup=lookup,
 )

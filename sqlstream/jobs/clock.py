@@ -18,12 +18,14 @@ from sqlstream.planner.nodes import Node
 class Clock:
     """What follows the clock in a plan: the watermark of ``tables``, and with ``ticks`` the timers of its operators.
 
-    ``ends``: bounded input ends processing time by a tick.
+    ``ends``: bounded input ends processing time by a tick. ``calls``: ticks make micro-batches, also after the end of
+    bounded input, in which rows are asked for again that wait for the answers to lookups.
     """
 
     tables: tuple[str, ...] = ()
     ticks: bool = False
     ends: bool = False
+    calls: bool = False
     interval_ms: int = 1000
 
     def __bool__(self) -> bool:
@@ -37,7 +39,12 @@ class Clock:
 
     def _run(self, control: ControlRows, stopped: Event) -> None:
         while not stopped.wait(self.interval_ms / 1000):
-            self.show(control, time.time_ns() // 1_000_000, f"tick-{time.time_ns()}")
+            self.tick(control)
+
+    def tick(self, control: ControlRows) -> None:
+        """Move all that follows the clock to the present."""
+        now = time.time_ns()
+        self.show(control, now // 1_000_000, f"tick-{now}")
 
     def show(self, control: ControlRows, now_ms: int, name: str) -> None:
         """Move all that follows the clock; ``name`` is unique within the job."""
@@ -53,4 +60,4 @@ def clock_of(plan: Node, gear: Gear, interval_ms: int = 1000) -> Clock:
     tables = tuple(dict.fromkeys(clocked))
     if gear is Gear.NATIVE:
         return Clock(tables, interval_ms=interval_ms)
-    return Clock(tables, clocks.needs_ticks(plan), clocks.ends_by_tick(plan), interval_ms)
+    return Clock(tables, clocks.needs_ticks(plan), clocks.ends_by_tick(plan), clocks.defers(plan), interval_ms)

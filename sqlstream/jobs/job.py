@@ -35,14 +35,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from sqlstream.sinks import LateSinks
+    from sqlstream.sinks import SideSinks
 
 ROWS_AFTER_END = "SS422"
-LATE_THROUGH_CONNECT = "SS348"
+SIDE_OUTPUT_THROUGH_CONNECT = "SS348"
 
-_LATE_THROUGH_CONNECT = "LATE DATA TO is not executed for a query on its own through Spark Connect"
+_SIDE_OUTPUT_THROUGH_CONNECT = (
+    "LATE DATA TO and ON ERROR TO are not executed for a query on its own through Spark Connect"
+)
 
 _REPORT_SECONDS = 1
+_FIRST_PAUSE_S = 0.05
 _EMITTED_TOO_LATE = "EMITTING_ROWS_OLDER_THAN_WATERMARK"
 
 _numbers = itertools.count(1)
@@ -56,10 +59,11 @@ class JobState(Enum):
 
 
 class Job:
-    """A plan at work. A thread of its own watches Spark's query and, for bounded input, starts it again to flush.
+    """A plan at work. A thread of its own watches Spark's query and, for bounded input, starts it again to flush, and
+    as often as rows wait for the answers to lookups.
 
-    The flush survives a crash at any point: rows are read to their end before the end is written to the checkpoint,
-    and a job that restarts does whatever of the two is still undone.
+    All that survives a crash at any point: rows are read to their end before the end is written to the checkpoint,
+    and a job that restarts does whatever is still undone.
     """
 
     def __init__(self, name: str, plan: Node, launch: Launch, results: Results | None) -> None:
@@ -164,11 +168,25 @@ class Job:
             raise _rows_after_the_end()
         if self._launch.needs_flush and not self._stopping.is_set():
             self._launch.end_input()
-            with self._lock:
-                if self._stopping.is_set():
-                    return
-                self._query = self._launch.start()
-            self._watch()
+            self._go_on()
+        if self._launch.bounded and self._launch.clock.calls:
+            self._drain()
+
+    def _go_on(self) -> None:
+        """Start Spark's query again, unless the job has been stopped."""
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._query = self._launch.start()
+        self._watch()
+
+    def _drain(self) -> None:
+        """Until no row waits for the answer to a lookup, which only a micro-batch can tell."""
+        pause_s, longest_s = _FIRST_PAUSE_S, self._launch.clock.interval_ms / 1000
+        while self._progress.pending != 0 and not self._stopping.wait(min(pause_s, longest_s)):
+            self._launch.clock.tick(self._launch.control)
+            self._go_on()
+            pause_s *= 2
 
     def _watch(self) -> None:
         """Until Spark's query ends; raises what it failed with."""
@@ -209,14 +227,14 @@ def start_job(
     clock_interval_ms: int = 1000,
     gear: str = AUTO,
     key_groups: int | None = None,
-    late: LateSinks | None = None,
+    side: SideSinks | None = None,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
     ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
     ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible;
     ``clock_interval_ms`` that between ticks of processing time, where something waits for them. ``gear`` and
-    ``key_groups`` as ``open_checkpoint`` takes them. ``late`` gets the late rows of a query without ``sink``.
+    ``key_groups`` as ``open_checkpoint`` takes them. ``side`` gets what a query without ``sink`` has for other tables.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
@@ -229,7 +247,7 @@ def start_job(
     flushed = flushed_tables(plan)
     results = None
     if sink is None:
-        results = _results_of(plan, spark, checkpoint, late)
+        results = _results_of(plan, spark, checkpoint, side)
         sink = results.sink
     launch = Launch(
         query_name=f"{name or 'query'}-{number}",
@@ -256,11 +274,12 @@ def _rows_after_the_end() -> ExecutionError:
     )
 
 
-def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint, late: LateSinks | None) -> Results:
+def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint, side: SideSinks | None) -> Results:
     assert isinstance(plan, Output), "only a query has results for its caller"
     names = tuple(name for name, _ in columns_of(plan))
     if is_connect(spark):
-        if late:
-            raise UnsupportedError(LATE_THROUGH_CONNECT, _LATE_THROUGH_CONNECT, hint="Write INSERT INTO a table.")
+        if side:
+            hint = "Write INSERT INTO a table."
+            raise UnsupportedError(SIDE_OUTPUT_THROUGH_CONNECT, _SIDE_OUTPUT_THROUGH_CONNECT, hint=hint)
         return StoredResults(names, spark, checkpoint.storage.location("results"))
-    return Results(names, late)
+    return Results(names, side)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.jobs.lookups import LookupTotals, lookups_of
+from sqlstream.jobs.lookups import added as added_lookups
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 ROWS_OUT = "rows_out"
 METRICS = "sqlstream"
 LATE_ROWS = "late_rows"
+PENDING = "pending"
+_PENDING_POSITION = 1
 
 _OPERATOR = "operator/"
 
@@ -28,7 +32,9 @@ class Progress:
     ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
     and for queries that need none. ``late_rows`` are those that windows dropped; on the native gear Spark adds up rows
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
-    columnar gear, numbered from the top.
+    columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
+    ``pending`` are the rows that wait after the last batch because their lookups were deferred; None before the first
+    batch of a query with such lookups.
     """
 
     rows_in: int = 0
@@ -38,6 +44,8 @@ class Progress:
     watermark_ms: int | None = None
     late_rows: int = 0
     late_by_operator: Mapping[int, int] = field(default_factory=dict)
+    lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
+    pending: int | None = None
     last_batch: int = -1
 
     @property
@@ -69,6 +77,7 @@ def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]], control: 
 def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progress:
     rows_in = sum(s["numInputRows"] for s in report["sources"] if control not in s["description"])
     watermark = watermark_of(report.get("eventTime", {}).get("watermark"))
+    pending = pending_rows(report)
     return replace(
         progress,
         rows_in=progress.rows_in + rows_in,
@@ -78,6 +87,8 @@ def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progr
         watermark_ms=progress.watermark_ms if watermark is None else watermark,
         late_rows=progress.late_rows + late_rows(report),
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
+        lookups=added_lookups(progress.lookups, lookups_of(report)),
+        pending=progress.pending if pending is None else pending,
         last_batch=int(report["batchId"]),
     )
 
@@ -90,9 +101,20 @@ def late_rows(report: Mapping[str, Any]) -> int:
 
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
     """The late rows of each operator of the columnar gear by its number."""
-    metrics = report.get("observedMetrics", {}).items()
-    operators = ((name.removeprefix(_OPERATOR), found) for name, found in metrics if name.startswith(_OPERATOR))
-    return {int(number): _metric(found, LATE_ROWS) for number, found in operators}
+    return {number: _metric(found, LATE_ROWS) for number, found in _operators(report)}
+
+
+def pending_rows(report: Mapping[str, Any]) -> int | None:
+    """The rows that wait after a micro-batch for the answers to lookups; None where no operator tells."""
+    found = [_metric(metrics, PENDING, _PENDING_POSITION) for _, metrics in _operators(report)]
+    return sum(found) if found else None
+
+
+def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The metrics of each operator of the columnar gear by its number."""
+    for name, metrics in report.get("observedMetrics", {}).items():
+        if name.startswith(_OPERATOR):
+            yield int(name.removeprefix(_OPERATOR)), metrics
 
 
 def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
@@ -104,9 +126,10 @@ def _rows_out(report: Mapping[str, Any]) -> int:
     return 0 if metrics is None else _metric(metrics, ROWS_OUT)
 
 
-def _metric(metrics: Mapping[str, Any], name: str) -> int:
+def _metric(metrics: Mapping[str, Any], name: str, position: int = 0) -> int:
     """One of a set of metrics; NULL, of no rows, is 0."""
-    return int((metrics["values"][0] if "values" in metrics else metrics[name]) or 0)  # Connect gives the values alone
+    values = metrics.get("values")  # Connect gives the values alone
+    return int((values[position] if values is not None else metrics[name]) or 0)
 
 
 def watermark_of(text: str | None) -> int | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from sqlstream.sinks import LateSinks
+    from sqlstream.sinks import SideSinks
 
 _WAITING = 16  # tables; more make Spark wait for the caller
 _POLL_SECONDS = 0.2
@@ -32,17 +32,17 @@ def with_kind_first(rows: DataFrame) -> DataFrame:
 class Results:
     """Batches go in on Spark's thread and come out on the caller's, who may stop listening at any time.
 
-    ``late`` takes the late rows out of them.
+    ``side`` takes the rows for other tables out of them.
     """
 
-    def __init__(self, names: tuple[str, ...], late: LateSinks | None = None) -> None:
+    def __init__(self, names: tuple[str, ...], side: SideSinks | None = None) -> None:
         self._names = list(names)
-        self._late = late
+        self._side = side
         self._tables: queue.Queue[pa.Table] = queue.Queue(_WAITING)
         self._closed = Event()
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(self._late.beside(self._write) if self._late else self._write)
+        return rows.writeStream.foreachBatch(self._side.beside(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         self.put(with_kind_first(batch).toArrow())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Scan
+from sqlstream.planner.nodes import Lookup, Scan
+from sqlstream.udfs.lookup.source import LookupSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,8 @@ class Sources(Protocol):
     """Tables and functions of a session; see ``planner.lowering.Runtime`` for what each returns."""
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
+
+    def lookup(self, node: Lookup) -> LookupSource: ...
 
     def function(self, name: str) -> Function | None: ...
 
@@ -36,6 +39,9 @@ class JobRuntime:
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.read(scan, in_order=in_order)
+
+    def lookup(self, node: Lookup) -> LookupSource:
+        return self.sources.lookup(node)
 
     def control(self, table: str) -> DataFrame:
         return self.control_rows.stream(self.spark, table)

@@ -88,8 +88,13 @@ class CaseRun:
             yield f"order within a step not compared in {self._unordered} of its expectations"
         if self._case.late_dropped is not None:
             yield from self._check_late_dropped(self._case.late_dropped)
-        for name in self._case.unchecked:
-            yield f"{name} not checked"
+        if self._case.lookup_tries_max is not None:
+            self._check_tries(self._case.lookup_tries_max)
+
+    def _check_tries(self, most: int) -> None:
+        got = self._test.lookup_tries()
+        if not 0 < got <= most:
+            raise Different(f"lookup_tries_max: expected 1 to {most} requests per key, got {got}")
 
     def _check_late_dropped(self, expected: int) -> Iterator[str]:
         got = self._test.late_dropped()

@@ -67,15 +67,15 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
     steps = steps_of(block)
     restarts = _restarts(len(steps)) if restart else frozenset()
     came: list[list[Change]] = []
-    late: list[tuple[str, ...]] = []
+    side: list[tuple[str, ...]] = []
     with StreamTest(block.sql, session) as test:
         for number, step in enumerate(steps):
             if number in restarts:
                 test.restart()
             perform(step.words, test)
             came.append(test.output())
-            late.append(_late_lines(test))
-        lines = [(*_spelled(changes, test), *behind) for changes, behind in zip(came, late, strict=True)]
+            side.append(_side_lines(test))
+        lines = [(*_spelled(changes, test), *behind) for changes, behind in zip(came, side, strict=True)]
         matches = all(_same(step.output, found, test) for step, found in zip(steps, lines, strict=True))
     merge(change for changes in came for change in changes)  # raises where a changelog withdraws what it never gave
     found_steps = tuple(replace(step, output=found) for step, found in zip(steps, lines, strict=True))
@@ -93,9 +93,9 @@ def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:
     return tuple(lines if test.keeps_order else sorted(lines))
 
 
-def _late_lines(test: StreamTest) -> tuple[str, ...]:
-    """What came out to tables for late rows, each line behind the name of its table."""
-    found = ((name, change, test.output_types_of(name)) for name in test.late_tables for change in test.output(name))
+def _side_lines(test: StreamTest) -> tuple[str, ...]:
+    """What came out to other tables, each line behind the name of its table."""
+    found = ((name, change, test.output_types_of(name)) for name in test.side_tables for change in test.output(name))
     return tuple(f"{name}: {_line(change, types)}" for name, change, types in found)
 
 
@@ -119,6 +119,8 @@ def perform(words: str, test: StreamTest) -> None:
             test.checkpoint()
         case ["restart"]:
             test.restart()
+        case ["settle"]:
+            test.settle()
         case ["finish"]:
             test.finish()
         case _:

@@ -19,6 +19,7 @@ from sqlstream.planner.nodes import (
     Filter,
     GlobalWindow,
     Insert,
+    Lookup,
     Node,
     Output,
     Project,
@@ -28,7 +29,7 @@ from sqlstream.planner.nodes import (
     WindowAggregate,
 )
 from sqlstream.planner.properties import ArrivalOrder, arrival_order
-from sqlstream.plans import late_tables
+from sqlstream.plans import side_tables
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATELESS = (Scan, AssignTime, Project, Filter, Union, Correlate, Output, Insert)
@@ -49,6 +50,13 @@ class PlanTraits:
         return {table.name.casefold(): table for table in scans if table.connector == "test"}
 
     @cached_property
+    def lookup_tables(self) -> dict[str, Table]:
+        """The tables with the connector ``test`` that lookups ask, by lower-case name."""
+        sources = (node.source for node in self.root.walk() if isinstance(node, Lookup))
+        tables = (source for source in sources if isinstance(source, Table) and source.connector == "test")
+        return {table.name.casefold(): table for table in tables}
+
+    @cached_property
     def times(self) -> dict[str, AssignTime]:
         """By table, the time attribute for whose watermark windows wait."""
         return {node.table: node for node in watermarked_nodes(self.root)}
@@ -63,14 +71,19 @@ class PlanTraits:
         return tuple(table for table, node in self.times.items() if node.domain in _CLOCKED)
 
     @cached_property
-    def late_tables(self) -> dict[str, Table]:
-        """The tables that late rows go to, by lower-case name."""
-        return {table.name.casefold(): table for table in late_tables(self.root)}
+    def side_tables(self) -> dict[str, Table]:
+        """The tables that get rows beside the result, by lower-case name."""
+        return {table.name.casefold(): table for table in side_tables(self.root)}
 
     @property
     def needs_ticks(self) -> bool:
         """True where processing time must come as ticks of a clock."""
         return self.gear is Gear.COLUMNAR and clocks.needs_ticks(self.root)
+
+    @property
+    def defers(self) -> bool:
+        """True where rows may wait in state for the answers to lookups."""
+        return clocks.defers(self.root)
 
     @property
     def ends_by_tick(self) -> bool:
@@ -114,4 +127,6 @@ def _is_joint(node: Node) -> bool:
         return not isinstance(node.window, (GlobalWindow, UserWindow))
     if isinstance(node, WindowAggregate):
         return node.firing.is_default and not isinstance(node.window, (GlobalWindow, UserWindow))
+    if isinstance(node, Lookup):
+        return not node.options.defers
     return isinstance(node, _STATELESS)

@@ -14,6 +14,7 @@ from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.launch import Launch
+from sqlstream.jobs.progress import pending_rows
 from sqlstream.jobs.runtime import JobRuntime
 from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
@@ -21,7 +22,7 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.nodes import Insert, Node, Output
 from sqlstream.runner import SessionSources
-from sqlstream.sinks import LateSinks
+from sqlstream.sinks import SideSinks
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.types import DataType, parse_type
@@ -103,10 +104,10 @@ class SteppedJob:
         """The sink with the name of a table, None for that of the query."""
         if name is None or name.casefold() == self._main.table.name.casefold():
             return self._main
-        late = self._traits.late_tables.get(name.casefold())
-        if late is None:
+        side = self._traits.side_tables.get(name.casefold())
+        if side is None:
             raise ValueError(f'the query does not write to table "{name}"')
-        return _sink_of_table(late)
+        return _sink_of_table(side)
 
     @property
     def running(self) -> bool:
@@ -116,8 +117,10 @@ class SteppedJob:
         """Start from the newest checkpoint, or for the first time."""
         spark = self._session.spark
         environment = Environment(spark, self._directory)
-        late_tables = self._traits.late_tables.values()
-        test_connector.open_tables(self._directory, (*self._tables.values(), self._main.table, *late_tables))
+        side_tables = self._traits.side_tables.values()
+        lookup_tables = self._traits.lookup_tables.values()
+        read = (*self._tables.values(), *lookup_tables)
+        test_connector.open_tables(self._directory, (*read, self._main.table, *side_tables))
         key_groups = self._key_groups
         path = str(self._directory / "checkpoint")
         checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups)
@@ -131,11 +134,11 @@ class SteppedJob:
         found = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}
         self._main = replace(self._main, types=tuple(found[field.name] for field in self._plan.schema))
         main = test_connector.write_batches(environment, self._main.table)
-        late = LateSinks(environment, self._plan)
+        side = SideSinks(environment, self._plan)
         launch = Launch(
             query_name=self._directory.name,
             rows=rows,
-            sink=lambda rows: rows.writeStream.foreachBatch(late.beside(main)),
+            sink=lambda rows: rows.writeStream.foreachBatch(side.beside(main)),
             checkpoint=checkpoint,
             control=self._control,
             bounded=False,
@@ -169,6 +172,22 @@ class SteppedJob:
         except Exception as error:
             self.stop()
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
+
+    def feed_lookup(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
+        """What lookups find from now on, behind what they found before."""
+        self._flushes += 1
+        test_connector.open_tables(self._directory, [table])
+        test_connector.feed(self._directory, table, self._flushes, [(values, 0) for values in rows])
+
+    def asked_keys(self, table: Table) -> tuple[tuple[str, ...], ...]:
+        """The keys of the requests to a lookup table."""
+        return test_connector.asked_keys(self._directory, table)
+
+    @property
+    def pending(self) -> int:
+        """How many rows wait for the answers to lookups."""
+        found = [] if self._query is None else map(pending_rows, self._query.recentProgress)
+        return next((rows for rows in reversed(list(found)) if rows is not None), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
         """The micro-batches with rows in the sink that are newer than ``after``."""

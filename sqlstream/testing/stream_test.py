@@ -1,8 +1,10 @@
-"""``StreamTest``: a query under test, whose rows and clocks are steps of the test. Nothing waits and nothing sleeps."""
+"""``StreamTest``: a query under test, whose rows and clocks are steps of the test. Nothing sleeps but ``settle``."""
 
 from __future__ import annotations
 
 import shutil
+import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -28,6 +30,8 @@ from sqlstream.types import DataType
 if TYPE_CHECKING:
     from sqlstream.session import Session
 
+_PAUSE_S = 0.02
+
 Watermarks = Literal["auto", "steps", "rows"]
 
 
@@ -40,6 +44,8 @@ class StreamTest:
     * ``"steps"``: only ``watermark`` does.
     * ``"rows"``: so do rows, after each call of ``rows``, to ``max(ts) - delay`` as the table declares it.
     * ``"auto"``: ``"rows"`` for tables that declare a delay, ``"steps"`` for those with ``WATERMARK FOR ts AS ts``.
+
+    A lookup table is fed with ``rows`` as well; its answers hold for the rows of other tables that come afterwards.
 
     Steps are buffered and go to Spark in as few micro-batches as show no difference (see ``testing.buffer``).
     Within one step the results of a window query on the native gear come out in an order of Spark's, all others in
@@ -65,6 +71,10 @@ class StreamTest:
     def rows(self, table: str, rows: Iterable[Sequence[Any]], kind: str = "+I") -> None:
         """Rows of one table arrive, in this order: values of its physical columns (see ``testing.values``)."""
         target = self._table(table)
+        if target.name.casefold() in self._traits.lookup_tables:
+            self._flush()  # rows that came before see the answers of before
+            self._job.feed_lookup(target, [_converted(target, row) for row in rows])
+            return
         _require_kind(target, kind)
         if self._finished:
             raise ValueError(f'rows of table "{table}" came after finish()')
@@ -108,6 +118,16 @@ class StreamTest:
             self._job.stop()
             self._job.start()
 
+    def settle(self) -> None:
+        """Wait until no row waits for the answer to a lookup ON TIMEOUT DEFER; it takes the time that answers take."""
+        self._flush()
+        while self._traits.defers and self._job.running:
+            self._buffer.tick(self._clock_ms)
+            self._flush()
+            if not self._job.pending:
+                return
+            time.sleep(_PAUSE_S)
+
     def finish(self) -> None:
         """The input ends: watermarks go to infinity, and everything pending fires."""
         self._finished = True
@@ -116,13 +136,14 @@ class StreamTest:
         if self._traits.ends_by_tick:
             self._buffer.tick(END_OF_INPUT_MS)
         self._end_step()
+        self.settle()
 
     # --- results ----------------------------------------------------------------------------------------------
 
     def output(self, table: str | None = None) -> list[Change]:
         """(kind, *values) of the rows that came out since the last call, in order.
 
-        ``table`` is that of the INSERT or one that late rows go to; None: the result of the query or INSERT.
+        ``table`` is that of the INSERT or one that gets rows beside the result; None: the result itself.
         """
         self._job.sink_of(table)  # a wrong name needs no Spark
         self._flush()
@@ -149,9 +170,9 @@ class StreamTest:
         return self._job.sink_of(None).types
 
     @property
-    def late_tables(self) -> tuple[str, ...]:
-        """The tables that late rows go to."""
-        return tuple(table.name for table in self._traits.late_tables.values())
+    def side_tables(self) -> tuple[str, ...]:
+        """The tables that get rows beside the result."""
+        return tuple(table.name for table in self._traits.side_tables.values())
 
     def output_types_of(self, table: str) -> tuple[DataType, ...]:
         """The types of the columns that ``output(table)`` gives."""
@@ -165,6 +186,16 @@ class StreamTest:
     def keeps_order(self) -> bool:
         """True where the order in which rows come out means something and is always the same."""
         return self._traits.keeps_order or self._job.orders_rows
+
+    def lookup_tries(self) -> int:
+        """The most requests for one key of one lookup table so far; 0 where nothing was asked."""
+        self._flush()
+        return max((n for table in self._traits.lookup_tables for n in self.requests(table).values()), default=0)
+
+    def requests(self, table: str) -> Counter[tuple[str, ...]]:
+        """How often a lookup table was asked for each key, whose values are texts."""
+        self._flush()
+        return Counter(self._job.asked_keys(self._table(table)))
 
     def late_dropped(self) -> int:
         """How many rows were late for all their windows; see ``late_dropped_is_exact``."""
@@ -220,9 +251,10 @@ class StreamTest:
             self._job.start()
 
     def _table(self, name: str) -> Table:
-        found = self._traits.tables.get(name.casefold())
+        tables = self._traits.tables | self._traits.lookup_tables
+        found = tables.get(name.casefold())
         if found is None:
-            known = ", ".join(f'"{t.name}"' for t in self._traits.tables.values()) or "none"
+            known = ", ".join(f'"{t.name}"' for t in tables.values()) or "none"
             raise ValueError(f'the query reads no table "{name}" with the connector test; it reads {known}')
         return found
 

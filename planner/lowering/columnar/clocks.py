@@ -1,7 +1,8 @@
 """Which clocks a plan on the columnar gear needs: watermarks of event time, the clock of processing time, ticks of it.
 
 Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach
-every key group; otherwise the clock itself is Spark's watermark.
+every key group; otherwise the clock itself is Spark's watermark. Lookups that defer rows need micro-batches in which
+they are asked for again, so ticks make some.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
     AssignWindows,
     CountWindow,
+    Lookup,
     Node,
     UserWindow,
     WindowAggregate,
@@ -31,36 +33,49 @@ from sqlstream.planner.nodes import (
 from sqlstream.udfs.spark.clocks import Watermark
 
 WindowNode = AssignWindows | WindowAggregate
+StatefulNode = WindowNode | Lookup
 
 
-def window_nodes(plan: Node) -> Iterator[WindowNode]:
-    """The nodes whose windows fire: those that keep state, top down."""
+def stateful_nodes(plan: Node) -> Iterator[StatefulNode]:
+    """The nodes that keep state, top down: windows that fire and lookups that defer."""
     for node in plan.walk():
-        if isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
+        if isinstance(node, (AssignWindows, WindowAggregate, Lookup)) and keeps_state(node):
             yield node
+
+
+def defers(plan: Node) -> bool:
+    """True where rows of the plan may wait in state for the answers to lookups."""
+    return any(isinstance(node, Lookup) for node in stateful_nodes(plan))
 
 
 def watermark_of(plan: Node) -> Watermark:
     """What Spark's watermark is in the plan."""
     if any(node.domain is not TimeDomain.PROCESSING for node in watermarked_nodes(plan)):
         return Watermark.EVENT_TIME
-    return Watermark.CLOCK if any(map(uses_processing_time, window_nodes(plan))) else Watermark.NONE
+    return Watermark.CLOCK if any(map(uses_processing_time, stateful_nodes(plan))) else Watermark.NONE
 
 
-def needs_ticks(plan: Node) -> bool:
-    """True where processing time must come as ticks: no watermark of a table is the clock."""
-    if not any(map(uses_processing_time, window_nodes(plan))):
+def clock_ticks(plan: Node) -> bool:
+    """True where processing time comes as ticks: no watermark of a table is the clock."""
+    if not any(map(uses_processing_time, stateful_nodes(plan))):
         return False
     return watermark_of(plan) is Watermark.EVENT_TIME or not list(watermarked_nodes(plan))
 
 
+def needs_ticks(plan: Node) -> bool:
+    """True where ticks must come, as processing time or to call lookups."""
+    return clock_ticks(plan) or defers(plan)
+
+
 def ends_by_tick(plan: Node) -> bool:
     """True where the end of a bounded input is told by a tick, because no table has a watermark."""
-    return needs_ticks(plan) and not list(watermarked_nodes(plan))
+    return clock_ticks(plan) and not list(watermarked_nodes(plan))
 
 
-def uses_processing_time(node: WindowNode) -> bool:
+def uses_processing_time(node: StatefulNode) -> bool:
     """True where windows of the node may fire by the clock."""
+    if isinstance(node, Lookup):
+        return False
     if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
         return True
     trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None

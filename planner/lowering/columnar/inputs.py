@@ -15,7 +15,7 @@ from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Schema
-from sqlstream.udfs.exchange import CLOCK, LATE, LATE_TABLE, PARTS
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
 
 TIME = "__row_time"
@@ -68,7 +68,7 @@ def clock_of(rows: DataFrame) -> str:
 
 def passed_on(rows: DataFrame) -> list[Column]:
     """The hidden columns that the exchange reads."""
-    return [column(name) for name in (EMITTED_AHEAD, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
+    return [column(name) for name in (EMITTED_AHEAD, HOLD, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
 
 
 def key(name: str, kind: DataType) -> Column:

@@ -14,9 +14,9 @@ from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWat
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
-from sqlstream.planner.lowering.columnar.late_data import late_fields
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
 from sqlstream.planner.lowering.columns import quoted
+from sqlstream.planner.lowering.side_outputs import late_fields
 from sqlstream.planner.nodes import (
     AssignWindows,
     CountWindow,

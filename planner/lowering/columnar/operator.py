@@ -14,17 +14,17 @@ from pyspark.sql.types import StructField, StructType
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
-from sqlstream.planner.lowering.columnar.clocks import WindowNode
-from sqlstream.planner.lowering.columnar.late_data import marker
+from sqlstream.planner.lowering.columnar.clocks import StatefulNode
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import WindowAggregate
-from sqlstream.udfs.exchange import LATE, LATE_TABLE, PARTS, TICK, Exchange
+from sqlstream.planner.lowering.side_outputs import marker
+from sqlstream.planner.nodes import Lookup, WindowAggregate
+from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
-from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, KernelProcessor
-from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs
+from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
+from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
 
 METRIC = "operator"
@@ -39,6 +39,7 @@ class Operator:
 
     ``number`` counts the operators of the query. ``ticks``: processing time comes as ticks. ``late_table`` marks the
     kernel's late rows. ``chained``: an operator with state stands above. ``keyed``: False where all rows have one key.
+    ``goes_on``: rows come in the micro-batches after the end of the input, too.
     """
 
     kernel: Kernel
@@ -50,6 +51,7 @@ class Operator:
     late_table: str | None = None
     chained: bool = False
     keyed: bool = True
+    goes_on: bool = False
 
     @property
     def clocks(self) -> Clocks:
@@ -59,7 +61,7 @@ class Operator:
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The rows' schema as kernels see it, without the columns that the exchange takes out."""
     schema = arrow_schema(rows.schema)
-    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, TICK, LATE_TABLE, LATE, *PARTS)])
+    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, HOLD, TICK, LATE_TABLE, LATE, *PARTS)])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -80,27 +82,33 @@ def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
     late = operator.late_table is not None or LATE_TABLE in rows.columns
     groups = runtime.max_parallelism if operator.keyed else 1
     rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
-    exchange = to_blobs(Exchange(operator.kernel, groups), arrow_schema(rows.schema))
-    out = _processed(rows.mapInArrow(exchange, BLOBS_DDL), operator)
-    out = out.observe(f"{METRIC}/{operator.number}", F.sum(LATE_ROWS).alias(LATE_ROWS))
-    decoder = Decoder(arrow_schema(operator.output), ahead=operator.chained, late=late)
+    exchange = Exchange(operator.kernel, groups)
+    blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
+    if operator.kernel.deferring:
+        blobs = blobs.union(_calls(exchange, operator, runtime))
+    out = _processed(blobs, operator)
+    counted = (F.sum(name).alias(name) for name in (LATE_ROWS, PENDING))
+    out = out.observe(f"{METRIC}/{operator.number}", *counted)
+    hold = operator.chained and (operator.kernel.deferring or HOLD in rows.columns)
+    decoder = Decoder(arrow_schema(operator.output), ahead=operator.chained, late=late, hold=hold)
     return out.mapInArrow(decoder.rows, _decoded(operator.output, decoder))
 
 
-def operator_of(node: WindowNode, kernel: Kernel, output: StructType, context: Context, *, keyed: bool) -> Operator:
+def operator_of(node: StatefulNode, kernel: Kernel, output: StructType, context: Context, *, keyed: bool) -> Operator:
     """The operator of a node of the plan."""
     plan = context.plan
-    number = next(i for i, found in enumerate(clocks.window_nodes(plan)) if found is node)
+    number = next(i for i, found in enumerate(clocks.stateful_nodes(plan)) if found is node)
     return Operator(
         kernel,
         output,
         number,
         clocks.watermark_of(plan),
-        ticks=clocks.needs_ticks(plan) and clocks.uses_processing_time(node),
-        chained_by_clock=node.domain is TimeDomain.PROCESSING,
+        ticks=clocks.clock_ticks(plan) and clocks.uses_processing_time(node),
+        chained_by_clock=not isinstance(node, Lookup) and node.domain is TimeDomain.PROCESSING,
         late_table=marker(node, number) if isinstance(node, WindowAggregate) else None,
         chained=any(map(keeps_state, context.above)),
         keyed=keyed,
+        goes_on=clocks.defers(plan),
     )
 
 
@@ -117,15 +125,27 @@ def _processed(blobs: DataFrame, operator: Operator) -> DataFrame:
     grouped = blobs.groupBy("key_group")
     if operator.watermark is Watermark.NONE:
         return grouped.transformWithState(processor, OUTPUT, "append", "None")
+    if operator.goes_on:  # Spark refuses rows with a time that the watermark has passed, as it has passed every one
+        return grouped.transformWithState(processor, OUTPUT, "append", "EventTime")
     return grouped.transformWithState(processor, OUTPUT, "append", "EventTime", eventTimeColumnName="never")
 
 
 def _decoded(output: StructType, decoder: Decoder) -> StructType:
-    hidden = {pa.bool_(): "boolean", pa.string(): "string", pa.binary(): "binary"}
+    hidden = {pa.bool_(): "boolean", pa.int64(): "long", pa.string(): "string", pa.binary(): "binary"}
     found = StructType([StructField(f.name, f.dataType, True) for f in output])
     for extra in decoder.hidden:
         found = found.add(extra.name, hidden[extra.type])
     return found
+
+
+def _calls(exchange: Exchange, operator: Operator, runtime: Runtime) -> DataFrame:
+    """Blobs that call every key group in every micro-batch, also where nothing has come.
+
+    Spark drops operators over sources without new rows, but none that observes; ``coalesce`` then makes the one task.
+    """
+    ticks = runtime.clock().select(F.expr("processing_time_ms * 1000L").alias(TICK))
+    ticks = ticks.observe(f"calls/{operator.number}", F.count(TICK).alias("ticks")).coalesce(1)
+    return ticks.mapInArrow(to_calls(exchange), BLOBS_DDL)
 
 
 def _with_ticks(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:

@@ -6,6 +6,7 @@ import pytest
 
 from sqlstream.cli.progress import summary, watermark_text
 from sqlstream.jobs import Progress
+from sqlstream.jobs.lookups import LookupTotals
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,13 @@ def test_summary_counts_late_rows():
 def test_summary_tells_the_late_rows_of_several_operators_apart():
     progress = Progress(late_rows=3, late_by_operator={0: 1, 1: 2})
     assert ", 3 late (operator 0: 1, operator 1: 2), " in summary("job", progress, 0)
+
+
+def test_summary_tells_what_lookups_have_asked():
+    cached = LookupTotals({"requests": 1, "hits": 3, "misses": 1, "latency_le_10": 1})
+    progress = Progress(lookups={0: cached})
+    assert ", lookup (1 request, p50 8 ms, p99 10 ms, 75% from cache), " in summary("job", progress, 0)
+    slow = LookupTotals({"requests": 1200, "retries": 7, "timeouts": 2, "deferred": 2})
+    progress = Progress(lookups={0: LookupTotals(), 1: slow})
+    told = "lookup 0 (0 requests), lookup 1 (1,200 requests, 7 retries, 2 timeouts, 2 deferred)"
+    assert f", {told}, " in summary("job", progress, 0)

@@ -6,6 +6,7 @@ import pytest
 
 from sqlstream.jobs.progress import Progress, advanced, watermark_of
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
+from sqlstream.udfs.lookup.metrics import NAMES
 
 CONTROL = "/checkpoint/control"
 
@@ -54,9 +55,40 @@ def test_the_end_of_input_is_a_watermark_and_the_last_known_one_stays():
 
 
 def test_kernels_count_late_rows_by_operator():
-    metrics = {"sqlstream": {"rows_out": 1}, "operator/0": {"late_rows": 2}, "operator/1": {"late_rows": None}}
+    metrics = {"sqlstream": {"rows_out": 1}, "operator/0": kernel(2), "operator/1": kernel(None)}
     first = advanced(Progress(), [{**report(0, 9), "observedMetrics": metrics, "stateOperators": []}], CONTROL)
     assert (first.late_rows, first.late_by_operator) == (2, {0: 2, 1: 0})
-    through_connect = {"operator/1": {"values": [3]}}
+    through_connect = {"operator/1": {"values": [3, None]}}
     then = advanced(first, [{**report(1, 9), "observedMetrics": through_connect, "stateOperators": []}], CONTROL)
     assert (then.late_rows, then.late_by_operator) == (5, {0: 2, 1: 3})
+
+
+def test_lookups_add_up_but_for_the_most_in_flight():
+    first = {"lookup/0": {"requests": 2, "errors": None, "max_in_flight": 7}, "lookup/1": {"requests": 1}}
+    through_connect = {"lookup/0": {"values": [{"requests": 3, "max_in_flight": 5}.get(name) for name in NAMES]}}
+    reports = [
+        {**report(number, 9), "observedMetrics": metrics} for number, metrics in enumerate((first, through_connect))
+    ]
+    lookups = advanced(Progress(), reports, CONTROL).lookups
+    assert {number: (totals.requests, totals.max_in_flight) for number, totals in lookups.items()} == {
+        0: (5, 7),
+        1: (1, 0),
+    }
+    assert (lookups[0].errors, lookups[0].latencies, lookups[0].hit_rate) == (0, {}, None)
+
+
+def kernel(late_rows, pending=None):
+    return {"late_rows": late_rows, "pending": pending}
+
+
+def test_rows_that_wait_for_lookups_are_those_after_the_last_batch():
+    def after(progress, batch, **metrics):
+        found = {name.replace("_", "/"): values for name, values in metrics.items()}
+        return advanced(progress, [{**report(batch, 9), "observedMetrics": found, "stateOperators": []}], CONTROL)
+
+    first = after(Progress(), 0, operator_0=kernel(0, 2))
+    assert (Progress().pending, first.pending) == (None, 2)
+    then = after(first, 1, operator_0={"values": [0, 1]}, operator_1=kernel(0, 2))
+    assert then.pending == 3
+    assert after(then, 2).pending == 3, "a report without a micro-batch"
+    assert after(then, 2, operator_0=kernel(None), operator_1=kernel(None)).pending == 0

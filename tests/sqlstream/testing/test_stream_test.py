@@ -212,7 +212,7 @@ def columnar(session):
 def test_kernels_put_rows_out_in_order_count_late_ones_and_send_them_to_their_table(columnar):
     late = "CREATE TABLE late (window_end TIMESTAMP(3), v INT) WITH ('connector' = 'test');"
     with StreamTest(EVENTS + late + COUNTS + " LATE DATA TO late", columnar) as test:
-        assert (test.keeps_order, test.late_tables, test.output_columns("LATE")) == (
+        assert (test.keeps_order, test.side_tables, test.output_columns("LATE")) == (
             True,
             ("late",),
             ("window_end", "v"),

@@ -1,0 +1,139 @@
+"""Side outputs: rows on their way to other tables leave the query beside its result, as bytes in hidden columns.
+
+There are two kinds: rows that were late for all their windows (LATE DATA TO) and rows whose lookup failed (ON ERROR
+TO). A row with LATE_TABLE holds some of them in LATE and NULL in all other columns; every operator passes it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.catalog import Table
+from sqlstream.planner.firing import LateAction
+from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
+from sqlstream.planner.lowering.columns import column, quoted
+from sqlstream.planner.nodes import Field, Lookup, Node, WindowAggregate
+from sqlstream.planner.rewriting import columns_of
+from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
+from sqlstream.udfs.spark.batches import Batches
+from sqlstream.udfs.spark.side_rows import SideRows
+
+
+def main_rows(rows: DataFrame) -> DataFrame:
+    """The rows of the plan itself, of a micro-batch or a stream."""
+    return rows.where(f"{LATE_TABLE} IS NULL").drop(LATE_TABLE, LATE)
+
+
+def side_rows(rows: DataFrame, plan: Node, table: Table) -> DataFrame:
+    """The rows for one table among the rows of a micro-batch, with the physical columns of the table."""
+    found = (_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table)
+    return reduce(lambda left, right: left.union(right), found)
+
+
+# --- those who send -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sender:
+    """``fields`` are what the bytes hold, ``values`` the SQL texts of the table's physical columns over them."""
+
+    marker: str
+    table: Table
+    fields: tuple[Field, ...]
+    values: tuple[str, ...]
+
+
+def _senders(plan: Node) -> Iterator[_Sender]:
+    for number, node in enumerate(stateful_nodes(plan)):
+        if isinstance(node, WindowAggregate) and node.firing.late.action is LateAction.TO:
+            yield _of_window(node, number)
+    for number, lookup in enumerate(lookup_nodes(plan)):
+        if lookup.failed is not None:
+            yield _of_lookup(lookup.failed.table, number)
+
+
+def _of_window(node: WindowAggregate, number: int) -> _Sender:
+    late, found = node.firing.late, marker(node, number)
+    assert late.table is not None and found is not None, "a table gets the late rows"
+    fields = (*late_fields(node), *node.columns.fields(None)[:2])
+    values = tuple(value.sql(dialect="spark", comments=False) for value in late.values)
+    return _Sender(found, late.table, fields, values)
+
+
+def _of_lookup(table: Table, number: int) -> _Sender:
+    fields = tuple(Field(c.name, c.type) for c in table.physical_columns)
+    return _Sender(failed_marker(table, number), table, fields, tuple(quoted(f.name) for f in fields))
+
+
+def _rows_of(sender: _Sender, rows: DataFrame) -> DataFrame:
+    schema = ", ".join(f"{quoted(f.name)} {f.type.ddl()}" for f in sender.fields)
+    blobs = rows.where(column(LATE_TABLE) == F.lit(sender.marker)).select(LATE)
+    decoded = blobs.mapInArrow(_decoder([f.name for f in sender.fields]), schema)
+    values = zip(sender.values, sender.table.physical_columns, strict=True)
+    return decoded.select(*(F.expr(value).alias(c.name) for value, c in values))
+
+
+def _decoder(names: list[str]) -> Batches:
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob in batch.column(0):
+                yield from from_bytes(blob.as_py()).rename_columns(names).to_batches()
+
+    return decode
+
+
+# --- late rows ------------------------------------------------------------------------------------------------
+
+
+def marker(node: WindowAggregate, number: int) -> str | None:
+    """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
+    table = node.firing.late.table
+    return f"{number}/{table.name}" if table is not None else None
+
+
+def late_fields(node: WindowAggregate) -> tuple[Field, ...]:
+    """The fields of the node's input that the values of late rows read, without the bounds of the window."""
+    read = set[str]().union(*(columns_of(value) for value in node.firing.late.values))
+    bounds = {node.columns.start, node.columns.end}
+    return tuple(f for f in node.input.schema if f.name in read - bounds)
+
+
+# --- rows whose lookup failed ---------------------------------------------------------------------------------
+
+
+def lookup_nodes(plan: Node) -> Iterator[Lookup]:
+    """The lookups of a plan, top down."""
+    return (node for node in plan.walk() if isinstance(node, Lookup))
+
+
+def failed_marker(table: Table, number: int) -> str:
+    """What LATE_TABLE says of the failed rows of the lookup with a number."""
+    return f"lookup/{number}/{table.name}"
+
+
+def with_side_columns(rows: DataFrame) -> DataFrame:
+    """The rows with LATE_TABLE and LATE, NULL where they have had none."""
+    if LATE_TABLE in rows.columns:
+        return rows
+    return rows.select("*", F.lit(None).cast("STRING").alias(LATE_TABLE), F.lit(None).cast("BINARY").alias(LATE))
+
+
+def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
+    """Rows with a STRUCT of a table's columns become side rows under its marker; ``markers`` are by STRUCT column."""
+    kept = [f for f in rows.schema.fields if f.name not in markers]
+    schema = rows.select(*(column(f.name) for f in kept)).schema
+    for field in schema.fields:
+        field.nullable = True
+    return rows.mapInArrow(SideRows(tuple(markers.items())).rows, schema)
+
+
+def struct_of(table: Table, values: Sequence[str]) -> Column:
+    """The row of a table from SQL texts of its physical columns."""
+    named = zip(values, table.physical_columns, strict=True)
+    return F.struct(*(F.expr(value).cast(c.type.ddl()).alias(c.name) for value, c in named))

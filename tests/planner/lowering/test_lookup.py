@@ -1,0 +1,200 @@
+"""Lookups on Spark: keys, answers, the rest of ON, failed rows, and what stands above and below."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+
+import pytest
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.lowering import lower
+from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
+from sqlstream.planner.nodes import (
+    LOOKUP_ERROR,
+    FailedRows,
+    Field,
+    Filter,
+    Item,
+    Lookup,
+    Node,
+    Project,
+    Tumble,
+    WindowAggregate,
+)
+from sqlstream.types import parse_type
+from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
+from sqlstream.udfs.lookup.sources.fed import Behaviour
+from tests.streams import item, output, rows_of, scan, sql, table, timed
+
+pytestmark = pytest.mark.spark
+
+ORDERS = table("orders", id="INT", who="BIGINT", note="STRING")
+PEOPLE = table("people", id="BIGINT", name="STRING", age="INT")
+CITIES = table("cities", name="STRING", city="STRING")
+ROWS = [(1, 10, "a"), (2, 20, "b"), (3, None, "c"), (4, 40, "d"), (5, 10, "e")]
+FOUND = [(10, "Ann", 31), (20, "Bob", 22), (20, "Bert", 45)]
+
+
+def people(below: Node, *, outer: bool = False, **more: object) -> Lookup:
+    """Persons by ``who``: their name, and their age as another one reads it."""
+    outputs = (item("name", "name", "STRING"), item("decade", "COALESCE(age DIV 10, 0)"))
+    keys = (item("id", "who"),)
+    read = (Field("name", parse_type("STRING")), Field("age", parse_type("INT")))
+    return replace(Lookup(below, PEOPLE, keys, read, outputs, outer), **more)
+
+
+def columns(plan: Node, *names: str) -> Project:
+    types = {f.name: f.type for f in plan.schema}
+    return Project(plan, tuple(Item(name, sql(name), types[name]) for name in names))
+
+
+@pytest.fixture
+def fed(streams):
+    streams.write(ORDERS, ROWS)
+    streams.write(PEOPLE, FOUND)
+    return streams
+
+
+def test_rows_come_once_per_answer_and_outer_ones_also_without_any(fed):
+    inner = [(1, "Ann", 3), (2, "Bert", 4), (2, "Bob", 2), (5, "Ann", 3)]
+    assert fed.run(columns(people(scan(ORDERS)), "id", "name", "decade")) == inner
+    outer = columns(people(scan(ORDERS), outer=True), "id", "name", "decade")
+    assert fed.run(outer) == [*inner[:3], (3, None, None), (4, None, None), inner[3]]
+
+
+def test_the_rest_of_the_condition_decides_about_answers_not_about_rows(fed):
+    older = people(scan(ORDERS), outer=True, condition=sql("decade > id AND note <> 'e'"))
+    expected = [(1, "Ann"), (2, "Bert"), (3, None), (4, None), (5, None)]
+    assert fed.run(columns(older, "id", "name")) == expected
+    assert fed.run(columns(replace(older, outer=False), "id", "name")) == expected[:2]
+
+
+def cities(below: Node) -> Lookup:
+    read = (Field("city", parse_type("STRING")),)
+    return Lookup(below, CITIES, (item("name", "note", "STRING"),), read, (item("city", "city", "STRING"),), outer=True)
+
+
+def by_name(below: Node) -> Lookup:
+    return replace(cities(below), keys=(item("name", "name", "STRING"),))
+
+
+def test_lookups_that_need_nothing_of_each_other_are_asked_together(fed):
+    fed.write(CITIES, [("a", "Aachen"), ("e", "Erfurt"), ("Ann", "Ankara")])
+    together = cities(people(scan(ORDERS)))
+    expected = [(1, "Ann", "Aachen"), (2, "Bert", None), (2, "Bob", None), (5, "Ann", "Erfurt")]
+    assert fed.run(columns(together, "id", "name", "city")) == expected
+    after = by_name(people(scan(ORDERS)))
+    expected = [(1, "Ann", "Ankara"), (2, "Bert", None), (2, "Bob", None), (5, "Ann", "Ankara")]
+    assert fed.run(columns(after, "id", "name", "city")) == expected
+    assert [physical(plan, fed).count("MapInArrow") for plan in (together, after)] == [1, 2]
+
+
+def physical(plan: Node, streams) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        lower(output(plan), streams).explain()
+    return printed.getvalue()
+
+
+def test_the_metrics_are_taken_below_the_filter_that_drops_their_rows(fed):
+    plan = Filter(people(scan(ORDERS)), sql("name <> 'Bob' AND id < 5"))
+    lines = physical(plan, fed).splitlines()
+    asked = next(i for i, line in enumerate(lines) if "MapInArrow" in line)
+    counted = next(i for i, line in enumerate(lines) if "CollectMetrics lookup/0" in line)
+    filtered = next(i for i, line in enumerate(lines) if "isnull(__lookup_metrics" in line)
+    assert filtered < counted < asked
+
+
+EVENTS = table("events", id="INT", who="BIGINT", ts="TIMESTAMP")
+
+
+@pytest.mark.parametrize("gear", ["columnar", "native"])
+def test_windows_above_a_lookup_close_by_the_watermark_below_it(fed, gear):
+    fed.gear = gear
+    fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 99, 950), (4, 10, 1100)])
+    counts = WindowAggregate(people(timed(EVENTS)), ("name",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
+    found = fed.run(columns(counts, "name", "n"))
+    assert found == [("Ann", 1), ("Ann", 1), ("Bert", 1), ("Bob", 1)]
+
+
+@pytest.mark.parametrize("gear", ["columnar", "native"])
+def test_a_lookup_stands_above_windows(fed, gear):
+    fed.gear = gear
+    fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 10, 950), (4, 10, 1100)])
+    counts = WindowAggregate(timed(EVENTS), ("who",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
+    found = fed.run(columns(people(counts), "n", "name"))
+    assert found == [(1, "Ann"), (1, "Bert"), (1, "Bob"), (2, "Ann")]
+
+
+FAILED = table("failed", order="INT", why="STRING", name="STRING")
+TO = LookupOptions(on_error=OnError.TO)
+
+
+def failing(below: Node, *names: str) -> Lookup:
+    values = (sql("id"), sql(f"`{LOOKUP_ERROR}`"), *(sql(name) for name in names))
+    kept = replace(FAILED, columns=FAILED.columns[: len(values)])
+    return people(below, options=TO, failed=FailedRows(kept, values))
+
+
+def batches(streams, plan) -> list:
+    """Runs a plan to its end and returns what ``lower`` gives, in one table per micro-batch."""
+    tables: list = []
+    rows = lower(output(plan), streams)
+
+    def keep(batch, _):
+        batch.persist()
+        tables.append((rows_of([main_rows(batch).toArrow()]), *(
+            rows_of([side_rows(batch, plan, node.failed.table).toArrow()])
+            for node in plan.walk() if isinstance(node, Lookup) and node.failed is not None
+        )))  # fmt: skip
+
+    writer = rows.writeStream.foreachBatch(keep).trigger(availableNow=True)
+    writer.option(
+        "checkpointLocation", str(streams.folder / f"checkpoint-{next(iter(streams.numbers))}")
+    ).start().awaitTermination()
+    return tables
+
+
+def test_failed_rows_go_to_their_table_with_what_went_wrong(fed):
+    fed.behaviours["people"] = Behaviour(fails=1)
+    ((main, failed),) = batches(fed, columns(failing(scan(ORDERS)), "id", "name"))
+    ids = [row[0] for row in failed]
+    assert ids in ([1, 2, 4], [1, 2, 4, 5])  # equal keys may be asked for once
+    assert all(row[1] for row in failed)
+    assert main == ([] if 5 in ids else [(5, "Ann")])
+
+
+def test_failed_rows_pass_the_lookups_above_unasked_and_carry_what_those_below_found(fed):
+    fed.write(CITIES, [("a", "Aachen"), ("b", "Bonn"), ("b", "Berlin")])
+    fed.behaviours["people"] = Behaviour(fails=None)
+    ((main, failed),) = batches(fed, columns(failing(cities(scan(ORDERS)), "city"), "id", "city"))
+    assert main == []
+    assert [(row[0], row[2]) for row in failed] == [(1, "Aachen"), (2, "Berlin"), (2, "Bonn"), (4, None), (5, None)]
+    ((main, failed),) = batches(fed, columns(cities(failing(scan(ORDERS))), "id", "city"))
+    assert (main, [row[0] for row in failed]) == ([], [1, 2, 4, 5])
+
+
+def test_what_is_not_executed_says_what_to_write(fed):
+    defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))
+    with pytest.raises(UnsupportedError, match=r"SS381: ON TIMEOUT DEFER .*\nHINT: "):
+        lower(output(defers), fed)
+    fed.implementations["f"] = _is_adult
+    condition = people(scan(ORDERS), outer=True, condition=sql("f(decade)"))
+    with pytest.raises(UnsupportedError, match=r'SS382: Python function "f" in the condition of a LEFT .*\nHINT: '):
+        lower(output(condition), fed)
+    fed.gear = "native"
+    above = WindowAggregate(failing(timed(EVENTS)), (), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
+    with pytest.raises(UnsupportedError, match=r"SS390: ON ERROR TO below a window .*\nHINT: "):
+        lower(output(above), fed)
+
+
+def test_python_functions_compute_columns_and_conditions_of_answers(fed):
+    fed.implementations["f"] = _is_adult
+    plan = people(scan(ORDERS), condition=sql("f(decade)"))
+    assert fed.run(columns(plan, "id", "name")) == [(1, "Ann"), (2, "Bert"), (5, "Ann")]
+
+
+def _is_adult(decade: int) -> bool:
+    return decade >= 3

@@ -1,0 +1,118 @@
+"""The answers of tests: rows that a test has fed to a lookup table, read in the worker whenever it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlstream.udfs.lookup.source import Key, LookupClient, Request, Row
+
+ASKED = "asked"
+"""The folder, beside the files of rows, with a file per process: a line of JSON, the values of a key, per request.
+
+Requests are counted there, because a test that restarts its job may get other processes.
+"""
+
+Asked = tuple[str, ...]
+"""The values of a key, as texts."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How answers come. Of each key, the first ``fails`` requests fail (None: all of them do), then the first
+    ``misses`` find nothing. Answers take a random time within ``delay_ms`` and, longer, what ``delay_column`` of the
+    rows found says.
+    """
+
+    delay_ms: tuple[int, int] = (0, 0)
+    delay_column: str | None = None
+    misses: int = 0
+    fails: int | None = 0
+
+
+@dataclass(frozen=True)
+class FedSource:
+    """``folder`` has the rows, in Parquet files in the order of their names."""
+
+    name: str
+    request: Request
+    folder: str
+    behaviour: Behaviour = Behaviour()
+
+    async def open(self) -> LookupClient:
+        return FedClient(self, Counter(asked(Path(self.folder))))
+
+
+@dataclass
+class FedClient:
+    """``requests`` counts those of each key."""
+
+    source: FedSource
+    requests: Counter[Asked]
+    _files: tuple[Path, ...] = ()
+    _answers: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
+
+    async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
+        self._note(keys)
+        counts = [self.requests[_texts(key)] for key in keys]
+        found = [self._rows(key) for key in keys]
+        await asyncio.sleep(max((self._seconds(rows) for rows in found), default=0))
+        return [self._answer(*each) for each in zip(keys, counts, found, strict=True)]
+
+    async def close(self) -> None:
+        return None
+
+    def _answer(self, key: Key, count: int, rows: list[dict[str, Any]]) -> list[Row]:
+        behaviour = self.source.behaviour
+        if behaviour.fails is None or count <= behaviour.fails:
+            raise ConnectionError(f"request {count} for {list(key)!r} fails, as the test asks for")
+        if count <= behaviour.misses + behaviour.fails:
+            return []
+        return [tuple(row[name] for name, _ in self.source.request.columns) for row in rows]
+
+    def _seconds(self, rows: list[dict[str, Any]]) -> float:
+        behaviour = self.source.behaviour
+        told = [row[behaviour.delay_column] or 0 for row in rows] if behaviour.delay_column else []
+        return max([random.uniform(*behaviour.delay_ms), *told]) / 1000
+
+    def _rows(self, key: Key) -> list[dict[str, Any]]:
+        files = tuple(sorted(Path(self.source.folder).glob("*.parquet")))
+        if files != self._files:
+            self._answers = {}
+            for row in _rows_of(files):
+                found = tuple(row[name] for name, _ in self.source.request.keys)
+                self._answers.setdefault(found, []).append(row)
+            self._files = files
+        return self._answers.get(key, [])
+
+    def _note(self, keys: Sequence[Key]) -> None:
+        """Counts the requests before they are answered: one that fails or is given up counts."""
+        self.requests.update(map(_texts, keys))
+        folder = Path(self.source.folder) / ASKED
+        folder.mkdir(exist_ok=True)
+        with (folder / f"{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(_texts(key)) + "\n" for key in keys)
+
+
+def _texts(key: Key) -> Asked:
+    return tuple(map(str, key))
+
+
+def asked(folder: Path) -> Iterator[Asked]:
+    """The keys that clients in all processes were asked for so far, once per request."""
+    for path in sorted((folder / ASKED).glob("*.jsonl")):
+        yield from (tuple(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def _rows_of(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    for path in files:
+        yield from pq.read_table(path).to_pylist()

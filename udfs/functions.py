@@ -30,6 +30,8 @@ Lookup, a coroutine or a class with one, asked by ``LATERAL TABLE(geo(ip)) LOOKU
 Window assigner, trigger and evictor, classes with ``assign``, ``on_element`` and ``evict``, whose ``__init__`` takes
 the arguments of the call: see ``udfs/assigners/user.py``, ``udfs/triggers/user.py`` and ``udfs/evictors/user.py``.
 
+Process function, a class over tables, with state and timers: see ``udfs/process/function.py``.
+
 Arguments are cast to the annotated types before the call; SQL's NULL is None. A plain function is called once per
 row, a vectorised one once per batch with Arrow arrays, or pandas Series where its annotations say so.
 """
@@ -43,7 +45,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from sqlstream.errors import ConnectorError, UnsupportedError
+from sqlstream.errors import ConnectorError
 from sqlstream.types import UNKNOWN, DataType, parse_type
 from sqlstream.udfs.annotations import annotations_of, element_of, row_of_iterable, sql_type
 from sqlstream.udfs.decorators import Options, aggregate, lookup, options_of, scalar, table
@@ -67,7 +69,6 @@ NO_MODULE = "SS552"
 NO_ATTRIBUTE = "SS553"
 NO_TYPE = "SS554"
 NOT_A_FUNCTION = "SS555"
-NOT_EXECUTED = "SS351"
 
 _AGGREGATE = ("create", "accumulate", "merge", "finish")
 _OF_WINDOWS = {
@@ -156,8 +157,11 @@ def _describe_class(name: str, kind: Any, target: str) -> Function:
         function = Function(name, target, FunctionKind.AGGREGATE, UNKNOWN)
         function = _with_parameters(function, kind.accumulate, 2)
         return replace(function, returns=_returns(function, kind.finish, options))
-    if hasattr(kind, "on_timer"):
-        raise UnsupportedError(NOT_EXECUTED, f'{FunctionKind.PROCESS.value} function "{target}" is not executed')
+    if hasattr(kind, "__process_function__") or hasattr(kind, "on_timer"):
+        # Arrow is not loaded before a function needs it.
+        from sqlstream.udfs.process.description import describe_process_function
+
+        return describe_process_function(name, kind, target)
     for method, of_windows in _OF_WINDOWS.items():
         if hasattr(kind, method):
             return _with_parameters(Function(name, target, of_windows, UNKNOWN), _constructor(kind), 1)

@@ -1,13 +1,17 @@
-"""Deterministic tests of streaming SQL: ``StreamTest``, golden files (a pytest plugin) and case files."""
+"""Deterministic tests of streaming SQL: ``StreamTest``, golden files (a pytest plugin) and case files.
+
+``ProcessFunctionHarness`` tests a process function without Spark.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sqlstream.testing.process_functions import ProcessFunctionHarness
     from sqlstream.testing.stream_test import StreamTest
 
-__all__ = ["StreamTest"]
+__all__ = ["ProcessFunctionHarness", "StreamTest"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from sqlstream.testing.stream_test import StreamTest
 
         return StreamTest
+    if name == "ProcessFunctionHarness":
+        from sqlstream.testing.process_functions import ProcessFunctionHarness
+
+        return ProcessFunctionHarness
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

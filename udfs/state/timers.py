@@ -8,7 +8,8 @@ deletes and fires, however many timers there are.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,7 +60,19 @@ class TimerService:
         What happens between two of them counts: a timer that is registered for a time up to this one comes as well, one
         that is deleted does not.
         """
-        return self._queues[domain].due(time)
+        with self.firing(domain, time) as firing:
+            yield from firing.up_to(time)
+
+    @contextmanager
+    def firing(self, domain: Domain, time: int) -> Iterator[Firing]:
+        """The timers up to a time, to be taken step by step; those that nobody has taken at the end stay registered.
+
+        Meanwhile what is registered and deleted up to this time counts at once.
+        """
+        queue = self._queues[domain]
+        firing = queue.open(time)
+        yield firing
+        queue.close()
 
     def next_timer(self, domain: Domain) -> int:
         """When ``due`` must be called next; END_OF_TIME for never. After deletions there may be no timer then."""
@@ -84,7 +97,7 @@ class _Queue:
         schema = self._identity.append(pa.field(_DELETED, pa.bool_()))
         self._state = KeyedState(store, name, schema, by=_TIME)
         self._log: list[tuple[Timer, bool]] = []
-        self._firing: _Firing | None = None
+        self._firing: Firing | None = None
 
     def register(self, timer: Timer) -> None:
         if self._firing and timer.time <= self._firing.until:
@@ -98,17 +111,22 @@ class _Queue:
         else:
             self._log.append((timer, True))
 
-    def due(self, time: int) -> Iterator[Timer]:
-        if self.next_timer() > time:
-            return
-        self._write_log()
-        self._state.due(Domain.EVENT, time)
-        rows = self._settled(self._state.loaded())
-        is_due = rows.column(_TIME).to_numpy() <= time
-        self._state.replace(rows.filter(pa.array(~is_due)))
-        self._firing = _Firing(time, self._timers(rows.filter(pa.array(is_due))))
-        yield from self._firing
-        self._firing = None
+    def open(self, time: int) -> Firing:
+        self._firing = Firing(time)
+        if self.next_timer() <= time:
+            self._write_log()
+            self._state.due(Domain.EVENT, time)
+            rows = self._settled(self._state.loaded())
+            is_due = rows.column(_TIME).to_numpy() <= time
+            self._state.replace(rows.filter(pa.array(~is_due)))
+            for timer in self._timers(rows.filter(pa.array(is_due))):
+                self._firing.add(timer)
+        return self._firing
+
+    def close(self) -> None:
+        assert self._firing is not None, "no timers are firing"
+        left, self._firing = self._firing.left(), None
+        self._log += [(timer, False) for timer in left]
 
     def next_timer(self) -> int:
         return min(self._state.next_timer(Domain.EVENT), min((t.time for t, _ in self._log), default=END_OF_TIME))
@@ -148,42 +166,45 @@ class _Queue:
             yield Timer(time, tuple(owner[: self._key_width]), tuple(owner[self._key_width :]), name)
 
 
-class _Firing:
+class Firing:
     """Timers in order of their times, then of their arrival, while more arrive and some are deleted."""
 
-    def __init__(self, until: int, timers: Iterable[Timer]) -> None:
+    def __init__(self, until: int) -> None:
         self.until = until
         self._arrived = 0
         self._live: dict[object, int] = {}
         self._heap: list[tuple[int, int, Timer]] = []
-        for timer in timers:
-            self.add(timer)
 
     def add(self, timer: Timer) -> None:
-        identity = _hashable(timer)
+        identity = hashable(timer)
         if identity not in self._live:
             self._live[identity] = self._arrived
             heapq.heappush(self._heap, (timer.time, self._arrived, timer))
             self._arrived += 1
 
     def discard(self, timer: Timer) -> None:
-        self._live.pop(_hashable(timer), None)
+        self._live.pop(hashable(timer), None)
 
-    def __iter__(self) -> Iterator[Timer]:
-        while self._heap:
+    def left(self) -> list[Timer]:
+        """Those that are not taken, in their order."""
+        return [timer for _, arrived, timer in sorted(self._heap) if self._live.get(hashable(timer)) == arrived]
+
+    def up_to(self, time: int) -> Iterator[Timer]:
+        """Takes the timers up to a time, also those that come while the caller holds one."""
+        while self._heap and self._heap[0][0] <= time:
             _, arrived, timer = heapq.heappop(self._heap)
-            identity = _hashable(timer)
+            identity = hashable(timer)
             if self._live.get(identity) == arrived:
                 del self._live[identity]
                 yield timer
 
 
-def _hashable(value: object) -> object:
+def hashable(value: object) -> object:
     """A value that is equal where keys are equal: lists can be hashed, NaN equals NaN."""
     if isinstance(value, list | tuple):
-        return tuple(_hashable(member) for member in value)
+        return tuple(hashable(member) for member in value)
     if isinstance(value, dict):
-        return tuple((name, _hashable(member)) for name, member in value.items())
+        return tuple((name, hashable(member)) for name, member in value.items())
     return _NAN if isinstance(value, float) and value != value else value
 
 

@@ -1,0 +1,237 @@
+"""A harness for process functions: rows, watermarks and the clock go in, rows come out; no Spark, no SQL.
+
+harness = ProcessFunctionHarness(Silence, {"input": "card STRING, ts TIMESTAMP"}, ["card"], on_time="ts", seconds=60)
+harness.rows([{"card": "a", "ts": 1_000}])
+harness.watermark(61_000)
+assert harness.output() == [{"card": "a", "silent_since": 61_000, "rowtime": 61_000}]
+
+All times are milliseconds since 1970 (UTC): those of steps, of TIMESTAMP columns that go in, where datetimes are taken
+as well, and of those that come out.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+
+from sqlstream.types import DataType, parse_type
+from sqlstream.udfs.harness import KernelHarness, Row
+from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.process.calls import InputTable
+from sqlstream.udfs.process.description import describe_process_function, row_type
+from sqlstream.udfs.process.function import Descriptor, ProcessFunction
+from sqlstream.udfs.process.kernel import (
+    ROWTIME,
+    TABLE,
+    TIME,
+    Process,
+    input_column,
+    key_column,
+    passed_column,
+    result_column,
+)
+from sqlstream.udfs.user_rows import MILLISECOND, microseconds
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class ProcessFunctionHarness:
+    """One function over its tables.
+
+    ``tables``: per parameter the columns of its table as in CREATE TABLE, ``"card STRING, ts TIMESTAMP(3)"``; a text
+    alone for the only one. ``partition_by``, ``on_time``: columns that every table has under this name. ``in_order``:
+    ORDER BY the time. ``arguments`` are the constants of the call, and lists of columns for DESCRIPTOR arguments.
+    ``groups``: among how many key groups the keys are divided. ``restarts``: with nothing but what a checkpoint keeps
+    before each step.
+    """
+
+    def __init__(
+        self,
+        function: type[ProcessFunction],
+        tables: Mapping[str, str] | str,
+        partition_by: Sequence[str] = (),
+        *,
+        on_time: str | None = None,
+        in_order: bool = False,
+        groups: int = 1,
+        restarts: bool = False,
+        processing_time: int = 0,
+        **arguments: object,
+    ) -> None:
+        described = describe_process_function(function.__name__.lower(), function, function.__qualname__)
+        process = described.process
+        assert process is not None, "a process function has its signature"
+        if isinstance(tables, str):
+            tables = {process.tables[0].name: tables}
+        self._check(tables, [t.name for t in process.tables], partition_by, process.keyed)
+        self._columns = {name: _columns(text) for name, text in tables.items()}
+        self._partition_by = tuple(partition_by)
+        self._on_time = on_time
+        self._passes = process.pass_through
+        self._names = [t.name for t in process.tables]
+        fixed = {n: Descriptor(_texts(v)) if n in process.descriptors else v for n, v in arguments.items()}
+        self._check_arguments(fixed, process.parameters, process.optional)
+        kernel = self._kernel(function, described.name, described.returns, fixed, in_order)
+        keys = [key_column(i) for i in range(len(partition_by))]
+        self._harness = KernelHarness(
+            kernel, kernel.schema, keys, groups=groups, restarts=restarts,
+            processing_time=_passed(processing_time),
+        )  # fmt: skip
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def rows(self, rows: Sequence[Mapping[str, Any]], table: str | None = None) -> None:
+        """A micro-batch of rows of a table, by parameter; of the first where none is given."""
+        found = self._names[0] if table is None else table
+        self._harness.rows([self._row(row, found) for row in rows])
+
+    def watermark(self, time: int) -> None:
+        self._harness.watermark(microseconds(time))
+
+    def processing_time(self, time: int) -> None:
+        """The clock stands at ``time``."""
+        self._harness.processing_time(_passed(time))
+
+    def finish(self) -> None:
+        """The end of the input: every timer fires."""
+        self._harness.finish()
+
+    # --- results ----------------------------------------------------------------------------------------------
+
+    def output(self) -> list[Row]:
+        """The rows that came out since the last call: keys, columns that are passed through, results, rowtime."""
+        return [self._shown(row) for row in self._harness.output()]
+
+    @property
+    def late_rows(self) -> int:
+        """How many rows came behind the watermark where an order was asked for, and were dropped."""
+        return self._harness.counters["late_rows"]
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of state and timers of all keys."""
+        return sum(store.size for store in self._harness.stores)
+
+    def snapshot(self) -> bytes:
+        """What a checkpoint keeps."""
+        return self._harness.snapshot()
+
+    def restore(self, snapshot: bytes) -> None:
+        self._harness.restore(snapshot)
+
+    def restart(self) -> None:
+        """Goes on with nothing but what a checkpoint keeps."""
+        self._harness.restart()
+
+    # --- how it is done ---------------------------------------------------------------------------------------
+
+    def _check(self, tables: Mapping[str, str], wanted: list[str], keys: Sequence[str], keyed: bool) -> None:
+        if set(tables) != set(wanted):
+            raise TypeError(f"the function takes the tables {', '.join(wanted)}, not {', '.join(tables)}")
+        if not keys and (keyed or len(wanted) > 1):
+            raise TypeError("a function with state, timers or several tables needs partition_by")
+
+    def _check_arguments(self, given: Mapping[str, object], known: Sequence[str], optional: Sequence[str]) -> None:
+        wanted = [name for name in known if name not in self._names]
+        unknown = [name for name in given if name not in wanted]
+        missing = [name for name in wanted if name not in given and name not in optional]
+        if unknown or missing:
+            raise TypeError(f"the function takes the arguments {', '.join(wanted)}, not {', '.join(given) or 'none'}")
+
+    def _kernel(
+        self, function: type[ProcessFunction], name: str, row: DataType, fixed: Mapping[str, object], in_order: bool
+    ) -> Process:
+        fields = [pa.field(KEY_HASH, pa.int64())]
+        first = self._columns[self._names[0]]
+        fields += [pa.field(key_column(i), _type(first, key)) for i, key in enumerate(self._partition_by)]
+        fields += [pa.field(TIME, pa.int64())] if self._on_time else []
+        fields += [pa.field(TABLE, pa.int32())] if len(self._names) > 1 else []
+        tables = []
+        for t, parameter in enumerate(self._names):
+            columns = self._columns[parameter]
+            own = [input_column(t, i) for i in range(len(columns))]
+            fields += [pa.field(o, kind.to_arrow()) for o, (_, kind) in zip(own, columns, strict=True)]
+            kind = row_type(function, parameter)
+            tables.append(InputTable(parameter, tuple(own), tuple(n for n, _ in columns), kind))
+        passed = tables[0].columns if self._passes else ()
+        return Process(
+            name, function, tuple(tables), pa.schema(fields), tuple(map(key_column, range(len(self._partition_by)))),
+            self._partition_by, row.to_arrow(), tuple(fixed.items()), TIME if self._on_time else None, in_order, passed,
+        )  # fmt: skip
+
+    def _row(self, row: Mapping[str, Any], parameter: str) -> Row:
+        columns = self._columns[parameter]
+        unknown = row.keys() - {name for name, _ in columns}
+        if unknown:
+            raise TypeError(f'table "{parameter}" has no column {", ".join(sorted(unknown))}')
+        number = self._names.index(parameter)
+        values = {name: _value(row.get(name), kind) for name, kind in columns}
+        found: Row = {input_column(number, i): values[name] for i, (name, _) in enumerate(columns)}
+        found |= {key_column(i): values[key] for i, key in enumerate(self._partition_by)}
+        if self._on_time is not None:
+            found[TIME] = values[self._on_time]
+        return {**found, TABLE: number}
+
+    def _shown(self, row: Row) -> Row:
+        kernel = self._harness.kernel
+        assert isinstance(kernel, Process), "the harness runs process functions"
+        passed = dict(zip(map(passed_column, range(len(kernel.passed))), kernel.tables[0].names, strict=False))
+        keys = {} if passed else dict(zip(kernel.keys, self._partition_by, strict=True))
+        results = {result_column(i): field.name for i, field in enumerate(kernel.row)}
+        names = {**keys, **passed, **results, ROWTIME: "rowtime"}
+        kinds = {f.name: f.type for f in kernel.output}
+        return {names[name]: _ms(value, kinds[name], name) for name, value in row.items() if name in names}
+
+
+def _columns(text: str) -> list[tuple[str, DataType]]:
+    """Names and types of columns as in CREATE TABLE. BindError SS280 where a type does not exist."""
+    wrapped = ", ".join(_member(part) for part in _parts(text))
+    return [m for m in parse_type(f"STRUCT<{wrapped}>").args if isinstance(m, tuple)]
+
+
+def _parts(text: str) -> list[str]:
+    """The columns, at commas outside of brackets."""
+    depth, parts = 0, [""]
+    for character in text:
+        depth += (character in "(<") - (character in ")>")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _member(column: str) -> str:
+    name, _, kind = column.partition(" ")
+    return f"{name}: {kind.strip()}"
+
+
+def _type(columns: Sequence[tuple[str, DataType]], name: str) -> pa.DataType:
+    return dict(columns)[name].to_arrow()
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(map(str, cast("Sequence[object]", value)))
+
+
+def _passed(time: int) -> int:
+    """What has passed when the clock stands at ``time``."""
+    return microseconds(time - 1)
+
+
+def _value(value: Any, kind: DataType) -> Any:
+    """Times in microseconds."""
+    if not kind.is_timestamp or value is None:
+        return value
+    if isinstance(value, datetime.datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+        return (aware - _EPOCH) // datetime.timedelta(microseconds=1)
+    return value * MILLISECOND
+
+
+def _ms(value: Any, kind: pa.DataType, name: str) -> Any:
+    is_time = pa.types.is_timestamp(kind) or name == ROWTIME
+    return value // MILLISECOND if is_time and value is not None else value

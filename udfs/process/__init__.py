@@ -1,0 +1,17 @@
+"""Process functions: what users extend and declare. ``function.py`` tells how they are written."""
+
+from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.process.declarations import ListState, MapState, ValueState
+from sqlstream.udfs.process.function import Descriptor, ProcessContext, ProcessFunction, Row, Timer
+
+__all__ = [
+    "Descriptor",
+    "Domain",
+    "ListState",
+    "MapState",
+    "ProcessContext",
+    "ProcessFunction",
+    "Row",
+    "Timer",
+    "ValueState",
+]

@@ -1,0 +1,190 @@
+"""One call of the kernel: rows and timers in their order, with state and timers of their keys, and what comes out."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.columnar import python_values
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.process.cells import Clock
+from sqlstream.udfs.process.function import ProcessContext
+from sqlstream.udfs.process.function import Timer as UserTimer
+from sqlstream.udfs.process.memories import Memories
+from sqlstream.udfs.process.results import Results
+from sqlstream.udfs.process.timers import KeyTimers
+from sqlstream.udfs.process.waiting import Waiting
+from sqlstream.udfs.state.timers import Firing, Timer, TimerService, hashable
+from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
+
+if TYPE_CHECKING:
+    from sqlstream.udfs.process.kernel import Process
+
+_HASH = pa.schema([(KEY_HASH, pa.int64())])
+
+
+class Call:
+    """Reads the state of the keys that rows and timers are about, runs the user's code, and writes what has changed."""
+
+    def __init__(self, kernel: Process, context: Context) -> None:
+        self._kernel = kernel
+        self._outside = context
+        self._clock = Clock(context.processing_time)
+        keys = kernel.layout.keys
+        self._timers = TimerService(context.store, "timers", pa.schema(list(keys)[1:]), _HASH)
+        self._memories = Memories(context.store, kernel.layout, self._clock)
+        self._waiting = Waiting(context.store, kernel.schema, kernel.time) if kernel.ordered else None
+        self._firing: dict[Domain, Firing] = {}
+        self._cells: list[dict[str, Any]] = []
+        self._keys: list[Any] = []
+        self._slots: dict[object, int] = {}
+        self._access = KeyTimers(kernel, self._timers, context)
+        self._shown = ProcessContext(self._access)
+        self._shown.watermark = watermark_ms(context.watermark)
+        self._shown.ended = END_OF_TIME in (context.watermark, context.processing_time)
+
+    # --- what may happen --------------------------------------------------------------------------------------
+
+    def rows(self, rows: pa.Table) -> None:
+        """Rows have come."""
+        rows = rows.select(self._kernel.schema.names).cast(self._kernel.schema)
+        if self._waiting is None:
+            self._run(rows, None)
+        else:
+            late = self._waiting.add(rows, self._outside.watermark)
+            if late:
+                self._outside.count("late_rows", late)
+        self._close()
+
+    def time(self, domain: Domain) -> None:
+        """Time of a domain has passed."""
+        waiting = self._waiting if domain is Domain.EVENT else None
+        rows = waiting.take(self._outside.watermark) if waiting is not None else self._kernel.schema.empty_table()
+        self._run(rows, waiting)
+        self._close()
+
+    def _run(self, rows: pa.Table, waiting: Waiting | None) -> None:
+        with ExitStack() as stack:
+            if self._kernel.has_timers:
+                for domain, time in self._now().items():
+                    self._firing[domain] = stack.enter_context(self._timers.firing(domain, time))
+            ids = self._open(rows)
+            results = Results(self._kernel, self._keys_table, rows, self._keys)
+            self._rows(rows, ids, results, None if waiting is None else waiting.times(rows))
+            self._fire(None, results)
+            if rows_out := results.table():
+                self._outside.emit(rows_out)
+
+    def _close(self) -> None:
+        self._memories.flush()
+        self._timers.flush()
+        event = self._timers.next_timer(Domain.EVENT)
+        if self._waiting is not None:
+            self._waiting.flush()
+            event = min(event, self._waiting.next_time())
+        processing = self._timers.next_timer(Domain.PROCESSING)
+        if self._kernel.layout.ages and self._outside.processing_time != END_OF_TIME:
+            processing = min(processing, self._memories.next_timer())
+        self._outside.set_timer(Domain.EVENT, event)
+        self._outside.set_timer(Domain.PROCESSING, processing)
+
+    def _now(self) -> dict[Domain, int]:
+        """Up to when time has passed."""
+        found = {Domain.EVENT: self._outside.watermark, Domain.PROCESSING: self._outside.processing_time}
+        return {domain: time for domain, time in found.items() if time != NO_WATERMARK}
+
+    # --- keys -------------------------------------------------------------------------------------------------
+
+    def _open(self, rows: pa.Table) -> np.ndarray:
+        """Makes the states of all keys ready that rows and timers are about; the number of each row's key."""
+        schema = self._kernel.layout.keys
+        parts = [rows.select(schema.names), self._keys_of_timers(), *self._expired()]
+        keys = pa.concat_tables(parts).combine_chunks()
+        found = dense_ids(keys, schema.names)
+        self._keys_table = keys.take(pa.array(found.first))
+        self._cells = self._memories.open(self._keys_table)
+        self._memories.expire()
+        columns = [self._keys_table.column(name).combine_chunks() for name in schema.names]
+        raw = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        self._slots = {hashable(key): slot for slot, key in enumerate(raw)}
+        self._raw = raw
+        key_type = namedtuple("Key", self._kernel.key_names, rename=True)  # type: ignore[misc]
+        shown = [python_values(column) for column in columns[1:]]
+        self._keys = [key_type(*key) for key in zip(*shown, strict=True)] if shown else [key_type()] * len(raw)
+        return np.asarray(found.ids[: rows.num_rows])
+
+    def _keys_of_timers(self) -> pa.Table:
+        timers = [timer for firing in self._firing.values() for timer in firing.left()]
+        schema = self._kernel.layout.keys
+        columns = list(zip(*((*timer.namespace, *timer.key) for timer in timers), strict=True)) or [()] * len(schema)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _expired(self) -> list[pa.Table]:
+        ages = self._kernel.layout.ages and self._clock.is_known
+        return [self._memories.expired(self._clock.passed)] if ages else []
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    def _rows(self, rows: pa.Table, ids: np.ndarray, results: Results, waited: np.ndarray | None) -> None:
+        """``waited``: the times of rows in order of time, between which event time passes."""
+        made = _made(rows, self._kernel)
+        times = rows.column(self._kernel.time).to_pylist() if self._kernel.time is not None else None
+        for index, slot in enumerate(ids.tolist()):
+            if waited is not None and self._kernel.has_timers:
+                self._fire(int(waited[index]) - 1, results)
+            parameter, row = made[index]
+            time = None if times is None else times[index]
+            self._at(slot, None if time is None else milliseconds(time), parameter)
+            found = self._kernel.calls.eval(self._shown, row, self._cells[slot])
+            results.add(found, slot, index, time)
+            if waited is None and self._kernel.has_timers:
+                self._fire(None, results)
+
+    def _fire(self, until: int | None, results: Results) -> None:
+        """Fires the timers of event time up to a time; where none is given, all that are due, of both domains."""
+        if until is not None:
+            for timer in self._firing[Domain.EVENT].up_to(until) if Domain.EVENT in self._firing else ():
+                self._on_timer(Domain.EVENT, timer, results)
+            return
+        fired = True
+        while fired:
+            fired = False
+            for domain, firing in self._firing.items():
+                for timer in firing.up_to(firing.until):
+                    self._on_timer(domain, timer, results)
+                    fired = True
+
+    def _on_timer(self, domain: Domain, timer: Timer, results: Results) -> None:
+        is_event = domain is Domain.EVENT
+        shown = UserTimer(timer.name, milliseconds(timer.time) if is_event else clock_ms(timer.time), domain)
+        slot = self._slots[hashable((*timer.namespace, *timer.key))]
+        self._at(slot, shown.time if is_event else None, None)
+        with self._access.firing():
+            found = self._kernel.calls.on_timer(self._shown, shown, self._cells[slot])
+        results.add(found, slot, None, timer.time if is_event else None)
+
+    def _at(self, slot: int, time: int | None, parameter: str | None) -> None:
+        self._shown.key, self._shown.row_time, self._shown.input = self._keys[slot], time, parameter
+        self._access.owner = self._raw[slot]
+
+
+def _made(rows: pa.Table, kernel: Process) -> list[tuple[str, Any]]:
+    """Per row the parameter of its table and the row as the function sees it."""
+    from sqlstream.udfs.process.kernel import TABLE
+
+    if len(kernel.tables) == 1:
+        (table,) = kernel.tables
+        return [(table.parameter, row) for row in table.rows(rows)]
+    of_table = rows.column(TABLE).to_numpy()
+    made: list[tuple[str, Any]] = [("", None)] * rows.num_rows
+    for number, table in enumerate(kernel.tables):
+        places = np.flatnonzero(of_table == number)
+        for place, row in zip(places.tolist(), table.rows(rows.take(pa.array(places))), strict=True):
+            made[place] = table.parameter, row
+    return made

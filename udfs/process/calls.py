@@ -1,0 +1,154 @@
+"""Calls of a user's process function: its arguments, what it returns, and errors that say where it was."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from sqlstream.udfs.columnar import FunctionError, arrow_array, python_values
+from sqlstream.udfs.process.declarations import CELLS
+from sqlstream.udfs.process.function import ProcessContext, Timer
+from sqlstream.udfs.process.values import is_record, record_of
+
+FAILED = "SS440"
+WRONG_ROW = "SS441"
+
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class InputTable:
+    """A table of the call: the parameter, the columns of the kernel's input and the names that the rows have for them.
+
+    ``row``: the NamedTuple or dataclass of rows; None for named tuples of all columns.
+    """
+
+    parameter: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    row: type | None = None
+
+    def rows(self, table: pa.Table) -> list[Any]:
+        """The rows as the function sees them."""
+        values = [python_values(table.column(name).combine_chunks()) for name in self.columns]
+        made = list(zip(*values, strict=True)) if values else [()] * table.num_rows
+        if self.row is None:
+            kind = namedtuple("Row", self.names, rename=True)  # type: ignore[misc]
+            return [kind(*row) for row in made]
+        return [record_of(self.row, dict(zip(self.names, row, strict=True))) for row in made]
+
+
+class Calls:
+    """An instance of the class ``implementation`` and the name of the function in SQL.
+
+    ``fixed`` are the arguments that are the same for each row. ``row`` is the STRUCT of what comes out.
+    """
+
+    def __init__(
+        self, name: str, implementation: type, fixed: Mapping[str, object], tables: Sequence[str], row: pa.StructType
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._fixed = dict(fixed)
+        self._tables = tuple(tables)
+        self._row = row
+        self._instance = self._made(implementation)
+
+    def _made(self, implementation: type) -> Any:
+        try:
+            return implementation()
+        except Exception as error:
+            raise FunctionError(f"{FAILED}: {self._said(error, '__init__')}") from error
+
+    def eval(self, context: ProcessContext, row: Any, cells: Mapping[str, Any]) -> list[Any]:
+        """``context.input`` tells the table of the row."""
+        named = {**{table: row if table == context.input else None for table in self._tables}, **self._fixed}
+        return self._called(self._instance.eval, named, (context,), cells, lambda: _place(context, row))
+
+    def on_timer(self, context: ProcessContext, timer: Timer, cells: Mapping[str, Any]) -> list[Any]:
+        return self._called(self._instance.on_timer, {}, (context, timer), cells, lambda: _place(context, timer))
+
+    def _called(
+        self,
+        method: Callable[..., Any],
+        named: Mapping[str, object],
+        given: tuple[object, ...],
+        cells: Mapping[str, Any],
+        place: Callable[[], str],
+    ) -> list[Any]:
+        vars(self._instance)[CELLS] = cells
+        try:
+            found = method(*given, **named)
+            return self._rows(found)
+        except FunctionError as error:
+            raise FunctionError(f"{error}\nDETAIL: {place()}") from error
+        except Exception as error:
+            raise FunctionError(f"{FAILED}: {self._said(error, method.__name__)}\nDETAIL: {place()}") from error
+        finally:
+            vars(self._instance).pop(CELLS, None)
+
+    def _said(self, error: Exception, method: str) -> str:
+        words = " ".join(str(error).split())
+        return f'process function "{self.name}" failed in {method}: {type(error).__name__}: {words}'
+
+    def _rows(self, found: Any) -> list[Any]:
+        """What the function returned, as rows; a generator runs here."""
+        if found is None:
+            return []
+        one = isinstance(found, str | bytes | dict) or is_record(type(found)) or not isinstance(found, Iterable)
+        rows = [found] if one else list(found)
+        if self._row.num_fields == 1:
+            rows = [self._single(row) for row in rows]
+        for row in rows:
+            self._check(row)
+        return rows
+
+    def _single(self, row: Any) -> Any:
+        """Rows of one column may be given bare."""
+        bare = not isinstance(row, dict) and not is_record(type(row))
+        return {self._row.field(0).name: row} if bare else row
+
+    def _check(self, row: Any) -> None:
+        members = len(dataclasses.fields(row)) if dataclasses.is_dataclass(row) else None
+        members = len(row) if isinstance(row, tuple | list) else members
+        wrong = not (isinstance(row, dict | tuple | list) or dataclasses.is_dataclass(row))
+        if wrong or members not in (None, self._row.num_fields):
+            raise FunctionError(f"{WRONG_ROW}: {self._no_row(row)}")
+
+    def _no_row(self, row: Any) -> str:
+        columns = ", ".join(f"{f.name}" for f in self._row)
+        return f'process function "{self.name}" returned {_short(row)}, which is no row of ({columns})'
+
+    def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
+        """The rows as columns. ``places`` says where the row of a number came from."""
+        try:
+            found = arrow_array(self.name, rows, self._row)
+        except FunctionError:
+            raise self._misfit(rows, places) from None
+        flat: list[pa.Array] = found.flatten()
+        return flat
+
+    def _misfit(self, rows: list[Any], places: Callable[[int], str]) -> FunctionError:
+        for number, row in enumerate(rows):
+            try:
+                arrow_array(self.name, [row], self._row)
+            except FunctionError as error:
+                reason = str(error.__cause__).splitlines()[0]
+                message = f"{WRONG_ROW}: {self._no_row(row)}: {reason}"
+                return FunctionError(f"{message}\nDETAIL: {places(number)}")
+        raise AssertionError("each row fits by itself")
+
+
+def _place(context: ProcessContext, cause: object) -> str:
+    told = f"timer {cause.name!r} of {cause.time} ms" if isinstance(cause, Timer) else _short(cause)
+    key = ", ".join(f"{name} = {value!r}" for name, value in zip(context.key._fields, context.key, strict=True))
+    return f"It was called for {told}{f' of the key {key}' if key else ''}."
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,180 @@
+"""The state of one key in Python: what ``self.count`` and the like are while a process function runs.
+
+What is read is a copy where it could be changed, so that nothing is kept but what was written.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK
+from sqlstream.udfs.state.timers import hashable
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+_MILLISECOND = 1000
+_PLAIN = (int, float, str, bytes, bool, type(None))
+
+
+@dataclass
+class Clock:
+    """``passed``: the processing time up to which all has passed, in microseconds; NO_WATERMARK is not known."""
+
+    passed: int = NO_WATERMARK
+
+    @property
+    def is_known(self) -> bool:
+        return self.passed not in (NO_WATERMARK, END_OF_TIME)
+
+    @property
+    def now(self) -> int:
+        return self.passed + _MILLISECOND if self.is_known else NO_WATERMARK
+
+
+@dataclass(slots=True)
+class Entry:
+    """``written``: the clock at the last write, in microseconds; NO_WATERMARK where it was not known."""
+
+    value: Any
+    written: int = NO_WATERMARK
+    key: Any = None
+
+
+@dataclass
+class Slots:
+    """The entries of one state and key, in order. ``ttl``: microseconds; None for ever."""
+
+    clock: Clock
+    ttl: int | None
+    entries: dict[object, Entry] = field(default_factory=dict)
+    changed: bool = False
+
+    def live(self) -> dict[object, Entry]:
+        """Without what has outlived its time. An entry whose time is not known begins to age now."""
+        if self.ttl is not None and self.clock.is_known and self.entries:
+            for place, entry in list(self.entries.items()):
+                if entry.written == NO_WATERMARK:
+                    entry.written, self.changed = self.clock.now, True
+                elif self.clock.now >= entry.written + self.ttl:
+                    del self.entries[place]
+                    self.changed = True
+        return self.entries
+
+    def write(self, place: object, value: object, key: object = None) -> None:
+        """``key``: that of a map."""
+        self.live()[place] = Entry(_own(value), self.clock.now, key)
+        self.changed = True
+
+    def remove(self, place: object) -> None:
+        del self.live()[place]
+        self.changed = True
+
+    def clear(self) -> None:
+        self.changed |= bool(self.entries)
+        self.entries.clear()
+
+    @property
+    def expiry(self) -> int:
+        """The processing time whose passing ends the first entry; END_OF_TIME for never."""
+        if self.ttl is None:
+            return END_OF_TIME
+        known = (e.written for e in self.entries.values() if e.written != NO_WATERMARK)
+        return min((written + self.ttl - _MILLISECOND for written in known), default=END_OF_TIME)
+
+
+class Cell:
+    """What all kinds of state share."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def clear(self) -> None:
+        self._slots.clear()
+
+
+class ValueCell(Cell, Generic[T]):
+    """``value`` is the default where nothing was written. To write None is to clear."""
+
+    def __init__(self, slots: Slots, default: T) -> None:
+        super().__init__(slots)
+        self._default = default
+
+    @property
+    def value(self) -> T:
+        found = self._slots.live().get(0)
+        return cast(T, _own(self._default if found is None else found.value))
+
+    @value.setter
+    def value(self, value: T | None) -> None:
+        self.update(value)
+
+    def update(self, value: T | None) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._slots.write(0, value)
+
+
+class ListCell(Cell, Collection[T], Generic[T]):
+    """Iterates over copies, so that the list may change meanwhile."""
+
+    def add(self, value: T) -> None:
+        live = self._slots.live()
+        place = next(reversed(live), -1)
+        assert isinstance(place, int), "places in lists are numbers"
+        self._slots.write(place + 1, value)
+
+    def extend(self, values: Iterable[T]) -> None:
+        for value in values:
+            self.add(value)
+
+    def update(self, values: Iterable[T]) -> None:
+        """Replaces all."""
+        values = list(values)
+        self.clear()
+        self.extend(values)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([_own(entry.value) for entry in self._slots.live().values()])
+
+    def __len__(self) -> int:
+        return len(self._slots.live())
+
+    def __contains__(self, value: object) -> bool:
+        return any(entry.value == value for entry in self._slots.live().values())
+
+
+class MapCell(Cell, MutableMapping[K, T], Generic[K, T]):
+    """A dictionary; each entry lives by itself. Keys are equal as in SQL's GROUP BY."""
+
+    def __getitem__(self, key: K) -> T:
+        try:
+            return cast(T, _own(self._slots.live()[hashable(key)].value))
+        except KeyError:
+            raise KeyError(key) from None
+
+    def __setitem__(self, key: K, value: T) -> None:
+        self._slots.write(hashable(key), value, _own(key))
+
+    def __delitem__(self, key: K) -> None:
+        try:
+            self._slots.remove(hashable(key))
+        except KeyError:
+            raise KeyError(key) from None
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([_own(entry.key) for entry in self._slots.live().values()])
+
+    def __len__(self) -> int:
+        return len(self._slots.live())
+
+    def clear(self) -> None:
+        self._slots.clear()
+
+
+def _own(value: Any) -> Any:
+    return value if isinstance(value, _PLAIN) else copy.deepcopy(value)

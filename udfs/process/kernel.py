@@ -1,0 +1,112 @@
+"""The kernel of process functions: user code row by row and timer by timer, on the state of the keys of a key group.
+
+Rows come in order of arrival. Where they are asked for in order of time (``ordered``) they wait until the watermark
+reaches them; event time then passes row by row: first the timers before a row's time, then the row, at last the timers
+up to the watermark. Rows that come behind the watermark are dropped and counted there, and processed like others where
+no order is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import pyarrow as pa
+
+from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.process.call import Call
+from sqlstream.udfs.process.calls import Calls, InputTable
+from sqlstream.udfs.process.declarations import states_of
+from sqlstream.udfs.process.memories import Layout
+
+TABLE = "__table"
+"""INT column of the input where there are several tables: the number of the row's table."""
+
+ROWTIME = "__rowtime"
+"""BIGINT column of the output: event time in microseconds; NULL for rows of timers of processing time."""
+
+
+TIME = "__row_time"
+"""BIGINT column of the input with the event time of rows, in microseconds."""
+
+
+def input_column(table: int, index: int) -> str:
+    """A column of a table; NULL in rows of the others."""
+    return f"__input_{table}_{index}"
+
+
+def key_column(index: int) -> str:
+    return f"__key_{index}"
+
+
+def result_column(index: int) -> str:
+    """Of the function's row."""
+    return f"__result_{index}"
+
+
+def passed_column(index: int) -> str:
+    """A column of the row for which the function was called."""
+    return f"__passed_{index}"
+
+
+@dataclass(frozen=True)
+class Process(Kernel):
+    """``keys`` are columns of the input ``schema``, ``key_names`` what PARTITION BY calls them.
+
+    ``arguments`` are constant, by parameter. ``row`` is the STRUCT of what the function returns. ``time`` is a BIGINT
+    column with the event time of rows. ``passed`` are columns of the input that come out with each row.
+    """
+
+    name: str
+    implementation: type
+    tables: tuple[InputTable, ...]
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    key_names: tuple[str, ...]
+    row: pa.StructType
+    arguments: tuple[tuple[str, object], ...] = ()
+    time: str | None = None
+    ordered: bool = False
+    passed: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> pa.Schema:
+        keys = [(key_column(i), self.schema.field(name).type) for i, name in enumerate(self.keys)]
+        results = [(result_column(i), field.type) for i, field in enumerate(self.row)]
+        passed = [(passed_column(i), self.schema.field(name).type) for i, name in enumerate(self.passed)]
+        return pa.schema([*keys, *passed, *results, *([(ROWTIME, pa.int64())] if self.time is not None else [])])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.reads_clock or self.layout.ages
+
+    @property
+    def reads_clock(self) -> bool:
+        return bool(getattr(self.implementation, "processing_time", False))
+
+    @property
+    def has_timers(self) -> bool:
+        return hasattr(self.implementation, "on_timer")
+
+    @cached_property
+    def layout(self) -> Layout:
+        keys = pa.schema([pa.field(KEY_HASH, pa.int64()), *(self.schema.field(name) for name in self.keys)])
+        return Layout(self.name, keys, self.key_names, states_of(self.implementation))
+
+    @cached_property
+    def calls(self) -> Calls:
+        tables = [table.parameter for table in self.tables]
+        return Calls(self.name, self.implementation, dict(self.arguments), tables, self.row)
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        Call(self, context).rows(rows)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        Call(self, context).time(Domain.EVENT)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        Call(self, context).time(Domain.PROCESSING)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is made from the rest, which need not pickle."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

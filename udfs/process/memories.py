@@ -1,0 +1,184 @@
+"""The state of keys between the store, where it is columnar, and Python, where only keys that are touched are.
+
+One row per key: the key, and per declared state the list of its entries, for maps with that of their keys, for states
+that do not live for ever with that of the times at which the entries were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.columnar import FunctionError, arrow_array, python_values
+from sqlstream.udfs.kernel import KEY_HASH, Domain, Store
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.process.cells import Cell, Clock, Entry, Slots
+from sqlstream.udfs.process.declarations import State
+from sqlstream.udfs.process.values import Restore, restorer
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.timers import hashable
+
+WRONG_STATE = "SS442"
+
+_MICROSECONDS = 1000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of the stored rows: ``keys`` are KEY_HASH and the columns of the key, shown as ``key_names``."""
+
+    name: str
+    keys: pa.Schema
+    key_names: tuple[str, ...]
+    states: tuple[State[Any], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        fields = [pa.field(name, kind) for state in self.states for name, kind in _columns(state)]
+        timers = [pa.field(PROCESSING_TIMER, pa.int64())] if self.ages else []
+        return pa.schema([*self.keys, *fields, *timers])
+
+    @property
+    def ages(self) -> bool:
+        return any(state.ttl_ms is not None for state in self.states)
+
+
+def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
+    found = [(f"{state.name}.values", pa.list_(state.type.to_arrow()))]
+    if state.key_type is not None:
+        found.append((f"{state.name}.keys", pa.list_(state.key_type.to_arrow())))
+    if state.ttl_ms is not None:
+        found.append((f"{state.name}.written", pa.list_(pa.int64())))
+    return found
+
+
+class Memories:
+    """The states of the keys of one call. ``open`` once, at its beginning, and ``flush`` at its end."""
+
+    def __init__(self, store: Store, layout: Layout, clock: Clock) -> None:
+        self._layout = layout
+        self._clock = clock
+        self._state = KeyedState(store, "state", layout.schema)
+        self._keys = layout.keys.empty_table()
+        self._slots: list[dict[str, Slots]] = []
+
+    def open(self, keys: pa.Table) -> list[dict[str, Cell]]:
+        """The cells of each of the keys, which are distinct."""
+        stored = self._state.load(keys.column(KEY_HASH).to_numpy())
+        owner = self._owners(keys, stored)
+        self._keys = keys
+        self._slots = [self._empty() for _ in range(keys.num_rows)]
+        self._fill(stored.filter(pa.array(owner >= 0)), owner[owner >= 0])
+        return [{s.name: s.cell(slots[s.name]) for s in self._layout.states} for slots in self._slots]
+
+    def expired(self, passed: int) -> pa.Table:
+        """The keys with entries that have outlived their time."""
+        rows = self._state.due(Domain.PROCESSING, passed)
+        due = rows.column(PROCESSING_TIMER).to_numpy() <= passed
+        return rows.filter(pa.array(due)).select(self._layout.keys.names)
+
+    def expire(self) -> None:
+        """Drops what has outlived its time of the keys that are open."""
+        for slots in self._slots:
+            for each in slots.values():
+                each.live()
+
+    def next_timer(self) -> int:
+        """When the first entry expires; END_OF_TIME for never. After ``flush``."""
+        return self._state.next_timer(Domain.PROCESSING)
+
+    def flush(self) -> None:
+        """Writes the keys that have changed."""
+        changed = np.array([any(s.changed for s in slots.values()) for slots in self._slots], bool)
+        if changed.any():
+            stored = self._state.loaded()
+            owner = self._owners(self._keys, stored)
+            stays = (owner < 0) | ~changed[owner]
+            self._state.replace(pa.concat_tables([stored.filter(pa.array(stays)), self._rows(changed)]))
+        self._state.flush()
+
+    # --- from the store ---------------------------------------------------------------------------------------
+
+    def _owners(self, keys: pa.Table, stored: pa.Table) -> np.ndarray:
+        """The number of each stored row's key among the keys, -1 for other keys."""
+        names = self._layout.keys.names
+        found = dense_ids(pa.concat_tables([keys, stored.select(names)]), names).ids[keys.num_rows :]
+        return np.where(found < keys.num_rows, found, -1)
+
+    def _empty(self) -> dict[str, Slots]:
+        return {s.name: Slots(self._clock, _ttl(s)) for s in self._layout.states}
+
+    def _fill(self, rows: pa.Table, owner: np.ndarray) -> None:
+        for state in self._layout.states:
+            columns = {name.rpartition(".")[2]: _lists(rows, name) for name, _ in _columns(state)}
+            restore = restorer(state.kind), restorer(getattr(state, "key_kind", None))
+            for position, key in enumerate(owner.tolist()):
+                slots = self._slots[key][state.name]
+                for entry in _entries({name: values[position] for name, values in columns.items()}, *restore):
+                    slots.entries[len(slots.entries) if state.key_type is None else hashable(entry.key)] = entry
+
+    # --- to the store -----------------------------------------------------------------------------------------
+
+    def _rows(self, changed: np.ndarray) -> pa.Table:
+        """New rows of the changed keys that still have entries."""
+        kept = [i for i in np.flatnonzero(changed).tolist() if any(s.entries for s in self._slots[i].values())]
+        rows = self._keys.take(pa.array(kept, pa.int64()))
+        for state in self._layout.states:
+            entries = [list(self._slots[i][state.name].entries.values()) for i in kept]
+            for name, kind in _columns(state):
+                part = name.rpartition(".")[2]
+                rows = rows.append_column(name, self._array(state, kind, [_part(part, e) for e in entries], kept))
+        if self._layout.ages:
+            timers = [min(s.expiry for s in self._slots[i].values()) for i in kept]
+            rows = rows.append_column(PROCESSING_TIMER, pa.array(timers, pa.int64()))
+        return rows.cast(self._layout.schema)
+
+    def _array(self, state: State[Any], kind: pa.DataType, values: list[Any], kept: list[int]) -> pa.Array:
+        try:
+            return arrow_array(self._layout.name, values, kind)
+        except FunctionError:
+            raise self._misfit(state, kind, values, kept) from None
+
+    def _misfit(self, state: State[Any], kind: pa.DataType, values: list[Any], kept: list[int]) -> FunctionError:
+        """The first value that is not of the type of its state, with its key."""
+        for index, of_key in zip(kept, values, strict=True):
+            for value in of_key:
+                try:
+                    arrow_array(self._layout.name, [[value]], kind)
+                except FunctionError:
+                    key = self._key_text(index)
+                    message = f'{WRONG_STATE}: state "{state.name}" of process function "{self._layout.name}" takes'
+                    return FunctionError(f"{message} {state.type}, not {value!r}\nDETAIL: The key is {key}.")
+        raise AssertionError("each value fits by itself")
+
+    def _key_text(self, index: int) -> str:
+        (row,) = self._keys.slice(index, 1).to_pylist()
+        values = list(row.values())[1:]
+        return ", ".join(f"{name} = {v!r}" for name, v in zip(self._layout.key_names, values, strict=True)) or "empty"
+
+
+def _ttl(state: State[Any]) -> int | None:
+    return None if state.ttl_ms is None else state.ttl_ms * _MICROSECONDS
+
+
+def _lists(rows: pa.Table, name: str) -> list[Any]:
+    return python_values(rows.column(name).combine_chunks())
+
+
+def _entries(columns: dict[str, Any], value: Restore | None, key: Restore | None) -> list[Entry]:
+    values = columns["values"]
+    keys = columns.get("keys") or [None] * len(values)
+    written = columns.get("written") or [0] * len(values)
+    return [
+        Entry(value(v) if value else v, w, key(k) if key else k) for v, w, k in zip(values, written, keys, strict=True)
+    ]
+
+
+def _part(part: str, entries: Sequence[Entry]) -> list[Any]:
+    attribute = {"values": "value", "keys": "key", "written": "written"}[part]
+    return [getattr(entry, attribute) for entry in entries]

@@ -1,0 +1,59 @@
+"""Python values of Arrow columns in the form that an annotation asks for: structs as NamedTuples and dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlstream.udfs.annotations import annotations_of
+
+Restore = Callable[[Any], Any]
+
+
+def restorer(annotation: object) -> Restore | None:
+    """What makes of a value, with structs as dicts, one of the annotation; None where it is one already."""
+    annotation = present(annotation)
+    if isinstance(annotation, type) and is_record(annotation):
+        return _record(annotation)
+    arguments = typing.get_args(annotation)
+    inner = [restorer(argument) for argument in arguments]
+    if not any(inner):
+        return None
+    if len(arguments) == 2:
+        key, value = (i or _same for i in inner)
+        return _or_none(lambda found: {key(k): value(v) for k, v in found.items()})
+    element = inner[0] or _same
+    return _or_none(lambda found: [element(v) for v in found])
+
+
+def is_record(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+def record_of(kind: type, values: Mapping[str, Any]) -> Any:
+    """The row as an instance of a NamedTuple or dataclass, its members restored."""
+    return _record(kind)(values)
+
+
+def _record(kind: type) -> Restore:
+    members = {name: restorer(annotation) or _same for name, annotation in annotations_of(kind).items()}
+    return _or_none(lambda found: kind(**{name: restore(found[name]) for name, restore in members.items()}))
+
+
+def _or_none(restore: Restore) -> Restore:
+    return lambda found: None if found is None else restore(found)
+
+
+def present(annotation: object) -> object:
+    """``X`` of ``X | None``."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = [a for a in typing.get_args(annotation) if a is not type(None)]
+        return members[0] if len(members) == 1 else annotation
+    return annotation
+
+
+def _same(value: Any) -> Any:
+    return value

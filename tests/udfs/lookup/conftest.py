@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.udfs.lookup import operator
+from sqlstream.udfs.lookup import deferred, operator
 from sqlstream.udfs.lookup.worker import Worker
 from tests.udfs.lookup.scripted import VirtualLoop
 
@@ -20,6 +20,7 @@ def still_worker(monkeypatch):
 
 
 def _worker(monkeypatch, found):
-    monkeypatch.setattr(operator, "worker", lambda: found)
+    for module in (operator, deferred):
+        monkeypatch.setattr(module, "worker", lambda: found)
     yield found
     found.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlstream.types import BIGINT, STRING
 from sqlstream.udfs.lookup.source import Key, LookupClient, Request, Row
+from sqlstream.udfs.lookup.worker import Worker
 
 REQUEST = Request(keys=(("k", BIGINT),), columns=(("k", BIGINT), ("v", STRING)))
 
@@ -27,7 +28,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
 
-class _Jumping(selectors.DefaultSelector):  # type: ignore[valid-type, misc]
+class _Jumping(selectors.DefaultSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
@@ -139,3 +140,9 @@ def scripted(name: str, script: Script, request: Request = REQUEST) -> ScriptedS
 def values(*keys: int) -> dict[Key, Sequence[Row]]:
     """One row for each key: (1, "v1")."""
     return {(key,): [(key, f"v{key}")] for key in keys}
+
+
+def settle(worker: Worker) -> None:
+    """Lets the event loop do what it can do without time."""
+    for _ in range(10):
+        worker.result(lambda: None)

@@ -214,7 +214,9 @@ def test_a_wrong_answer_is_an_error_of_its_key(desk, rows, message):
 
 
 def test_answers_that_are_not_one_per_key_are_an_error(desk):
-    found = desk(Script({(1,): None}), on_error=OnError.TO)
+    script = Script()
+    script.rows[(1,)] = None  # type: ignore[assignment]
+    found = desk(script, on_error=OnError.TO)
     found.ask(1)
     found.run()
     assert found.answers[0][2].error == "an answer must be a list of rows for each key, not [None]"
@@ -276,7 +278,7 @@ def test_a_batch_that_fails_fails_for_all_its_keys_and_is_tried_again(desk):
     found = desk(script, batch=2, retries=(Retry(1, 10),))
     found.ask(1, 2)
     found.run()
-    assert script.keys_asked == [(1,), (2,)] + sorted(script.keys_asked[2:])
+    assert script.keys_asked == [(1,), (2,), *sorted(script.keys_asked[2:])]
     assert {time for time, _ in script.asked} == {0, 10}
     assert [key for _, key, rows in found.rows if rows] in ([1, 2], [2, 1])
 

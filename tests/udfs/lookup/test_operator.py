@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from sqlstream.udfs.lookup.metrics import METRICS
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order
 from sqlstream.udfs.lookup.source import Request
-from tests.udfs.lookup.scripted import Script, scripted, values
+from tests.udfs.lookup.scripted import Script, scripted, settle, values
 
 _NAMES = (f"source{number}" for number in itertools.count())
 
@@ -95,7 +96,7 @@ def test_equal_keys_keep_their_order_also_over_batches(still_worker):
 
 
 def test_one_request_at_a_time_without_async(virtual_worker):
-    script = Script(values(*range(20)), delay=lambda key: 20 - key[0])
+    script = Script(values(*range(20)), delay=lambda key: 20 - int(str(key[0])))
     parts, metrics = run([lookup(script, asynchronous=False, order=Order.UNORDERED)], batches(*range(20)))
     assert script.most_requests == metrics["0/max_in_flight"] == 1
     assert [n for n, _ in found_names(parts)] == list(range(20))
@@ -145,15 +146,14 @@ def test_late_rows_pass_by_unasked(virtual_worker, order):
 def test_an_error_ends_the_task_and_gives_up_what_is_asked(still_worker):
     script = Script(values(2), held={(2,)})
     script.failures[(1,)] = 1
-    with pytest.raises(ExecutionError, match="^SS432: .* k = 1 failed: no line for 1"):
+    with pytest.raises(ExecutionError, match=r"^SS432: .* k = 1 failed: no line for 1"):
         run([lookup(script)], batches(2, 1))
-    for _ in range(3):  # cancelling takes a turn of the loop
-        still_worker.result(lambda: None)
+    settle(still_worker)
     assert script.cancelled == [(2,)]
 
 
 def test_a_timeout_ends_the_task(virtual_worker):
-    with pytest.raises(ExecutionError, match="^SS431: .* k = 1 got no answer in 100 ms"):
+    with pytest.raises(ExecutionError, match=r"^SS431: .* k = 1 got no answer in 100 ms"):
         run([lookup(Script(delay=lambda _: 1000), timeout_ms=100)], batches(1))
 
 
@@ -197,6 +197,7 @@ def test_input_is_read_no_further_than_answers_come(still_worker):
     found = LookupRows((step,)).rows(endless())
     assert rows_of([next(found)], "n") == [(0,)]
     assert len(read) <= 2
+    assert isinstance(found, Generator)
     found.close()
 
 

@@ -1,0 +1,164 @@
+"""ON TIMEOUT DEFER: rows without an answer wait in state, and rows behind them where the order of rows asks for it.
+
+While any wait, the kernel is called in every micro-batch. It never waits itself: it takes the answers that have come
+meanwhile in this process and starts the requests that are not under way in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.operator import LookupStep
+from sqlstream.udfs.lookup.options import Order
+from sqlstream.udfs.lookup.outcomes import PASSES_BY, Outcome
+from sqlstream.udfs.lookup.taken import StepKeys
+from sqlstream.udfs.lookup.worker import worker
+from sqlstream.udfs.state.chunked import ChunkedState
+
+HELD = "__held_from"
+"""BIGINT column of stored rows: operators above must not see a watermark of this time or later."""
+
+_PENDING = 0
+
+
+@dataclass(frozen=True)
+class DeferredLookups(Kernel):
+    """``step.deferred`` is true in rows of ``input`` that have no answer. ``time``: BIGINT column, the event time of a
+    row in microseconds, NULL for none; None where no row has one.
+
+    UNORDERED: rows with answers pass. KEY ORDERED: they wait behind those of their key; the key group is chosen by the
+    lookup key. ORDERED: they wait behind all; there is one key group.
+    """
+
+    step: LookupStep
+    input: pa.Schema
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.step.deferred in self.input.names, "the input says which rows are deferred"
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        hidden = (KEY_HASH, self.step.deferred)
+        return pa.schema([column for column in self.input if column.name not in hidden]).remove_metadata()
+
+    @property
+    def deferring(self) -> bool:
+        return True
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        self._advance(rows, context)
+
+    def on_held(self, context: Context) -> None:
+        self._advance(self.input.empty_table(), context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timers of event time are set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        raise AssertionError("no timers of processing time are set")
+
+    # --- one call ---------------------------------------------------------------------------------------------
+
+    def _advance(self, arrived: pa.Table, context: Context) -> None:
+        state = ChunkedState(context.store, "pending", self._stored)
+        kept = state.read([_PENDING])[_PENDING]
+        # Kept rows go on in on_held alone: what is emitted later in a micro-batch comes behind the watermark.
+        answered = kept if arrived.num_rows else self._answered(kept)
+        rows = pa.concat_tables([answered, self._answered(self._with_held(arrived, context))])
+        waits = self._waits(rows)
+        context.emit(rows.filter(pa.array(~waits)).select(self.output.names))
+        pending = rows.filter(pa.array(waits))
+        if arrived.num_rows or pending.num_rows != kept.num_rows or self._changed(kept, pending):
+            state.replace(_PENDING, pending)
+            state.flush()
+        held = pc.min(pending.column(HELD)).as_py()
+        context.hold(END_OF_TIME if held is None else held, pending.num_rows)
+
+    def _changed(self, before: pa.Table, after: pa.Table) -> bool:
+        """Has a row got its answer? Then it says that it is deferred no longer."""
+        return not before.column(self._deferred).equals(after.column(self._deferred))
+
+    def _with_held(self, rows: pa.Table, context: Context) -> pa.Table:
+        """A row holds its time, or what follows the watermark where that has passed it already."""
+        after = min(max(context.watermark + 1, -END_OF_TIME), END_OF_TIME - 1)
+        held = np.full(rows.num_rows, after)
+        if self.time is not None:
+            held = np.maximum(held, np.asarray(pc.fill_null(rows.column(self.time).cast(pa.int64()), after)))
+        columns = [rows.column(column.name).cast(column.type) for column in self._stored if column.name != HELD]
+        return pa.Table.from_arrays([*columns, pa.array(np.minimum(held, END_OF_TIME - 1))], schema=self._stored)
+
+    def _answered(self, rows: pa.Table) -> pa.Table:
+        """The rows with the answers that have come."""
+        deferred = self._is_deferred(rows)
+        if not deferred.any():
+            return rows
+        asker = self._asker()
+        asked = StepKeys(rows.filter(pa.array(deferred)), self.step.keys, None, asker.identity)
+        outcomes = worker().result(asker.take, asked.keys)
+        for outcome in outcomes:
+            if outcome is not None and outcome.failure is not None:
+                raise outcome.failure
+        came = np.array([outcome is not None for outcome in outcomes])[asked.ids]
+        if not came.any():
+            return rows
+        found = [outcome or PASSES_BY for outcome in outcomes]
+        return self._filled(rows, np.flatnonzero(deferred)[came], asked.ids[came], found, asker)
+
+    def _filled(
+        self, rows: pa.Table, at: np.ndarray, ids: np.ndarray, outcomes: list[Outcome], asker: Asker
+    ) -> pa.Table:
+        """``at``: the rows that are answered, with the outcomes of these numbers."""
+        answers = asker.shape.lists([outcome.rows for outcome in outcomes])
+        rows = _replaced(rows, self.step.answers, answers, at, ids)
+        if self.step.error is not None:
+            errors = pa.array([outcome.error for outcome in outcomes], pa.string())
+            rows = _replaced(rows, self.step.error, errors, at, ids)
+        return _replaced(rows, self._deferred, pa.array([False]), at, np.zeros(len(at), np.int64))
+
+    def _waits(self, rows: pa.Table) -> np.ndarray:
+        """The rows that stay."""
+        deferred = self._is_deferred(rows)
+        match self.step.options.order:
+            case Order.UNORDERED:
+                return deferred
+            case Order.ORDERED:
+                return np.asarray(np.logical_or.accumulate(deferred))
+        key = dense_ids(rows, self.step.keys)
+        first = np.full(key.count, rows.num_rows)
+        np.minimum.at(first, key.ids[deferred], np.flatnonzero(deferred))
+        return np.arange(rows.num_rows) >= first[key.ids]
+
+    def _is_deferred(self, rows: pa.Table) -> np.ndarray:
+        return np.asarray(pc.fill_null(rows.column(self._deferred), False))
+
+    def _asker(self) -> Asker:
+        return worker().asker(self.step.source, self.step.options)
+
+    @property
+    def _deferred(self) -> str:
+        assert self.step.deferred is not None
+        return self.step.deferred
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        kept = [column for column in self.input if column.name != KEY_HASH]
+        return pa.schema([*kept, pa.field(HELD, pa.int64())]).remove_metadata()
+
+
+def _replaced(rows: pa.Table, name: str, values: pa.Array, at: np.ndarray, numbers: np.ndarray) -> pa.Table:
+    """A column with ``values[numbers]`` at these rows. Arrow replaces no lists, but takes them."""
+    old = rows.column(name)
+    both = pa.chunked_array([*old.chunks, values.cast(old.type)], old.type).combine_chunks()
+    source = np.arange(len(old))
+    source[at] = len(old) + numbers
+    taken = both.take(pa.array(source))
+    return rows.set_column(rows.column_names.index(name), rows.schema.field(name), taken)

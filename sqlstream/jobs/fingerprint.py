@@ -11,14 +11,28 @@ from enum import Enum
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Lookup, Node
 
 
 def fingerprint(plan: Node, depth: int = 0) -> str:
     """The lines of the plan, ending with a newline each."""
-    own = [f for f in dataclasses.fields(plan) if not _holds_nodes(getattr(plan, f.name))]
-    line = f"{type(plan).__name__}({', '.join(f'{f.name}={_text(getattr(plan, f.name))}' for f in own)})"
+    own = _of_lookup(plan) if isinstance(plan, Lookup) else _of_node(plan)
+    line = f"{type(plan).__name__}({', '.join(f'{name}={_text(value)}' for name, value in own.items())})"
     return "  " * depth + line + "\n" + "".join(fingerprint(child, depth + 1) for child in plan.inputs)
+
+
+def _of_node(plan: Node) -> dict[str, object]:
+    found = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
+    return {name: value for name, value in found.items() if not _holds_nodes(value)}
+
+
+def _of_lookup(plan: Lookup) -> dict[str, object]:
+    """Only DEFER keeps rows, by their keys and in their order; how a lookup asks may change between two runs."""
+    added = plan.schema[len(plan.input.schema) :]
+    if not plan.options.defers:
+        return {"outputs": added}
+    name, order = plan.source.name, plan.options.order
+    return {"source": name, "keys": plan.keys, "read": plan.read, "outputs": added, "order": order, "defer": True}
 
 
 def first_difference(stored: str, current: str) -> tuple[str, str]:

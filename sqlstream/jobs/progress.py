@@ -128,8 +128,8 @@ def _rows_out(report: Mapping[str, Any]) -> int:
 
 def _metric(metrics: Mapping[str, Any], name: str, position: int = 0) -> int:
     """One of a set of metrics; NULL, of no rows, is 0."""
-    values = metrics.get("values")  # Connect gives the values alone
-    return int((values[position] if values is not None else metrics[name]) or 0)
+    found = metrics["values"][position] if "values" in metrics else metrics[name]  # Connect gives the values alone
+    return int(found or 0)
 
 
 def watermark_of(text: str | None) -> int | None:

@@ -1,0 +1,197 @@
+"""``http``: JSON of HTTP servers, looked up with a request per key or per batch; rows sent as JSON."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment
+from sqlstream.connectors.http_checks import STATUSES, check, require_address
+from sqlstream.connectors.http_sink import HttpWriter, SendRetry
+from sqlstream.connectors.json_columns import COLUMN_PATH, JSON_PATH, column_paths
+from sqlstream.connectors.secrets import MASK, masked, resolved
+from sqlstream.connectors.worker_writes import write_in_workers
+from sqlstream.errors import ConnectorError
+from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
+from sqlstream.planner.catalog import Table
+from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
+from sqlstream.udfs.lookup.sources.http import KEYS, Call, HttpServer, HttpSource
+from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
+from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
+
+_REFERENCE = re.compile(r"\$\{\w+\}")
+_SHORTEST_SECRET = 4
+
+
+def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
+    values = _values(table)
+    call = Call(values["method"], _url(values, "url"), _body(values, "body"))
+    batch = _batch(values, request)
+    asked = {name for name, _ in request.keys}
+    for name in (*call.names, *(batch.names if batch is not None else ())):
+        if name not in asked and not (name == KEYS and batch is not None):
+            raise no_equality(table.name, name, "request")
+    zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    reader = AnswerReader(table.name, request, values["path"], column_paths(table), call.names, zone)
+    return HttpSource(table.name, request, _server(table, values), call, reader, batch, values["status.miss"])
+
+
+def _batch(values: Mapping[str, Any], request: Request) -> Call | None:
+    """The request for several keys; None where there is none."""
+    body = _body(values, "batch.body")
+    if body is None and values["batch.url"] is None:
+        return None
+    url = _url(values, "batch.url" if values["batch.url"] is not None else "url")
+    if KEYS in url.names and len(request.keys) > 1:
+        message = 'option "batch.url" has {keys} for one key column, and the lookup has several'
+        raise ConnectorError(WRONG_VALUE, message, hint="Write a place for each column, or take batch.body.")
+    return Call("GET" if body is None else "POST", url, body)
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    """A micro-batch that runs again is sent again, with the same Idempotency-Key for the same rows."""
+    values = _values(table)
+    url = _url(values, "url")
+    if url.names and values["sink.body"] != "object":
+        message = f'table "{table.name}" sends many rows at once, and its url holds columns of one'
+        raise ConnectorError(WRONG_VALUE, message, hint="Remove them, or take 'sink.body' = 'object'.")
+    retry = SendRetry(
+        values["sink.retries"],
+        values["sink.retry.delay"],
+        values["sink.retry.max-delay"],
+        values["sink.retry.strategy"] == "exponential",
+        values["sink.retry.status"],
+    )
+    columns = tuple((c.name, c.type) for c in table.physical_columns)
+    sending = (values["sink.method"], url, values["sink.body"], values["sink.batch-rows"], values["sink.requests"])
+    writer = HttpWriter(table.name, columns, _server(table, values), *sending, retry, environment.job)
+    return lambda batch, number: write_in_workers(batch, replace(writer, batch=number))
+
+
+# --- options --------------------------------------------------------------------------------------------------
+
+
+def _values(table: Table) -> dict[str, Any]:
+    """The options with their secrets, those in templates aside. SS577 where aiohttp is not installed."""
+    if find_spec("aiohttp") is None:
+        raise no_package("http", "aiohttp")
+    values = CONNECTOR.values(table)
+    templates = {key: values[key] for key in ("url", "body", "batch.url", "batch.body")}
+    return resolved({key: value for key, value in values.items() if key not in templates}) | templates
+
+
+def _url(values: Mapping[str, Any], key: str) -> Template:
+    found = parse_template(values[key]).resolved(lambda part: str(resolved({key: part})[key]))
+    require_address(found, key)
+    return found
+
+
+def _body(values: Mapping[str, Any], key: str) -> Template | None:
+    if values[key] is None:
+        return None
+    return parse_json_template(values[key]).resolved(lambda part: str(resolved({key: part})[key]))
+
+
+def _server(table: Table, values: Mapping[str, Any]) -> HttpServer:
+    ((_, address),) = masked([("url", values["url"])])
+    headers = {"Accept": "application/json"}
+    headers |= {key.removeprefix("headers."): v for key, v in values.items() if key.startswith("headers.") and v}
+    own = _authorization(values)
+    if own is not None:
+        headers["Authorization"] = own
+    secrets = _secrets(table, own)
+    limits = (values["timeout"], values["max-connections"] or 0, values["max-answer-bytes"])
+    return HttpServer(address.partition("?")[0], tuple(headers.items()), secrets, *limits)
+
+
+def _authorization(values: Mapping[str, Any]) -> str | None:
+    if values["auth.token"] is not None:
+        return f"Bearer {values['auth.token']}"
+    if values["auth.username"] is None:
+        return None
+    pair = f"{values['auth.username']}:{values['auth.password']}".encode()
+    return f"Basic {base64.b64encode(pair).decode('ascii')}"
+
+
+def _secrets(table: Table, authorization: str | None) -> tuple[str, ...]:
+    """What messages must not show, should the server repeat it: the longest first."""
+    found = set((authorization or "").split()[1:])
+    for key, value in table.options:
+        references = _REFERENCE.findall(value)
+        found |= {str(resolved({key: reference})[key]) for reference in references}
+        if masked([(key, value)]) == ((key, MASK),):
+            found |= {word for word in str(resolved({key: value})[key]).split() if word.lower() != "bearer"}
+    return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=lambda s: (-len(s), s)))
+
+
+CONNECTOR = Connector(
+    name="http",
+    doc="JSON of an HTTP server: looked up in joins, and rows sent to it.",
+    options=(
+        Option(
+            "url", NAME, "The address, with columns in braces: https://host/planes/{tailnum}.", None, True, sink=True
+        ),
+        Option("method", one_of("GET", "POST"), "How a lookup asks.", "GET"),
+        Option("headers.#", STRING, "Header # of all requests.", sink=True),
+        Option("body", NAME, 'JSON that a POST sends, with columns in braces: {"tailnum": {tailnum}}.'),
+        Option("format", one_of("json"), "How answers and rows are written.", "json", sink=True),
+        Option("path", JSON_PATH, "Where the row, or the array of rows, stands in an answer.", "$"),
+        COLUMN_PATH,
+        Option(
+            "status.miss", STATUSES, "Statuses that say that there is no row; others than 2xx are errors.", "404,204"
+        ),
+        Option("batch.url", NAME, "The address for several keys: https://host/planes?id={keys}; url."),
+        Option("batch.body", NAME, 'JSON that asks, by POST, for several keys: {"ids": {keys}}.'),
+        Option("auth.token", NAME, "A bearer token, best as ${NAME}, an environment variable.", sink=True),
+        Option("auth.username", NAME, "Who asks, with basic authentication.", sink=True),
+        Option("auth.password", STRING, "The password, best as ${NAME}.", sink=True),
+        Option("timeout", DURATION, "How long an answer may take.", "10 s", sink=True),
+        Option("max-connections", integer(1, 10_000), "Connections of a worker process; as many as CAPACITY asks for."),
+        Option("max-answer-bytes", integer(1), "Larger answers are errors.", "10485760", sink=True),
+        Option("sink.method", one_of("POST", "PUT", "PATCH"), "How rows are sent.", "POST", source=False, sink=True),
+        Option(
+            "sink.body",
+            one_of("object", "array", "lines"),
+            "A request per row, or for many rows an array or an object a line.",
+            "object",
+            source=False,
+            sink=True,
+        ),
+        Option("sink.batch-rows", integer(1, 100_000), "Rows of an array, or lines.", "500", source=False, sink=True),
+        Option(
+            "sink.requests",
+            integer(1, 1_000),
+            "Requests at the same time per task; more than one lose the order of rows.",
+            "1",
+            source=False,
+            sink=True,
+        ),
+        Option("sink.retries", integer(0, 1_000), "Attempts after the first.", "3", source=False, sink=True),
+        Option(
+            "sink.retry.strategy",
+            one_of("exponential", "fixed"),
+            "Delays double, or stay.",
+            "exponential",
+            source=False,
+            sink=True,
+        ),
+        Option("sink.retry.delay", DURATION, "Before the first retry.", "1 s", source=False, sink=True),
+        Option("sink.retry.max-delay", DURATION, "The longest delay.", "1 min", source=False, sink=True),
+        Option(
+            "sink.retry.status",
+            STATUSES,
+            "Statuses to try again; so is no answer.",
+            "408,425,429,500,502,503,504",
+            source=False,
+            sink=True,
+        ),
+    ),
+    lookup=lookup,
+    write_batches=write_batches,
+    check=check,
+)

@@ -1,0 +1,194 @@
+"""``redis``: strings, hashes and JSON documents of a Redis server, looked up by key and written by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment
+from sqlstream.connectors.json_columns import COLUMN_PATH, check_columns, check_names, column_paths
+from sqlstream.connectors.redis_sink import RedisWriter
+from sqlstream.connectors.secrets import resolved
+from sqlstream.connectors.worker_writes import write_in_workers
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import (
+    DURATION,
+    MISSING_OPTION,
+    NAME,
+    STRING,
+    WRONG_VALUE,
+    Option,
+    hint_of,
+    integer,
+    one_of,
+)
+from sqlstream.planner.catalog import Table
+from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
+from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
+from sqlstream.udfs.lookup.sources.scalars import SCALARS
+from sqlstream.udfs.lookup.sources.templates import Template, parse_template
+
+_SCHEMES = ("redis", "rediss", "unix")
+_KEY_HINT = "Write the key of Redis with columns in braces, such as 'airline:{carrier}'."
+
+
+# --- what a table says ----------------------------------------------------------------------------------------
+
+
+def key_template(table: Table) -> Template:
+    """The names of the Redis keys: the option, or the table's name and its primary key."""
+    given = table.option("key")
+    return parse_template(given or ":".join([table.name, *(f"{{{name}}}" for name in table.primary_key)]))
+
+
+def value_column(table: Table) -> str | None:
+    """The column that strings hold; None for hashes and documents."""
+    if CONNECTOR.values(table)["data-type"] != "string":
+        return None
+    beside = [c.name for c in table.physical_columns if c.name not in key_template(table).names]
+    return table.option("value-column") or (beside[0] if beside else None)
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    yield from _check_server(table, spans)
+    yield from _check_key(table, spans)
+    yield from check_columns(table, spans)
+    yield from _check_values(table, spans)
+    yield from _check_paths(table, spans)
+
+
+def _check_server(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    url, host = table.option("url"), table.option("host")
+    if (url is None) == (host is None):
+        message = 'connector "redis" requires one of the options "url" and "host"'
+        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'url' = 'redis://host:6379/0'.")
+    for key in ("port", "database"):
+        if url is not None and table.option(key) is not None:
+            message = f'option "{key}" belongs to "host", not to "url"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Write it in the url: redis://host:6379/0.")
+    if url is not None and not url.startswith("${") and urlsplit(url).scheme not in _SCHEMES:
+        message = f'option "url" of table "{table.name}" is no address of Redis'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="It begins with redis://, rediss:// or unix://.")
+
+
+def _check_key(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    if table.option("key") is None and not table.primary_key:
+        message = f'table "{table.name}" says neither its "key" nor a PRIMARY KEY'
+        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=_KEY_HINT)
+        return
+    names = key_template(table).names
+    if not names:
+        message = f'option "key" of table "{table.name}" holds no column'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("key"), hint=_KEY_HINT)
+    yield from check_names(table, "key", names, spans, SCALARS)
+    if table.primary_key and set(names) != set(table.primary_key):
+        message = f'option "key" holds other columns than the PRIMARY KEY of table "{table.name}"'
+        hint = f"The primary key is {', '.join(table.primary_key)}; else rows would share a key, or leave old ones."
+        yield Diagnostic(WRONG_VALUE, message, spans.get("key"), hint=hint)
+
+
+def _check_values(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    data_type, given = CONNECTOR.values(table)["data-type"], table.option("value-column")
+    if given is not None and data_type != "string":
+        message = f'option "value-column" belongs to the data-type string, not to {data_type}'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("value-column"), hint="Remove it.")
+    if data_type != "string":
+        return
+    beside = [c.name for c in table.physical_columns if c.name not in key_template(table).names]
+    if given is not None and given not in beside:
+        message = f'option "value-column" names "{given}", which is no column of table "{table.name}" beside the key'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("value-column"), hint=hint_of(given, beside, "Columns"))
+    elif len(beside) != 1:
+        message = f'a string holds one column beside the key, and table "{table.name}" has {len(beside)}'
+        yield Diagnostic(WRONG_COLUMN, message, spans.get("data-type"), hint="Take the data-type hash or json.")
+
+
+def _check_paths(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    for key, _ in table.options:
+        if COLUMN_PATH.word(key) is not None and CONNECTOR.values(table)["data-type"] != "json":
+            message = f'option "{key}" belongs to the data-type json'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Remove it, or take 'data-type' = 'json'.")
+
+
+# --- lookups and rows -----------------------------------------------------------------------------------------
+
+
+def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
+    values = _values(table)
+    key = key_template(table)
+    asked = {name for name, _ in request.keys}
+    for name in key.names:
+        if name not in asked:
+            raise no_equality(table.name, name, "key")
+    paths = column_paths(table) if values["data-type"] == "json" else ()
+    zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    return RedisSource(table.name, request, _server(values), key, values["data-type"], paths, zone)
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    values = _values(table)
+    for key, _ in table.options:
+        if COLUMN_PATH.word(key) is not None:
+            message = f'table "{table.name}" cannot be written: option "{key}" says where to read only'
+            hint = "Create a table without it: a document is written with its columns by name."
+            raise ConnectorError(WRONG_VALUE, message, hint=hint)
+    columns = tuple((c.name, c.type) for c in table.physical_columns)
+    writer = RedisWriter(
+        table.name,
+        columns,
+        _server(values),
+        key_template(table),
+        values["data-type"],
+        value_column(table),
+        values["ttl"],
+        values["sink.batch-rows"],
+    )
+    return lambda batch, _: write_in_workers(batch, writer, together=writer.key.names)
+
+
+def _values(table: Table) -> dict[str, Any]:
+    """The options with their secrets. SS577 where redis-py is not installed."""
+    if find_spec("redis") is None:
+        raise no_package("redis", "redis")
+    return resolved(CONNECTOR.values(table))
+
+
+def _server(values: Mapping[str, Any]) -> RedisServer:
+    host, port, database = (values[key] for key in ("host", "port", "database"))
+    url = values["url"] or f"redis://{f'[{host}]' if ':' in host else quote(host)}:{port or 6379}/{database or 0}"
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES:
+        message = 'option "url" is no address of Redis'
+        raise ConnectorError(WRONG_VALUE, message, hint="It begins with redis://, rediss:// or unix://.")
+    address = parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+    limits = (values["timeout"], values["max-connections"])
+    return RedisServer(address, url, values["username"], values["password"], *limits)
+
+
+CONNECTOR = Connector(
+    name="redis",
+    doc="Keys of a Redis server: looked up in joins, and written by key.",
+    options=(
+        Option("url", NAME, "The server: redis://user:password@host:6379/0, rediss://… (TLS) or unix://….", sink=True),
+        Option("host", NAME, "Its host, in place of the url.", sink=True),
+        Option("port", integer(1, 65535), "Its port; 6379.", sink=True),
+        Option("database", integer(0, 2**31 - 1), "The number of its database; 0.", sink=True),
+        Option("username", NAME, "Who asks.", sink=True),
+        Option("password", STRING, "The password, best as ${NAME}, an environment variable.", sink=True),
+        Option("data-type", one_of("hash", "string", "json"), "What a key holds.", "hash", sink=True),
+        Option("key", NAME, "The key, such as airline:{carrier}; the table's name and its primary key.", sink=True),
+        Option("value-column", NAME, "The column that a string holds; the only one beside the key.", sink=True),
+        COLUMN_PATH,
+        Option("timeout", DURATION, "How long an answer may take.", "5 s", sink=True),
+        Option("max-connections", integer(1, 10_000), "Connections of a worker process.", "32", sink=True),
+        Option("ttl", DURATION, "Keys vanish so long after they were written.", source=False, sink=True),
+        Option("sink.batch-rows", integer(1, 100_000), "Rows of one round trip.", "500", source=False, sink=True),
+    ),
+    lookup=lookup,
+    write_batches=write_batches,
+    takes_updates=lambda table: bool(table.primary_key),
+    check=check,
+)

@@ -1,0 +1,236 @@
+"""HTTP servers as lookup sources: a request per key, or one for many keys, with answers in JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sqlstream.errors import ConnectorError
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Key, Request, Row
+from sqlstream.udfs.lookup.sources.failures import UNREADABLE, beginning, keys_text
+from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
+from sqlstream.udfs.lookup.sources.json_values import json_object, parse_json, to_json
+from sqlstream.udfs.lookup.sources.scalars import to_text
+from sqlstream.udfs.lookup.sources.templates import Template
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+UNREACHABLE = "SS574"
+WRONG_STATUS = "SS575"
+
+KEYS = "keys"
+"""The place in the templates of a batch for all its keys."""
+
+MASK = "******"
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kind of request. Its templates have their secrets put in."""
+
+    method: str
+    url: Template = field(repr=False)
+    body: Template | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns in it."""
+        return (*self.url.names, *(self.body.names if self.body is not None else ()))
+
+
+@dataclass(frozen=True)
+class HttpServer:
+    """How a server is spoken to. ``address`` is how messages call it, ``secrets`` is what they must not show."""
+
+    address: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    timeout_ms: int = 10_000
+    max_connections: int = 0
+    max_bytes: int = 10_485_760
+
+    def shown(self, text: str) -> str:
+        """The beginning of a text, fit for messages."""
+        for secret in self.secrets:
+            text = text.replace(secret, MASK)
+        return beginning(text)
+
+
+@dataclass(frozen=True)
+class HttpSource:
+    """``call`` is for one key, ``batch`` for several; ``miss``: statuses that say that there is no row."""
+
+    name: str
+    request: Request
+    server: HttpServer
+    call: Call
+    reader: AnswerReader
+    batch: Call | None = None
+    miss: tuple[int, ...] = (404, 204)
+
+    async def open(self) -> HttpClient:
+        return HttpClient(self, open_session(self.server))
+
+
+def open_session(server: HttpServer) -> ClientSession:
+    """A pool of connections; ``max_connections`` 0: as many as there are requests at the same time."""
+    from aiohttp import ClientSession, ClientTimeout, TCPConnector
+
+    timeout = ClientTimeout(total=server.timeout_ms / 1000)
+    connector = TCPConnector(limit=server.max_connections)
+    return ClientSession(connector=connector, timeout=timeout, headers=server.headers)
+
+
+class HttpClient:
+    def __init__(self, source: HttpSource, session: ClientSession) -> None:
+        self._source, self._session = source, session
+
+    async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
+        """Without a batch call, several keys are asked for at the same time; one that fails fails them all."""
+        if self._source.batch is not None and len(keys) > 1:
+            document = await self._answer(self._source.batch, keys)
+            return [[] for _ in keys] if document is _NOTHING else self._source.reader.of_keys(keys, document)
+        found = await asyncio.gather(*(self._rows(key) for key in keys), return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+        return [one for one in found if not isinstance(one, BaseException)]
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _rows(self, key: Key) -> list[Row]:
+        document = await self._answer(self._source.call, [key])
+        return [] if document is _NOTHING else self._source.reader.of_key(key, document)
+
+    async def _answer(self, call: Call, keys: Sequence[Key]) -> object:
+        """The document; _NOTHING where the status says that there is none."""
+        what = keys_text(self._source.request, keys)
+        url, body = filled(call, self._source.request.keys, keys, many=call is self._source.batch)
+        try:
+            status, text = await self._sent(call.method, url, body, what)
+        except ConnectorError:
+            raise
+        except Exception as error:
+            raise unreachable(error, self._source.name, self._source.server, what) from error
+        if status in self._source.miss:
+            return _NOTHING
+        if not 200 <= status < 300:
+            raise wrong_status(status, text, self._source.name, self._source.server, what)
+        try:
+            return parse_json(text)
+        except ValueError:
+            server = self._source.server
+            message = f'answer of {server.address} to table "{self._source.name}" for {what} is no JSON'
+            shown = server.shown(text) or "nothing"
+            raise ConnectorError(UNREADABLE, f"{message}: {shown}", hint="Correct the option url.") from None
+
+    async def _sent(self, method: str, url: str, body: str | None, what: str) -> tuple[int, str]:
+        async with send(self._session, method, url, body) as answer:
+            return answer.status, await text_of(answer, self._source.name, self._source.server, what)
+
+
+def send(
+    session: ClientSession, method: str, url: str, body: str | None = None, headers: Mapping[str, str] | None = None
+) -> AbstractAsyncContextManager[ClientResponse]:
+    """Sends JSON, or nothing. Only GET follows to another place: a client would turn POST into GET there."""
+    from yarl import URL
+
+    data = body.encode() if body is not None else None
+    kind = {"Content-Type": "application/json"} if body is not None else {}
+    return session.request(
+        method, URL(url, encoded=True), data=data, headers=kind | dict(headers or {}), allow_redirects=method == "GET"
+    )
+
+
+async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: str) -> str:
+    """The body as text. SS576 where it is too large or no text."""
+    found = bytearray()
+    async for part in answer.content.iter_chunked(65_536):
+        found += part
+        if len(found) > server.max_bytes:
+            answer.close()
+            message = (
+                f'answer of {server.address} to table "{table}" for {what} is larger than {server.max_bytes} bytes'
+            )
+            raise ConnectorError(UNREADABLE, message, hint="Raise the option max-answer-bytes, or ask for less.")
+    try:
+        return found.decode(answer.charset or "utf-8")
+    except (UnicodeDecodeError, LookupError):
+        charset = answer.charset or "utf-8"
+        message = f'answer of {server.address} to table "{table}" for {what} is no text in {charset}'
+        raise ConnectorError(UNREADABLE, message, hint="Correct the option url.") from None
+
+
+# --- requests -------------------------------------------------------------------------------------------------
+
+
+def filled(
+    call: Call, kinds: Sequence[tuple[str, DataType]], keys: Sequence[Key], *, many: bool
+) -> tuple[str, str | None]:
+    """The URL and the body for the keys: percent-encoded there, JSON here.
+
+    ``many``: a place stands for all values of its column, with commas in a URL and as an array in a body; ``{keys}``
+    for those of the only key column, or in a body for objects of several.
+    """
+    columns = dict(zip((name for name, _ in kinds), zip(*keys, strict=True), strict=True))
+    in_url = {n: ",".join(url_text(to_text(v, kind)) for v in columns[n]) for n, kind in kinds}
+    in_body = {n: [to_json(v, kind) for v in columns[n]] for n, kind in kinds}
+    if not many:
+        texts = {name: values[0] for name, values in in_body.items()}
+        return call.url.filled(in_url), None if call.body is None else call.body.filled_json(texts)
+    only = next(iter(columns))
+    in_url.setdefault(KEYS, in_url[only])
+    objects = [json_object(dict(zip(columns, key, strict=True)), dict(kinds)) for key in keys]
+    texts = {KEYS: _array(objects if len(columns) > 1 else in_body[only])}
+    texts |= {name: _array(values) for name, values in in_body.items()}
+    return call.url.filled(in_url), None if call.body is None else call.body.filled_json(texts)
+
+
+def url_text(text: str) -> str:
+    """A value as a part of a path or a query; a lone dot or two would mean another folder."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+def _array(texts: Sequence[str]) -> str:
+    return f"[{','.join(texts)}]"
+
+
+# --- failures -------------------------------------------------------------------------------------------------
+
+
+def unreachable(error: Exception, table: str, server: HttpServer, what: str) -> ConnectorError:
+    """No answer, or the beginning of one."""
+    if isinstance(error, asyncio.TimeoutError):
+        message = f'table "{table}" got no answer from {server.address} for {what} in {server.timeout_ms} ms'
+        return ConnectorError(UNREACHABLE, message, hint="See whether the server is busy, or raise the option timeout.")
+    cause = server.shown(str(error)) or type(error).__name__
+    message = f'table "{table}" got no answer from {server.address} for {what}: {cause}'
+    return ConnectorError(UNREACHABLE, message, hint="See whether the server runs and the option url names it.")
+
+
+def wrong_status(status: int, text: str, table: str, server: HttpServer, what: str) -> ConnectorError:
+    """An answer that is none."""
+    shown = server.shown(text) or json.dumps("")
+    message = f'{server.address} answered table "{table}" with status {status} for {what}: {shown}'
+    return ConnectorError(WRONG_STATUS, message, hint=_what_to_do(status))
+
+
+def _what_to_do(status: int) -> str:
+    if status in (401, 403, 407):
+        return "Correct the options auth.token, auth.username and auth.password, or the headers."
+    if status == 429:
+        return "The server limits requests: lower CAPACITY, or let RETRY ON ERROR wait."
+    if status == 408 or status >= 500:
+        return "The server is in trouble: RETRY ON ERROR asks again, ON ERROR says what happens then."
+    return (
+        "Correct url, method, headers and body, or add the status to status.miss where it says that nothing is there."
+    )

@@ -1,0 +1,214 @@
+"""Redis as a lookup source: strings, hashes and JSON documents by their keys, many in one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from sqlstream.errors import ConnectorError
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Key, Request, Row
+from sqlstream.udfs.lookup.sources.failures import keys_text, wrong_answer
+from sqlstream.udfs.lookup.sources.json_path import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import from_field, from_json, parse_json
+from sqlstream.udfs.lookup.sources.scalars import shown, to_text
+from sqlstream.udfs.lookup.sources.templates import Template
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+UNREACHABLE = "SS571"
+REFUSED = "SS572"
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """Where a server is and who asks. ``address`` is how messages call it; times in milliseconds."""
+
+    address: str
+    url: str = field(repr=False)
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    timeout_ms: int = 5_000
+    max_connections: int = 32
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of redis-py's pools beside the URL, which both their kinds take."""
+        given = {"username": self.username, "password": self.password}
+        seconds = self.timeout_ms / 1000
+        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "max_connections": self.max_connections}
+        return {key: value for key, value in given.items() if value is not None} | limits
+
+
+@dataclass(frozen=True)
+class RedisSource:
+    """``data_type``: string, hash or json. ``paths`` lead from a JSON document to columns, all that the request names.
+
+    ``zone`` is that of timestamps without an offset.
+    """
+
+    name: str
+    request: Request
+    server: RedisServer
+    key: Template
+    data_type: str
+    paths: tuple[tuple[str, JsonPath], ...] = ()
+    zone: str = "UTC"
+
+    async def open(self) -> RedisClient:
+        from redis.asyncio import BlockingConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+        from redis.exceptions import ConnectionError as NoConnection
+
+        # A connection that has ended since it was used is opened again, once; other retries are the operator's.
+        again = Retry(NoBackoff(), 1, supported_errors=(NoConnection,))
+        pool = BlockingConnectionPool.from_url(
+            self.server.url, timeout=self.server.timeout_ms / 1000, retry=again, **self.server.settings
+        )
+        return RedisClient(self, Redis.from_pool(pool))
+
+
+class RedisClient:
+    """Answers are what the keys hold now; the columns that make the key are those asked for."""
+
+    def __init__(self, source: RedisSource, redis: Redis) -> None:
+        self._source, self._redis = source, redis
+        self._zone = ZoneInfo(source.zone)
+        self._kinds = dict(source.request.keys)
+        in_key = source.key.names
+        # Keys that do not make the Redis key are compared with what is stored.
+        self._compared = tuple((i, name) for i, (name, _) in enumerate(source.request.keys) if name not in in_key)
+        wanted = dict(source.request.columns) | {name: self._kinds[name] for _, name in self._compared}
+        self._stored = {name: kind for name, kind in wanted.items() if name not in in_key}
+
+    async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
+        names = [self._source.key.filled(key_texts(self._source.request.keys, key)) for key in keys]
+        try:
+            answers = await self._answers(names)
+        except Exception as error:
+            raise self._failure(error, keys) from error
+        size = len(answers) // len(keys)
+        return [self._rows(key, answers[i * size : (i + 1) * size]) for i, key in enumerate(keys)]
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+    async def _answers(self, names: list[str]) -> list[Any]:
+        """As many answers for each name. MGET is no use here: it answers nothing for a key of another type."""
+        fields = tuple(self._stored)
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for name in names:
+                if self._source.data_type != "hash":
+                    pipeline.get(name)
+                    continue
+                if fields:
+                    pipeline.hmget(name, fields)
+                pipeline.hlen(name)
+            return await pipeline.execute(raise_on_error=False)
+
+    def _failure(self, error: Exception, keys: Sequence[Key]) -> ConnectorError:
+        return failure(error, self._source.name, self._source.server, keys_text(self._source.request, keys))
+
+    # --- rows ---
+
+    def _rows(self, key: Key, answers: Sequence[Any]) -> list[Row]:
+        for one in answers:
+            if isinstance(one, Exception):
+                raise self._failure(one, [key])
+        if answers[-1] in (None, 0):  # no string, no field in the hash
+            return []
+        values = dict(zip(self._kinds, key, strict=True)) | self._values(key, answers[0])
+        if any(values[name] != key[place] for place, name in self._compared):
+            return []
+        return [tuple(values[name] for name, _ in self._source.request.columns)]
+
+    def _values(self, key: Key, found: Any) -> dict[str, object]:
+        """The columns that are stored."""
+        if self._source.data_type == "json":
+            document, paths = self._document(key, found), dict(self._source.paths)
+            parts: list[object] = [paths[name].value(document) for name in self._stored]
+        else:
+            parts = found if isinstance(found, list) else [found] * len(self._stored)
+        return {n: self._read(key, n, part, kind) for part, (n, kind) in zip(parts, self._stored.items(), strict=True)}
+
+    def _read(self, key: Key, column: str, value: object, kind: DataType) -> object:
+        try:
+            if isinstance(value, bytes):
+                return from_bytes(value, kind, self._zone)
+            return from_json(value, kind, self._zone)
+        except ValueError as error:
+            keys = keys_text(self._source.request, [key])
+            raise wrong_answer(self._source.name, column, keys, str(error)) from None
+
+    def _document(self, key: Key, found: bytes) -> object:
+        try:
+            return parse_json(found.decode())
+        except ValueError as error:
+            keys = keys_text(self._source.request, [key])
+            message = f'table "{self._source.name}" cannot read {shown(found.decode(errors="replace"))} for {keys}'
+            raise ConnectorError(REFUSED, message, hint=f"It is no JSON: {error}.") from None
+
+
+def key_texts(keys: Sequence[tuple[str, DataType]], key: Sequence[object]) -> dict[str, str]:
+    """The texts of the values of a key, as they stand in names of Redis keys."""
+    return {name: to_text(value, kind) for (name, kind), value in zip(keys, key, strict=True)}
+
+
+def from_bytes(value: bytes, kind: DataType, zone: tzinfo) -> object:
+    """The value that a string or a field of Redis holds; BINARY is kept as it is. ValueError where it is none."""
+    if kind.name == "BINARY":
+        return value
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise ValueError("it is no UTF-8") from None
+    return from_field(text, kind, zone)
+
+
+# --- failures -------------------------------------------------------------------------------------------------
+
+
+def failure(error: Exception, table: str, server: RedisServer, what: str) -> ConnectorError:
+    """The error of redis-py as one that names the table, the server, the key and what to do."""
+    from redis import exceptions
+
+    if isinstance(error, exceptions.TimeoutError | asyncio.TimeoutError):
+        message = f'table "{table}" got no answer from Redis at {server.address} for {what} in {server.timeout_ms} ms'
+        return ConnectorError(UNREACHABLE, message, hint="See whether the server is busy, or raise the option timeout.")
+    refusal = _refusal(error)
+    if refusal is not None:
+        message = f'Redis at {server.address} refuses what table "{table}" asks for {what}: {error}'
+        return ConnectorError(REFUSED, message, hint=refusal)
+    message = f'table "{table}" cannot reach Redis at {server.address} for {what}: {str(error) or type(error).__name__}'
+    return ConnectorError(UNREACHABLE, message, hint="See whether the server runs and the option url names it.")
+
+
+def _refusal(error: Exception) -> str | None:
+    """What to do where the server has answered with an error; None where it has not answered."""
+    from redis import exceptions
+
+    match error:
+        case exceptions.AuthenticationError() | exceptions.AuthorizationError() | exceptions.NoPermissionError():
+            return "Correct the options username and password, or what this user may do (ACL)."
+        case exceptions.BusyLoadingError():
+            return "The server is reading its data; RETRY ON ERROR waits for it."
+        case exceptions.ReadOnlyError():
+            return "Write to the primary: the option url names a replica."
+        case exceptions.OutOfMemoryError():
+            return "Raise maxmemory of the server, or write with a ttl."
+        case exceptions.MovedError() | exceptions.AskError():
+            return "Clusters of Redis are not supported: name a single server."
+        case exceptions.ResponseError() if "WRONGTYPE" in str(error):
+            return "The key holds another type: change the option data-type, or the option key."
+        case exceptions.ResponseError() if "NOAUTH" in str(error) or "WRONGPASS" in str(error):
+            return "Correct the options username and password."
+        case exceptions.ResponseError():
+            return "See what the server says."
+    return None

@@ -99,6 +99,8 @@ class Case:
     input: tuple[dict[str, Any], ...] = ()
     """Steps of a case below SQL, each with what is expected of it; ``config`` has their parameters."""
     config: dict[str, Any] = field(default_factory=dict)
+    results: tuple[Any, ...] = ()
+    """What comes out of these steps altogether, where it is not expected of each."""
     why: str | None = None
     """Why another outcome than the expected one is right, where the dialect decides otherwise on purpose."""
 
@@ -133,6 +135,7 @@ def load_case(path: Path, root: Path) -> Case:
             why=found.get("why"),
             input=tuple(found.get("input", ())),
             config=found.get("config", {}),
+            results=tuple(expected) if isinstance(expected := found.get("expected"), list) else (),
         )
     except (KeyError, TypeError, json.JSONDecodeError, OSError) as error:
         raise CaseFormatError(f"{type(error).__name__}: {error}") from error

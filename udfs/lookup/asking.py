@@ -109,6 +109,11 @@ class Asker:
         return None
 
     @property
+    def timers(self) -> int:
+        """The waits whose time runs."""
+        return len(self._deadlines) + len(self._left)
+
+    @property
     def is_idle(self) -> bool:
         """Nothing is under way, and no timer is set."""
         return not (self._requests or self._deadlines.is_armed or self._left.is_armed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,18 @@ from sqlstream.testing.kernel_cases import NotDriven, run_kernel_case
 from sqlstream.testing.report import Result, Summary, Verdict
 
 PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[4] / "shared" / "peers").resolve()
-DRIVEN = {"flink-merging-window-set": 5, "flink-timers": 7, "flink-trigger": 12}
-EXPECTATIONS = ("expect", "equals", "expect_window", "expect_merged", "expect_merged_from", "model_fired")
+DRIVEN = {"flink-async": 7, "flink-merging-window-set": 5, "flink-timers": 7, "flink-trigger": 12}
+EXPECTATIONS = (
+    "expect",
+    "equals",
+    "expect_window",
+    "expect_merged",
+    "expect_merged_from",
+    "model_fired",
+    "accepted",
+    "out",
+    "pending",
+)
 
 
 def case(category, steps, **config):
@@ -91,6 +102,27 @@ def test_timers_that_fire_are_compared():
     assert found == 'after step 1: fired: expected [], got [[5, "k", "n"]]'
 
 
+# --- lookups --------------------------------------------------------------------------------------------------
+
+
+QUEUE = {"output_mode": "unordered", "capacity": 1}
+
+
+def test_what_a_full_queue_takes_is_compared():
+    steps = [{"op": "submit", "id": name, "ts": 0} for name in "ab"]
+    assert difference("async", steps, **QUEUE) == "after step 1: accepted: expected true, got false"
+
+
+def test_what_the_operator_emits_is_compared():
+    steps = ({"op": "record", "ts": 1, "row": {"v": 2}}, {"op": "end_of_input"})
+    config = QUEUE | {"timeout_ms": 1000, "function": "f(x) = [3*x] after 0 ms"}
+    expected = ({"row": {"v": 6}, "ts": 1}, {"active_timers": 0})
+    found = replace(case("async/timeout", steps, **config), results=expected)
+    run_kernel_case(found)
+    with pytest.raises(Different, match="active_timers"):
+        run_kernel_case(replace(found, results=expected[:1]))
+
+
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
@@ -101,6 +133,8 @@ def test_timers_that_fire_are_compared():
         ("dice", [], {}, 'no kernel has the mechanism "dice"'),
         ("trigger", [], {"trigger": {"type": "moon"}}, 'there is no trigger "moon"'),
         ("trigger", [{"op": "wait"}], {"trigger": COUNT}, 'the step "wait" is none of this mechanism'),
+        ("async", [{"op": "wait"}], QUEUE, 'the step "wait" is none of this mechanism'),
+        ("async", [], QUEUE | {"function": "f(x) = moon"}, 'there is no function "f'),
         ("timers", [{"op": "wait"}], {}, 'the step "wait" is none of this mechanism'),
         ("session/merge", [{"op": "wait"}], {}, 'the step "wait" is none of this mechanism'),
     ],
@@ -130,7 +164,8 @@ needs_peers = pytest.mark.skipif(not PEERS.is_dir(), reason=f"no cases of peers 
 
 
 def kernel_files(suites):
-    return [path for suite in suites if (PEERS / suite).is_dir() for path in case_files(PEERS / suite)]
+    found = [path for suite in suites if (PEERS / suite).is_dir() for path in case_files(PEERS / suite)]
+    return [path for path in found if load_case(path, PEERS).level == "kernel"]
 
 
 def no_session():

@@ -76,9 +76,6 @@ def _cache(cache: syntax.Cache, context: Context) -> Cache:
 
 def _check(clause: syntax.LookupAsync, options: LookupOptions, context: Context) -> None:
     """What one option alone cannot tell."""
-    if options.batch > options.capacity:
-        message = f"BATCH {options.batch} can never be full: CAPACITY lets {options.capacity} rows wait"
-        context.wrong("SS255", message, clause.span, f"Raise CAPACITY to {options.batch} or more.")
     if 0 < options.timeout_ms <= options.batch_within_ms:
         message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
         context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")

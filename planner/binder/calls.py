@@ -85,7 +85,8 @@ def check_arity(node: exp.Expr, function: Function, context: Context) -> None:
 def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
     if name in TIME_MARKERS:
         hint = f"Declare a column of the table: pt AS {name.upper()}()."
-        context.wrong("SS209", f"{name.upper()}() is only allowed as a column of CREATE TABLE", node, hint)
+        where = "CREATE TABLE or of a query of one table without aggregates" if name == "proctime" else "CREATE TABLE"
+        context.wrong("SS209", f"{name.upper()}() is only allowed as a column of {where}", node, hint)
     elif name in WINDOW_PROPERTIES or name in GROUP_WINDOWS:
         window = name.partition("_")[0].upper()
         hint = f"Add {window}(…) to GROUP BY, or use window_start and window_end."

@@ -88,7 +88,7 @@ def _time_of(at: exp.Expr, scope: Scope) -> TimeDomain | None:
 def _time_hint(scope: Scope) -> str:
     found = [c for c in scope.columns if scope.fields[c.field].time is TimeDomain.PROCESSING]
     if not found:
-        return "Declare a column pt AS PROCTIME() in CREATE TABLE of the left side, and write AS OF o.pt."
+        return "Join (SELECT *, PROCTIME() AS pt FROM o) AS o, or declare pt AS PROCTIME() in CREATE TABLE: AS OF o.pt."
     name = f"{found[0].table}.{found[0].name}" if found[0].table else found[0].name
     return f"Write FOR SYSTEM_TIME AS OF {name}."
 

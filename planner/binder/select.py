@@ -16,6 +16,7 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.sources import bind_from
@@ -60,6 +61,7 @@ def _aggregates(expression: exp.Expr, context: Context) -> bool:
 
 def _projection(select: exp.Select, scope: Scope, context: Context) -> Relation:
     columns = expand(select.expressions, scope, context)
+    scope, columns = with_processing_time(columns, scope)
     scope, columns = _generated(columns, scope, context)
     names, items = Names(), []
     for column in columns:

@@ -32,6 +32,7 @@ CREATE TABLE lookup (id BIGINT, name STRING) WITH ('connector' = 'test', 'role' 
 
 FUNCTIONS = (
     Function("twice", "m:twice", FunctionKind.SCALAR, BIGINT, (("x", BIGINT),), 1, 1),
+    Function("fee", "m:fee", FunctionKind.SCALAR, DOUBLE, (("price", INT),), 1, 1),
     Function("spread", "m:spread", FunctionKind.AGGREGATE, INT, (("x", INT),), 1, 1),
     Function("words", "m:words", FunctionKind.TABLE, DataType("STRUCT", (("word", STRING), ("length", INT))), (), 1, 2),
     Function("later", "m:later", FunctionKind.ASYNC, DataType("STRUCT", (("later", STRING),)), (("k", STRING),), 1, 1),

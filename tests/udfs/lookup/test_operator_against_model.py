@@ -47,7 +47,7 @@ class Plan:
 
 
 def by_key(values):
-    return st.fixed_dictionaries({key: values for key in KEYS})
+    return st.fixed_dictionaries(dict.fromkeys(KEYS, values))
 
 
 @st.composite
@@ -64,7 +64,7 @@ def plans(draw, *, batched=False):
         batch=draw(st.integers(1, 3)) if batched else 1,
         batch_within_ms=draw(st.sampled_from((0, 20))),
     )
-    failures = {key: 0 for key in KEYS} if batched else draw(by_key(st.sampled_from((0, 0, 99))))
+    failures = dict.fromkeys(KEYS, 0) if batched else draw(by_key(st.sampled_from((0, 0, 99))))
     return Plan(draw(by_key(st.integers(0, 2))), draw(by_key(st.integers(0, 50))), failures, options)
 
 
@@ -163,7 +163,7 @@ def test_slow_keys_time_out_and_nothing_else(worker, delays, rows, order, capaci
         on_timeout=OnTimeout.DEFER if defers else OnTimeout.NULL,
         cache=Cache(100),
     )
-    plan = Plan({key: 1 for key in KEYS}, delays, {key: 0 for key in KEYS}, options)
+    plan = Plan(dict.fromkeys(KEYS, 1), delays, dict.fromkeys(KEYS, 0), options)
     script = plan.script()
     step = LookupStep(0, scripted(next(_NAMES), script), ("k",), "a", options, deferred="d")
     found, metrics = run(worker, [step], rows, 7)

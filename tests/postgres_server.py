@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 USER, PASSWORD = "postgres", "hunter2"
 
@@ -26,15 +27,16 @@ class PostgresServer:
     def __init__(self, directory: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pgserver asks for XDG_RUNTIME_DIR when it is imported
-            from pgserver import postgres_server
-        self._programs = Path(postgres_server.POSTGRES_BIN_PATH)
+            from pgserver._commands import POSTGRES_BIN_PATH
+            from pgserver.utils import ensure_prefix_permissions, ensure_user_exists
+        self._programs = Path(POSTGRES_BIN_PATH)
         self._directory = directory
         self._data = directory / "data"
         self._user = None
         if os.geteuid() == 0:
             self._user = "pgserver"
-            postgres_server.ensure_user_exists(self._user)
-            postgres_server.ensure_prefix_permissions(self._programs)
+            ensure_user_exists(self._user)
+            ensure_prefix_permissions(self._programs)
             shutil.chown(directory, self._user)
         self.port = _free_port()
         password = directory / "password"
@@ -63,13 +65,16 @@ class PostgresServer:
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
 
+    def _connected(self) -> psycopg.Connection[tuple[object, ...]]:
+        return psycopg.connect(make_conninfo(**self.conninfo), autocommit=True)
+
     def execute(self, *statements: str) -> None:
-        with psycopg.connect(**self.conninfo, autocommit=True) as connection:
+        with self._connected() as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(**self.conninfo, autocommit=True) as connection:
+        with self._connected() as connection:
             return connection.execute(query).fetchall()
 
     def _run(self, program: str, *arguments: str | Path) -> None:

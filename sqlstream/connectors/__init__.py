@@ -12,7 +12,23 @@ from sqlstream.planner.catalog import Table
 
 __all__ = ["NAMES", "Connector", "Environment", "connector", "validate"]
 
-NAMES = ("blackhole", "datagen", "filesystem", "kafka", "memory", "print", "rate", "socket", "test")
+NAMES = (
+    "blackhole",
+    "datagen",
+    "duckdb",
+    "filesystem",
+    "http",
+    "jdbc",
+    "kafka",
+    "memory",
+    "postgres",
+    "print",
+    "rate",
+    "redis",
+    "socket",
+    "sqlite",
+    "test",
+)
 
 
 def connector(name: str) -> Connector:

@@ -46,7 +46,7 @@ def in_utc(value: datetime, type_: DataType) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def finite(value: object) -> object:
+def finite(value: object, _: DataType) -> object:
     """PostgreSQL's numeric has NaN and infinities, DECIMAL has none."""
     if isinstance(value, Decimal) and not value.is_finite():
         raise PostgresError(f"a numeric is {value}, which no DECIMAL can be: declare the column as STRING")

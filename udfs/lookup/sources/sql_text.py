@@ -37,9 +37,10 @@ class Dialect:
     """How a database is asked.
 
     ``arrays``: keys come as one array per key column, so that one statement serves any number of them; else as a list
-    of VALUES. ``sent``: the SQL types of parameters by declared type; what has none is no key. ``read`` turns the
-    column ``{c}`` into its declared type. ``equal`` compares it with a key ``{k}``, by default plainly, so that an
-    index serves; ``{v}`` is the column as read. ``binary`` follows a text whose order must be that of its bytes.
+    of VALUES. ``sent``: the SQL types of parameters by declared type, "" for a bare one; what is not there is no key.
+    ``read`` turns the column ``{c}`` into its declared type. ``equal`` compares it with a key ``{k}``, by default
+    plainly, so that an index serves; ``{v}`` is the column as read. ``binary`` follows a text whose order must be that
+    of its bytes.
     ``encode`` makes a value of a declared type a parameter, ValueError for one that no row can equal; ``decode`` makes
     what was read a value as Arrow takes it.
     """
@@ -51,10 +52,11 @@ class Dialect:
     equal: Templates = field(default_factory=dict)
     binary: str = ""
     encode: Callable[[object, DataType, str], object] = lambda value, _, __: value
-    decode: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
+    decode: Mapping[str, Callable[[object, DataType], object]] = field(default_factory=dict)
 
     def parameter(self, type_: DataType) -> str:
-        return f"CAST({self.placeholder} AS {self.sent[type_.name]})"
+        kind = self.sent[type_.name].format(*type_.args)
+        return f"CAST({self.placeholder} AS {kind})" if kind else self.placeholder
 
     def quoted(self, name: str) -> str:
         text = '"' + name.replace('"', '""') + '"'
@@ -90,11 +92,12 @@ class Question:
 
     def rows(self, found: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
         """The rows of each key, out of the rows (number, columns…) of the answer."""
-        decoders = [self.dialect.decode.get(type_.name) for _, type_ in self.request.columns]
+        decoders = [(self.dialect.decode.get(type_.name), type_) for _, type_ in self.request.columns]
         answers: list[list[Row]] = [[] for _ in range(keys)]
         for number, *values in found:
             assert isinstance(number, int)
-            answers[number - 1].append(tuple(map(_decoded, values, decoders)))
+            row = (v if d is None or v is None else d(v, t) for v, (d, t) in zip(values, decoders, strict=True))
+            answers[number - 1].append(tuple(row))
         return answers
 
     # --- the statement ----------------------------------------------------------------------------------------
@@ -157,10 +160,6 @@ def _values(comparison: Comparison) -> tuple[object, ...]:
     return tuple(comparison.value) if isinstance(comparison.value, tuple) else (comparison.value,)
 
 
-def _decoded(value: object, decode: Callable[[object], object] | None) -> object:
-    return value if decode is None or value is None else decode(value)
-
-
 # --- what a database may check ----------------------------------------------------------------------------------
 
 _LITERALS: Mapping[str, tuple[type, ...]] = {
@@ -179,14 +178,23 @@ def comparable(type_: DataType, comparison: Comparison) -> bool:
     Spark knows the time zone."""
     if comparison.operator in ("IS NULL", "IS NOT NULL"):
         return True
-    return all(_literal(value, _LITERALS.get(type_.name, ())) for value in _values(comparison))
+    return all(_literal(value, type_) for value in _values(comparison))
 
 
-def _literal(value: object, kinds: tuple[type, ...]) -> bool:
-    if type(value) not in kinds:  # a bool is an int, and a datetime a date
+def _literal(value: object, type_: DataType) -> bool:
+    if type(value) not in _LITERALS.get(type_.name, ()):  # a bool is an int, and a datetime a date
         return False
+    if type_.name == "DECIMAL" and isinstance(value, int | Decimal):
+        return _fits(Decimal(value), *type_.args)
     if isinstance(value, str):
         return "\0" not in value
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
     return not isinstance(value, float) or isfinite(value)
+
+
+def _fits(value: Decimal, precision: object, scale: object) -> bool:
+    """False where a parameter of the column's type would be rounded or out of range."""
+    assert isinstance(precision, int) and isinstance(scale, int)
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and -exponent <= scale and abs(value) < Decimal(10) ** (precision - scale)

@@ -1,0 +1,198 @@
+"""``postgres``: tables of PostgreSQL, looked up by any columns and written exactly once; ``jdbc`` is its other name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment
+from sqlstream.connectors.database_tables import (
+    CONNECTIONS,
+    READABLE,
+    TABLE_OPTION,
+    WRITABLE,
+    filters,
+    matched,
+)
+from sqlstream.connectors.postgres_server import (
+    columns_there,
+    connected,
+    parameters,
+    regclass,
+    require_psycopg,
+    unique_keys,
+)
+from sqlstream.connectors.postgres_sink import PostgresWriter
+from sqlstream.connectors.secrets import resolved
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer
+from sqlstream.planner.catalog import Table
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.sources.postgres import DIALECT, PostgresSource
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.postgres_server import Connection
+
+NO_UNIQUE_KEY = "SS565"
+
+# --- what a table says ----------------------------------------------------------------------------------------
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    given = dict(table.options)
+    if "url" not in given and ("host" not in given or "database" not in given):
+        message = f'connector "{table.connector}" requires the option "url", or "host" and "database"'
+        hint = "Add 'url' = 'postgresql://host:5432/database' to WITH."
+        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
+    for key in ("host", "port", "database"):
+        if "url" in given and key in given:
+            message = f'option "{key}" does not go with "url", which names it'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f'Leave out "{key}" or "url".')
+    url = given.get("url", "${")
+    if "${" not in url and not url.startswith(("postgresql://", "postgres://")):
+        message = 'option "url" is no address of PostgreSQL'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="Write 'postgresql://host:5432/database'.")
+    yield from check_types(table, spans)
+
+
+def check_types(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    for column in table.physical_columns:
+        if _innermost(column.type).name not in DIALECT.sent:
+            message = f'connector "{table.connector}" has no values of type {column.type} for column "{column.name}"'
+            hint = f"Declare it as STRING; its types are {', '.join(sorted(DIALECT.sent))} and ARRAY of them."
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
+
+
+def _innermost(type_: DataType) -> DataType:
+    if type_.name != "ARRAY":
+        return type_
+    element = type_.args[0]
+    assert isinstance(element, DataType)
+    return _innermost(element)
+
+
+def _opened(table: Table) -> tuple[dict[str, Any], dict[str, str]]:
+    """The options with their secrets, and libpq's parameters. Called when a job starts, on the driver."""
+    require_psycopg()
+    values = resolved({**dict.fromkeys(("host", "port", "database")), **_all_values(table)})
+    try:
+        return values, parameters(values)
+    except ValueError as error:
+        message = f'option "url" of table "{table.name}" cannot be used: {error}'
+        hint = "Write 'postgresql://host:5432/database', or 'jdbc:postgresql://host:5432/database' with jdbc."
+        raise ConnectorError(WRONG_VALUE, message, hint=hint) from None
+
+
+def _all_values(table: Table) -> dict[str, Any]:
+    from sqlstream.connectors import connector
+
+    return connector(table.connector).values(table)
+
+
+# --- lookups --------------------------------------------------------------------------------------------------
+
+
+def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
+    """Looks at the table there first: whether it has the columns, and of which types."""
+    values, connection = _opened(table)
+    parts, timeout_ms = values["table-name"], values["statement-timeout"]
+    names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
+    with connected(table.name, connection, timeout_ms) as server:
+        stored = matched(table, names, columns_there(server, table, parts), READABLE)
+    return PostgresSource(
+        table.name,
+        tuple(connection.items()),
+        parts,
+        request,
+        tuple(stored.items()),
+        values["lookup.connections"],
+        timeout_ms,
+    )
+
+
+# --- sink -----------------------------------------------------------------------------------------------------
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    """Looks at the table there first, so that a mistake shows before the first row."""
+    values, connection = _opened(table)
+    parts, timeout_ms = values["table-name"], values["statement-timeout"]
+    names = [c.name for c in table.physical_columns]
+    with connected(table.name, connection, timeout_ms) as server:
+        if values["create-table"]:
+            server.execute(create_table_text(table, parts).replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        hint = f"Create it, or add 'create-table' = 'true' to WITH: {create_table_text(table, parts)}"
+        stored = matched(table, names, columns_there(server, table, parts, hint), WRITABLE)
+        keys = tuple(stored[name].name for name in table.primary_key)
+        _require_unique(server, table, parts, keys)
+        writer = PostgresWriter(
+            table.name,
+            tuple(connection.items()),
+            parts,
+            tuple((name, column.name, column.declared) for name, column in stored.items()),
+            keys,
+            environment.job,
+            environment.run,
+            timeout_ms,
+        )
+        writer.prepare(server)
+    return writer
+
+
+def _require_unique(server: Connection, table: Table, parts: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    if keys and set(keys) not in unique_keys(server, parts):
+        listed = ", ".join(regclass((key,)) for key in keys)
+        message = f'table "{table.name}" has no unique index on its PRIMARY KEY ({", ".join(keys)}) in the database'
+        hint = f"Rows are replaced by key through it: CREATE UNIQUE INDEX ON {regclass(parts)} ({listed});"
+        raise ConnectorError(NO_UNIQUE_KEY, message, hint=hint)
+
+
+_CREATED = {**DIALECT.sent, "TINYINT": "smallint", "SMALLINT": "smallint", "INT": "integer", "FLOAT": "real"}
+
+
+def create_table_text(table: Table, parts: tuple[str, ...]) -> str:
+    """The CREATE TABLE of PostgreSQL for the columns as declared."""
+    columns = [
+        f"{regclass((c.name,))} {_sql_type(c.type)}{' NOT NULL' * (not c.nullable)}" for c in table.physical_columns
+    ]
+    keys = ", ".join(regclass((key,)) for key in table.primary_key)
+    return f"CREATE TABLE {regclass(parts)} ({', '.join([*columns, *([f'PRIMARY KEY ({keys})'] if keys else [])])})"
+
+
+def _sql_type(type_: DataType) -> str:
+    if type_.name == "ARRAY":
+        return f"{_sql_type(_innermost(type_))}[]"
+    return f"numeric({type_.args[0]}, {type_.args[1]})" if type_.name == "DECIMAL" else _CREATED[type_.name]
+
+
+OPTIONS = (
+    TABLE_OPTION,
+    Option("username", NAME, "The user; that of the process.", sink=True),
+    Option("password", STRING, "The password, best as '${NAME}' of an environment variable.", sink=True),
+    Option("connect-timeout", DURATION, "How long to wait for a connection.", "10 s", sink=True),
+    Option("statement-timeout", DURATION, "How long a statement may run in the server.", "30 s", sink=True),
+    Option("lookup.connections", CONNECTIONS, "At most so many connections of a worker process for lookups.", "8"),
+    Option(
+        "create-table", BOOLEAN, "Create the table when a job starts, where there is none.", "false",
+        source=False, sink=True,
+    ),
+)  # fmt: skip
+"""What ``postgres`` and ``jdbc`` have in common."""
+
+CONNECTOR = Connector(
+    name="postgres",
+    doc="Tables of PostgreSQL, looked up by any columns; written exactly once, by PRIMARY KEY where there is one.",
+    options=(
+        Option("url", NAME, "The server and the database: postgresql://host:5432/database.", sink=True),
+        Option("host", NAME, "The server, in place of a url.", sink=True),
+        Option("port", integer(1, 65535), "Its port.", "5432", sink=True),
+        Option("database", NAME, "Its database.", sink=True),
+        *OPTIONS,
+    ),
+    write_batches=write_batches,
+    takes_updates=lambda table: bool(table.primary_key),
+    check=check,
+    lookup=lookup,
+    filters=filters,
+)

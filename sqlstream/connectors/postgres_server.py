@@ -1,0 +1,142 @@
+"""A PostgreSQL server as the driver sees it: addresses, connecting, and what its catalog says of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from sqlstream.connectors.database_tables import no_table
+from sqlstream.errors import ConnectorError
+from sqlstream.planner.catalog import Table
+from sqlstream.udfs.lookup.sources.failures import no_package
+from sqlstream.udfs.lookup.sources.postgres import one_line, session_settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+CANNOT_CONNECT = "SS562"
+FAILED = "SS567"
+
+_JDBC = "jdbc:"
+_OF_JDBC = {"user": "user", "password": "password", "sslmode": "sslmode", "ApplicationName": "application_name"}
+_HINTS = (
+    ("authentication failed", 'Correct the options "username" and "password".'),
+    ("no password supplied", "Add 'username' and 'password' = '${NAME}', an environment variable."),
+    ("database", 'Correct the database in "url", or create it.'),
+    ("role", 'Correct the option "username".'),
+)
+_NO_SERVER = 'Is the server running, and can it be reached from here? Its address is in "url", or in "host" and "port".'
+
+
+def parameters(values: Mapping[str, Any]) -> dict[str, str]:
+    """libpq's connection parameters for the options of a table; ValueError for a url that names no server."""
+    found = {"connect_timeout": str(max(2, -(-values["connect-timeout"] // 1000)))}  # libpq takes 2 s at least
+    if values["url"] is not None:
+        found |= of_url(values["url"])
+    else:
+        found |= {"host": values["host"], "port": str(values["port"]), "dbname": values["database"]}
+    given = {"user": values["username"], "password": values["password"]}
+    return found | {key: value for key, value in given.items() if value is not None}
+
+
+def of_url(url: str) -> dict[str, str]:
+    """``postgresql://…`` as libpq reads it, ``jdbc:postgresql://…`` with the properties that both know."""
+    if url.startswith(_JDBC):
+        return _of_jdbc(url.removeprefix(_JDBC))
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return {key: str(value) for key, value in conninfo_to_dict(url).items()}
+    except ProgrammingError:  # its text may hold the password
+        raise ValueError("it is no address of PostgreSQL") from None
+
+
+def _of_jdbc(url: str) -> dict[str, str]:
+    parts = urlsplit(url)
+    found = {"host": parts.hostname or "localhost", "port": str(parts.port or 5432), "dbname": parts.path.strip("/")}
+    for key, value in parse_qsl(parts.query):
+        if key == "currentSchema":
+            found["options"] = f"-c search_path={value}"
+        elif key in _OF_JDBC:
+            found[_OF_JDBC[key]] = value
+        else:
+            known = ", ".join(sorted([*_OF_JDBC, "currentSchema"]))
+            raise ValueError(f'its property "{key}" is not known; known are {known}')
+    return found
+
+
+def require_psycopg() -> None:
+    if find_spec("psycopg") is None:
+        raise no_package("postgres", "psycopg")
+
+
+@contextmanager
+def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iterator[Connection]:
+    """A connection that commits by itself, for the table called ``name``.
+
+    ConnectorError SS562 where there is no way to the server, SS567 for what it answers later on.
+    """
+    import psycopg
+
+    try:
+        server = psycopg.connect(**connection, autocommit=True)  # type: ignore[arg-type]
+    except psycopg.Error as error:
+        raise _no_way(name, connection, one_line(error)) from None
+    try:
+        with server:
+            server.execute(session_settings(timeout_ms))
+            yield server
+    except psycopg.Error as error:
+        raise failed(name, error, timeout_ms) from error
+
+
+def failed(name: str, error: psycopg.Error, timeout_ms: int) -> ConnectorError:
+    detail = error.diag.message_detail
+    return ConnectorError(FAILED, f'table "{name}": PostgreSQL says: {one_line(error, timeout_ms)}', detail=detail)
+
+
+def _no_way(name: str, connection: Mapping[str, str], reason: str) -> ConnectorError:
+    where = f"{connection.get('host', 'localhost')}:{connection.get('port', 5432)}"
+    message = f'PostgreSQL at "{where}" of table "{name}" cannot be reached'
+    answer = reason.partition("FATAL:")[2]  # what the server said, where there is one
+    hint = next((hint for words, hint in _HINTS if words in answer), "" if answer else _NO_SERVER)
+    return ConnectorError(CANNOT_CONNECT, message, detail=f"{reason}.", hint=hint or None)
+
+
+# --- the catalog of the server ----------------------------------------------------------------------------------
+
+_COLUMNS = """
+    SELECT a.attname, format_type(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE a.atttypid END,
+                                  CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_TABLES = """
+    SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
+    WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND nspname !~ '^(pg_|information_schema$)'"""
+_UNIQUE = """
+    SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+    WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
+      AND i.indisvalid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) GROUP BY i.indexrelid"""
+
+
+def regclass(parts: tuple[str, ...]) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def columns_there(server: Connection, table: Table, parts: tuple[str, ...], hint: str = "") -> dict[str, str]:
+    """All columns with their types; SS563 where there is no such table."""
+    found: dict[str, str] = dict(server.execute(_COLUMNS, [regclass(parts)]).fetchall())
+    if not found:
+        raise no_table(table, parts, (name for (name,) in server.execute(_TABLES).fetchall()), hint)
+    return found
+
+
+def unique_keys(server: Connection, parts: tuple[str, ...]) -> list[set[str]]:
+    """The columns of each unique index that holds for all rows."""
+    return [set(names) for (names,) in server.execute(_UNIQUE, [regclass(parts)]).fetchall()]

@@ -1,0 +1,52 @@
+"""``sqlite``: tables of a SQLite file, looked up by any columns."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+
+from sqlstream.connectors.connector import Connector, Environment
+from sqlstream.connectors.database_tables import filters, matched, no_table
+from sqlstream.connectors.file_databases import OPTIONS, check_types, columns_there, require_keys
+from sqlstream.connectors.secrets import resolved
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.planner.catalog import Table
+from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.lookup.sources.sqlite import DIALECT, SqliteSource, connect
+
+_TYPES = (*DIALECT.sent, "TIMESTAMP", "TIMESTAMP_NTZ")
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    return check_types(table, spans, _TYPES)
+
+
+def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
+    """Looks first whether the file has the table and its columns, which have no types there."""
+    values = resolved(CONNECTOR.values(table))
+    path, parts = values["path"], values["table-name"]
+    require_keys(table, request, DIALECT)
+    found = columns_there(table, path, lambda: _columns(table, path, parts), sqlite3.Error)
+    names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
+    stored = matched(table, names, found, {})
+    return SqliteSource(table.name, path, parts, request, tuple(stored.items()), values["lookup.connections"])
+
+
+def _columns(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
+    with closing(connect(path)) as database:
+        found = database.execute("SELECT name FROM pragma_table_info(?)", [parts[-1]]).fetchall()
+        if not found or parts[:-1] not in ((), ("main",)):
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+            raise no_table(table, parts, (name for (name,) in tables))
+    return {name: "" for (name,) in found}
+
+
+CONNECTOR = Connector(
+    name="sqlite",
+    doc="Tables of a SQLite file, looked up by any columns.",
+    options=OPTIONS,
+    check=check,
+    lookup=lookup,
+    filters=filters,
+)

@@ -1,0 +1,89 @@
+"""DuckDB as a source of lookups. Times travel as microseconds since 1970, in UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.source import Request
+from sqlstream.udfs.lookup.sources.file_database import Connection, FileClient
+from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
+
+if TYPE_CHECKING:
+    import duckdb
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def encode(value: object, type_: DataType, stored: str) -> object:
+    if isinstance(value, datetime):
+        utc = value.astimezone(UTC) if value.tzinfo is not None else value
+        return (utc.replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
+    return value
+
+
+def _time(value: object, type_: DataType) -> datetime:
+    assert isinstance(value, int)
+    found = _EPOCH + timedelta(microseconds=value)
+    return found.replace(tzinfo=UTC) if type_.name == "TIMESTAMP" else found
+
+
+_TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")
+
+DIALECT = Dialect(
+    placeholder="?",
+    arrays=False,
+    sent={
+        **{name: name for name in ("BOOLEAN", "FLOAT", "DOUBLE", "DATE")},
+        **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "BIGINT"),
+        "DECIMAL": "DECIMAL({0}, {1})",
+        "STRING": "VARCHAR",
+        "BINARY": "BLOB",
+        **dict.fromkeys(_TIMES, "BIGINT"),
+    },
+    read={
+        ("STRING", "varchar"): "{c}",
+        ("STRING", ""): "CAST({c} AS VARCHAR)",
+        ("ARRAY<STRING>", "varchar[]"): "{c}",
+        ("ARRAY<STRING>", ""): "CAST({c} AS VARCHAR[])",
+        **{(name, ""): "epoch_us({c})" for name in _TIMES},
+    },
+    equal={
+        ("STRING", "varchar"): "{c} = {k}",
+        ("STRING", "uuid"): "{c} = TRY_CAST({k} AS UUID)",
+        ("STRING", ""): "{v} = {k}",
+        **{(name, ""): "{v} = {k}" for name in _TIMES},
+    },
+    encode=encode,
+    decode=dict.fromkeys(_TIMES, _time),
+)
+
+
+def connect(path: str) -> duckdb.DuckDBPyConnection:
+    """A connection that only reads."""
+    import duckdb
+
+    return duckdb.connect(path, read_only=True)
+
+
+@dataclass(frozen=True)
+class DuckDbSource:
+    """``path`` must be there on every worker, and no process may have it open for writing."""
+
+    name: str
+    path: str
+    table: tuple[str, ...]
+    request: Request
+    stored: tuple[tuple[str, StoredColumn], ...]
+    connections: int = 8
+
+    async def open(self) -> FileClient:
+        from duckdb import Error
+
+        def connected() -> Connection:
+            return connect(self.path)
+
+        question = Question(DIALECT, self.table, self.request, dict(self.stored))
+        return FileClient(question, connected, Error, self.connections)

@@ -1,0 +1,88 @@
+"""Databases in files that block while they answer: asked in threads, each with a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from sqlstream.udfs.lookup.source import Key, Row
+from sqlstream.udfs.lookup.sources.sql_text import Question
+
+_KEYS_OF_A_STATEMENT = 1000
+"""SQLite takes 32,766 parameters."""
+
+
+class DatabaseError(Exception):
+    """What the database says, in one line."""
+
+
+class Connection(Protocol):
+    """What the connections of sqlite3 and of duckdb have in common."""
+
+    def execute(self, text: str, parameters: Any, /) -> Any: ...
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FileClient:
+    """``errors`` are those of the database's module, ``threads`` how many requests are answered at the same time."""
+
+    def __init__(
+        self, question: Question, connect: Callable[[], Connection], errors: type[Exception], threads: int
+    ) -> None:
+        self._question = question
+        self._connect = connect
+        self._errors = errors
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
+        self._own = threading.local()
+        self._connections: list[Connection] = []
+
+    async def ask(self, keys: Sequence[Key]) -> list[list[Row]]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._answers, list(keys))
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            connection.interrupt()
+        await asyncio.to_thread(self._threads.shutdown)
+        while self._connections:
+            self._connections.pop().close()
+
+    # --- in a thread ------------------------------------------------------------------------------------------
+
+    def _answers(self, keys: Sequence[Key]) -> list[list[Row]]:
+        answers: list[list[Row]] = [[] for _ in keys]
+        encoded = [(n, key) for n, k in enumerate(keys) if (key := self._question.encoded(k)) is not None]
+        for chunk in _chunks(encoded):
+            found = self._fetch([key for _, key in chunk])
+            for (number, _), rows in zip(chunk, found, strict=True):
+                answers[number] = rows
+        return answers
+
+    def _fetch(self, keys: list[Key]) -> list[list[Row]]:
+        try:
+            found = self._connection().execute(self._question.text(len(keys)), self._question.parameters(keys))
+            return self._question.rows(found.fetchall(), len(keys))
+        except (self._errors, ValueError) as error:
+            raise DatabaseError(first_line(error)) from None
+
+    def _connection(self) -> Connection:
+        if not hasattr(self._own, "connection"):
+            self._own.connection = self._connect()
+            self._connections.append(self._own.connection)
+        connection: Connection = self._own.connection
+        return connection
+
+
+def _chunks(keys: list[tuple[int, Key]]) -> Iterator[list[tuple[int, Key]]]:
+    for start in range(0, len(keys), _KEYS_OF_A_STATEMENT):
+        yield keys[start : start + _KEYS_OF_A_STATEMENT]
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].strip()

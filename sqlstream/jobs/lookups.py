@@ -88,8 +88,8 @@ def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
 
 def _totals(observed: Mapping[str, Any]) -> LookupTotals:
     """Connect gives the values alone, in the order of the names; NULL is none."""
-    named = zip(metrics.NAMES, observed["values"], strict=True) if "values" in observed else observed.items()
-    return LookupTotals({name: int(value) for name, value in named if value})
+    values = observed["values"] if "values" in observed else [observed[name] for name in metrics.NAMES]
+    return LookupTotals({name: int(value) for name, value in zip(metrics.NAMES, values, strict=True) if value})
 
 
 def added(left: Mapping[int, LookupTotals], right: Mapping[int, LookupTotals]) -> dict[int, LookupTotals]:

@@ -64,8 +64,9 @@ def test_kernels_count_late_rows_by_operator():
 
 
 def test_lookups_add_up_but_for_the_most_in_flight():
-    first = {"lookup/0": {"requests": 2, "errors": None, "max_in_flight": 7}, "lookup/1": {"requests": 1}}
-    through_connect = {"lookup/0": {"values": [{"requests": 3, "max_in_flight": 5}.get(name) for name in NAMES]}}
+    none = dict.fromkeys(NAMES)
+    first = {"lookup/0": {**none, "requests": 2, "max_in_flight": 7}, "lookup/1": {**none, "requests": 1}}
+    through_connect = {"lookup/0": {"values": [*({**none, "requests": 3, "max_in_flight": 5}).values()]}}
     reports = [
         {**report(number, 9), "observedMetrics": metrics} for number, metrics in enumerate((first, through_connect))
     ]

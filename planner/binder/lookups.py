@@ -66,10 +66,11 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 def _check_time(right: exp.Expr, scope: Scope) -> None:
     """AS OF must name a processing-time attribute of the left side."""
     version = right.args.get("version")
-    at = version.expression if isinstance(version, exp.Version) else None
-    if at is None or version.this.upper() != "TIMESTAMP" or version.text("kind").upper() != "AS OF":
+    named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
+    if version is None or not named or version.text("kind").upper() != "AS OF":
         hint = "Write FOR SYSTEM_TIME AS OF o.pt, where pt AS PROCTIME() is a column of the left table."
         raise bind_error("SS251", "a table can be joined as of a time only", right, hint)
+    at = version.expression
     time = _time_of(at, scope)
     if time in (TimeDomain.EVENT, TimeDomain.INGESTION):
         raise unsupported.refusal("temporal join", span_of(at), f"The time is {time.value}.")

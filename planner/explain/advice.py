@@ -10,7 +10,16 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.explain.first_result import first_result
 from sqlstream.planner.explain.window_text import window_text
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, Cumulate, Hop, Node, WindowAggregate
+from sqlstream.planner.nodes import (
+    AlignedWindow,
+    AssignTime,
+    AssignWindows,
+    Cumulate,
+    Hop,
+    Lookup,
+    Node,
+    WindowAggregate,
+)
 from sqlstream.planner.properties import keeps_rows, window_of
 from sqlstream.planner.rules import STAGES, Stage, optimize
 
@@ -27,6 +36,7 @@ def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
         *_unused_watermarks(plan, optimized),
         *_many_windows(optimized),
         *_arrival(optimized),
+        *_one_at_a_time(optimized),
     ]
 
 
@@ -80,6 +90,12 @@ def _arrival(plan: Node) -> Iterator[str]:
                 if name:
                     order = "lists values in the order of arrival; SORT_ARRAY makes it certain"
                     yield f'"{item.name}" ({name.upper()}) {order}.'
+
+
+def _one_at_a_time(plan: Node) -> Iterator[str]:
+    for node in plan.walk():
+        if isinstance(node, Lookup) and not node.options.asynchronous:
+            yield f'"{node.source.name}" is asked for one row after the other: LOOKUP ASYNC asks for many at once.'
 
 
 def _order_of_arrival(call: exp.Expr) -> str | None:

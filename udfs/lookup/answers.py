@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +29,11 @@ class AnswerShape:
 
     def lists(self, answers: Sequence[Sequence[Row] | None]) -> pa.ListArray:
         """One list per answer; NULL for None."""
-        lengths = np.fromiter((0 if rows is None else len(rows) for rows in answers), np.int32, len(answers))
-        offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)))
-        structs = self._structs([row for rows in answers if rows for row in rows])
-        missing = np.fromiter((rows is None for rows in answers), np.bool_, len(answers))
-        mask = pa.array(missing) if missing.any() else None
+        found = [rows or () for rows in answers]
+        offsets = np.zeros(len(found) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, found), np.int32, len(found)), out=offsets[1:])
+        structs = self._structs(list(chain.from_iterable(found)))
+        mask = pa.array([rows is None for rows in answers]) if None in answers else None
         return pa.ListArray.from_arrays(pa.array(offsets), structs, type=self.type, mask=mask)
 
     def checked(self, keys: int, found: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:

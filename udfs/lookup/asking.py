@@ -67,12 +67,12 @@ class Asker:
         self._pump(self._rows)
 
     def _ask(self, key: Key, waiter: Waiter) -> None:
-        identity = self.identity(key)
+        identity = key if self.identity is None else self.identity(key)
         request = self._requests.get(identity)
         if request is None:
             known = self.cache.get((identity,))[0] if self.cache else None
             if known is not None:
-                waiter.sink(waiter, Outcome(known))
+                waiter.sink(waiter, known)
                 return
             request = self._new(key, identity, self._rows, waiter.meter)
         waiter.request = request
@@ -97,13 +97,13 @@ class Asker:
         return outcomes
 
     def _take(self, key: Key) -> Outcome | None:
-        identity = self.identity(key)
+        identity = key if self.identity is None else self.identity(key)
         outcome = self._left_over.pop(identity)
         if outcome is not None:
             return outcome
         known = self.cache.get((identity,))[0] if self.cache else None
         if known is not None:
-            return Outcome(known)
+            return known
         if identity not in self._requests:
             self._new(key, identity, self._background, self._unwatched).background = True
         return None
@@ -182,10 +182,11 @@ class Asker:
         if isinstance(answer, BaseException):
             self._finish(request, of_error(self.source, request.key, self.options, answer))
             return
+        outcome = Outcome(answer)
         # A miss of a request that was given up might have become a hit.
         if self.cache is not None and (answer or not request.gone):
-            self.cache.put(request.identity, answer)
-        self._finish(request, Outcome(answer))
+            self.cache.put(request.identity, outcome)
+        self._finish(request, outcome)
 
     def _again(self, request: KeyRequest) -> None:
         request.retry = None

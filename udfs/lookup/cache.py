@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 
 from sqlstream.udfs.lookup.options import Cache
-from sqlstream.udfs.lookup.source import Row
+from sqlstream.udfs.lookup.outcomes import Outcome
 
-Rows = Sequence[Row]
 NEVER = float("inf")
+_UNKNOWN = (None, -NEVER)
 
 
 class AnswerCache:
@@ -24,34 +24,32 @@ class AnswerCache:
         self._negative_ttl = _seconds(negative_ms)
         self._clock = clock
         self._lock = threading.Lock()
-        self._answers: OrderedDict[Hashable, tuple[Rows, float]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[Outcome, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._answers)
 
-    def get(self, keys: Iterable[Hashable]) -> list[Rows | None]:
+    def get(self, keys: Iterable[Hashable]) -> list[Outcome | None]:
         """The answer of each key; None where it is not known, or no longer."""
+        answers, outcomes = self._answers, []
         with self._lock:
             now = self._clock()
-            return [self._get(key, now) for key in keys]
+            for key in keys:
+                outcome, until = answers.get(key, _UNKNOWN)
+                if until > now:
+                    answers.move_to_end(key)
+                elif outcome is not None:
+                    del answers[key]
+                    outcome = None
+                outcomes.append(outcome)
+        return outcomes
 
-    def _get(self, key: Hashable, now: float) -> Rows | None:
-        found = self._answers.get(key)
-        if found is None:
-            return None
-        rows, until = found
-        if until <= now:
-            del self._answers[key]
-            return None
-        self._answers.move_to_end(key)
-        return rows
-
-    def put(self, key: Hashable, rows: Rows) -> None:
-        ttl = self._ttl if rows else self._negative_ttl
+    def put(self, key: Hashable, answer: Outcome) -> None:
+        ttl = self._ttl if answer.rows else self._negative_ttl
         if ttl == 0:
             return
         with self._lock:
-            self._answers[key] = (rows, self._clock() + ttl)
+            self._answers[key] = (answer, self._clock() + ttl)
             self._answers.move_to_end(key)
             if len(self._answers) > self._rows:
                 self._answers.popitem(last=False)

@@ -128,14 +128,9 @@ _NAN = float("nan")
 _COMPOSITE = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "FLOAT", "DOUBLE"})
 
 
-def identities(request: Request) -> Callable[[Key], Hashable]:
-    """What tells keys apart as SQL does: NaN equals NaN, and lists can be hashed."""
-    composite = any(kind.name in _COMPOSITE for _, kind in request.keys)
-    return _identity if composite else _same
-
-
-def _same(key: Key) -> Hashable:
-    return key
+def identities(request: Request) -> Callable[[Key], Hashable] | None:
+    """What tells keys apart as SQL does: NaN equals NaN, and lists can be hashed. None where the keys do so."""
+    return _identity if any(kind.name in _COMPOSITE for _, kind in request.keys) else None
 
 
 def _identity(value: Any) -> Hashable:

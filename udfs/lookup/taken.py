@@ -6,7 +6,7 @@ Python touches distinct keys, never rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from sqlstream.udfs.lookup.answers import AnswerShape
 from sqlstream.udfs.lookup.outcomes import NOT_ASKED, PASSES_BY, Outcome
 from sqlstream.udfs.lookup.source import Key
 
+Identity = Callable[[Key], Hashable]
 Rows = slice | np.ndarray
 """Positions in a batch, ascending."""
 
@@ -31,7 +32,7 @@ class StepKeys:
     """
 
     def __init__(
-        self, table: pa.Table, columns: Sequence[str], late: np.ndarray | None, identity: Callable[[Key], Hashable]
+        self, table: pa.Table, columns: Sequence[str], late: np.ndarray | None, identity: Identity | None
     ) -> None:
         asked = _asked(table, columns, late)
         some = table if asked is None else table.filter(pa.array(asked))
@@ -39,7 +40,7 @@ class StepKeys:
         distinct = some.take(pa.array(found.first)) if found.count < some.num_rows else some
         values = [python_values(distinct.column(name)) for name in columns]
         self.keys: list[Key] = list(zip(*values, strict=True))
-        self.identities = [identity(key) for key in self.keys]
+        self.identities: Sequence[Hashable] = self.keys if identity is None else list(map(identity, self.keys))
         self.outcomes: list[Outcome | None] = [*[None] * found.count, NOT_ASKED, PASSES_BY]
         self.ids = found.ids if asked is None else _with_gaps(found, asked, late)
         self._sizes: np.ndarray | None = None
@@ -50,6 +51,11 @@ class StepKeys:
         if self._sizes is None:
             self._sizes = np.bincount(self.ids, minlength=len(self.outcomes))
         return self._sizes
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Which numbers have no outcome yet."""
+        return np.fromiter((outcome is None for outcome in self.outcomes), np.bool_, len(self.outcomes))
 
     @property
     def asked(self) -> int:
@@ -65,9 +71,8 @@ class StepKeys:
             there = np.zeros(len(self.outcomes), np.bool_)
             there[ids] = True
             numbers, places = np.flatnonzero(there), (np.cumsum(there) - 1)[ids]
-        found = [self.outcomes[number] for number in numbers.tolist()]
-        assert None not in found, "rows leave that have no answer"
-        return [outcome for outcome in found if outcome is not None], places
+        outcomes = cast(Sequence[Outcome], self.outcomes)  # rows leave when all theirs are there
+        return [outcomes[number] for number in numbers.tolist()], places
 
 
 def _asked(table: pa.Table, columns: Sequence[str], late: np.ndarray | None) -> np.ndarray | None:
@@ -91,7 +96,7 @@ class Asked(NamedTuple):
 
     columns: Sequence[str]
     shape: AnswerShape
-    identity: Callable[[Key], Hashable]
+    identity: Identity | None
     tells_errors: bool
     tells_deferred: bool
 
@@ -120,8 +125,7 @@ class Taken:
         """The groups that wait for an answer."""
         waits = np.zeros(self.groups.count, np.bool_)
         for step in self.steps:
-            missing = np.fromiter((outcome is None for outcome in step.outcomes), np.bool_, len(step.outcomes))
-            waits |= missing[step.ids[self.groups.first]]
+            waits |= step.unknown[step.ids[self.groups.first]]
         return np.flatnonzero(waits)
 
     def rows_of(self, groups: np.ndarray) -> np.ndarray:

@@ -129,14 +129,10 @@ class Task:
         meter.count(ANSWERS, keys.asked)
         if cache is None:
             return
-        hits = 0
-        sizes = keys.sizes.tolist()
-        for number, rows in enumerate(cache.get(keys.identities)):
-            if rows is not None:
-                keys.outcomes[number] = Outcome(rows)
-                hits += sizes[number]
-        meter.count(HITS, hits)
-        meter.count(MISSES, keys.asked - hits)
+        keys.outcomes[: len(keys.keys)] = cache.get(keys.identities)
+        misses = int(keys.sizes[keys.unknown].sum())
+        meter.count(HITS, keys.asked - misses)
+        meter.count(MISSES, misses)
 
     @staticmethod
     def _ordered(taken: Taken, undone: np.ndarray) -> Iterator[Waiting]:

@@ -30,9 +30,7 @@ def _name_parts(text: str) -> tuple[str, ...]:
 
 
 TABLE_NAME = Kind("table name", "a name, with its schema where it has one: sales.orders", _name_parts)
-TABLE_OPTION = Option(
-    "table-name", TABLE_NAME, "The table there, spelled as the database keeps it.", required=True, sink=True
-)
+TABLE_OPTION = Option("table-name", TABLE_NAME, "The table there, spelled as the database keeps it.", required=True)
 CONNECTIONS = integer(1, 1000)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment
@@ -167,7 +168,7 @@ def _sql_type(type_: DataType) -> str:
 
 
 OPTIONS = (
-    TABLE_OPTION,
+    replace(TABLE_OPTION, sink=True),
     Option("username", NAME, "The user; that of the process.", sink=True),
     Option("password", STRING, "The password, best as '${NAME}' of an environment variable.", sink=True),
     Option("connect-timeout", DURATION, "How long to wait for a connection.", "10 s", sink=True),

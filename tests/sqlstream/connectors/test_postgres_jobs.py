@@ -111,3 +111,27 @@ def test_a_row_that_the_database_refuses_fails_the_job_in_its_words(run, server,
 def test_updates_without_a_key_are_refused(run, tmp_path) -> None:
     with pytest.raises(SqlStreamError, match='SS510: table "counts" takes inserted rows only'):
         run("start TIMESTAMP(3), k STRING, n BIGINT", COUNTS)
+
+
+def test_a_stream_looks_rows_up_and_writes_what_it_found(spark, server, tmp_path) -> None:
+    server.execute(
+        "CREATE TABLE customers (id INT PRIMARY KEY, name TEXT, level INT)",
+        "INSERT INTO customers VALUES (1, 'Ann', 2), (2, 'Bob', 1), (4, 'Eve', 3)",
+        "CREATE TABLE found (ref INT, name TEXT)",
+    )
+    (tmp_path / "orders").write_text("10,1\n11,2\n12,3\n13,4\n14,1\n15,\n")
+    options = f"""'connector' = 'postgres', 'url' = '{server.options["url"]}', 'username' = 'postgres',
+        'password' = '${{TEST_PG_PASSWORD}}'"""
+    with sqlstream.connect(spark) as session:
+        session.sql(f"""
+            CREATE TABLE orders (ref INT, customer INT, pt AS PROCTIME())
+            WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/orders');
+            CREATE TABLE customers (id INT, name STRING, level INT) WITH ({options}, 'table-name' = 'customers');
+            CREATE TABLE found (ref INT, name STRING) WITH ({options}, 'table-name' = 'found')""")
+        insert = """INSERT INTO found SELECT o.ref, c.name FROM orders AS o
+            LEFT JOIN customers FOR SYSTEM_TIME AS OF o.pt AS c LOOKUP ASYNC (BATCH 3, CACHE 10 ROWS)
+            ON c.id = o.customer AND c.level > 1"""
+        assert "level > 1" in session.explain(insert)
+        session.sql(insert).wait()
+    expected = [(10, "Ann"), (11, None), (12, None), (13, "Eve"), (14, "Ann"), (15, None)]
+    assert server.rows("SELECT * FROM found ORDER BY ref") == expected

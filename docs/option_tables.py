@@ -48,10 +48,12 @@ def _part(name: str) -> str:
 def _section(found: Connector) -> list[str]:
     formats = {o.key for o in _FORMATS}
     own = [o for o in found.options if o.key not in formats]
-    use = " and ".join(word for word, yes in (("source", found.is_source), ("sink", found.is_sink)) if yes)
+    uses = (("source", found.is_source), ("lookup table", found.is_lookup), ("sink", found.is_sink))
+    listed = [word for word, yes in uses if yes]
+    use = " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
     lines = [f"## {found.name}", "", f"{_escaped(found.doc)} A {use}.", ""]
     if own:
-        lines += [*_table(own), ""]
+        lines += [*_table(own, "source" if found.is_source else "lookup"), ""]
     if len(own) < len(found.options):
         lines += ["With the format csv or json also [their options](#options-of-the-formats).", ""]
     if found.metadata:
@@ -61,17 +63,19 @@ def _section(found: Connector) -> list[str]:
     return [*lines, notes, ""] if notes else lines
 
 
-def _table(options: Iterable[Option]) -> list[str]:
+def _table(options: Iterable[Option], reading: str = "source") -> list[str]:
+    """``reading``: what a table does whose rows are not written, be a source or answer lookups."""
     rows = [
-        f"| `{o.key}` | {_use(o)} | {_escaped(o.kind.accepted)} | {_default(o)} | {_escaped(o.doc)} |"
+        f"| `{o.key}` | {_use(o, reading)} | {_escaped(o.kind.accepted)} | {_default(o)} | {_escaped(o.doc)} |"
         for o in options
         if o.key != CHANGELOG.key
     ]
     return ["| option | of | value | default | meaning |", "|---|---|---|---|---|", *rows]
 
 
-def _use(option: Option) -> str:
-    return ", ".join(word for word, yes in (("source", option.source), ("sink", option.sink)) if yes)
+def _use(option: Option, reading: str) -> str:
+    reading = "lookup" if option.key.startswith("lookup.") else reading
+    return ", ".join(word for word, yes in ((reading, option.source), ("sink", option.sink)) if yes)
 
 
 def _default(option: Option) -> str:

@@ -48,8 +48,12 @@ def _signature(function: Function) -> str:
 
 def _connectors() -> Rows:
     found = [connectors.connector(name) for name in connectors.NAMES]
-    rows = [(c.name, "yes" if c.is_source else "no", "yes" if c.is_sink else "no", c.doc) for c in found]
-    return Rows.of_text(("connector name", "source", "sink", "description"), rows)
+    rows = [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in found]
+    return Rows.of_text(("connector name", "source", "sink", "lookup", "description"), rows)
+
+
+def _yes(answer: bool) -> str:
+    return "yes" if answer else "no"
 
 
 # --- describe -------------------------------------------------------------------------------------------------

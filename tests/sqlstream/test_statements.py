@@ -54,8 +54,8 @@ def test_show_lists_what_there_is(session: Session) -> None:
     assert rows(session, "SHOW TABLES") == [("bids",), ("dear",), ("out",)]
     assert rows(session, "SHOW VIEWS") == [("dear",)]
     assert rows(session, "SHOW FUNCTIONS") == []
-    connectors = {row[0]: row[1:3] for row in rows(session, "SHOW CONNECTORS")}
-    assert connectors["datagen"] == ("yes", "no") and connectors["print"] == ("no", "yes")
+    connectors = {row[0]: row[1:4] for row in rows(session, "SHOW CONNECTORS")}
+    assert connectors["datagen"] == ("yes", "no", "no") and connectors["redis"] == ("no", "yes", "yes")
 
 
 def test_show_create_table_parses_again_to_the_same_table(session: Session) -> None:

@@ -135,7 +135,7 @@ class DeferredLookups(Kernel):
         key = dense_ids(rows, self.step.keys)
         first = np.full(key.count, rows.num_rows)
         np.minimum.at(first, key.ids[deferred], np.flatnonzero(deferred))
-        return np.arange(rows.num_rows) >= first[key.ids]
+        return np.asarray(np.arange(rows.num_rows) >= first[key.ids])
 
     def _is_deferred(self, rows: pa.Table) -> np.ndarray:
         return np.asarray(pc.fill_null(rows.column(self._deferred), False))

@@ -77,11 +77,11 @@ def _pair(
     condition: exp.Expression, columns: dict[str, Field], outputs: set[str]
 ) -> tuple[Field, exp.Expression] | None:
     """Column and value of ``column = value`` or the other way round; the value reads the left side or nothing."""
-    while isinstance(condition, exp.Paren):
-        condition = node_of(condition.this)
-    if not isinstance(condition, exp.EQ):
+    equality = condition.unnest()
+    if not isinstance(equality, exp.EQ):
         return None
-    for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
+    left, right = equality.left.unnest(), equality.right.unnest()
+    for one, other in ((left, right), (right, left)):
         if isinstance(one, exp.Column) and one.name in columns and not columns_of(other) & outputs:
             return columns[one.name], node_of(other)
     return None

@@ -87,8 +87,8 @@ class Asker:
             request = waiter.request
             if request is not None and waiter in request.waiters:
                 request.waiters.remove(waiter)
-                if not request.waiters and not request.background:
-                    self._give_up(request)
+                if not request.waiters:
+                    self._left_alone(request, goes_on=False)
 
     def take(self, keys: Sequence[Key]) -> list[Outcome | None]:
         """For rows in state: the outcomes that have come; the others are asked for in the background."""
@@ -104,8 +104,12 @@ class Asker:
         known = self.cache.get((identity,))[0] if self.cache else None
         if known is not None:
             return known
-        if identity not in self._requests:
-            self._new(key, identity, self._background, self._unwatched).background = True
+        request = self._requests.get(identity)
+        if request is None:
+            request = self._new(key, identity, self._background, self._unwatched)
+        request.background = True
+        if request.started:
+            self._left.add(request)
         return None
 
     @property
@@ -211,9 +215,12 @@ class Asker:
         assert request is not None
         request.waiters.remove(waiter)
         waiter.sink(waiter, of_timeout(self.source, request.key, self.options))
-        if request.waiters or request.background:
-            return
-        if self.options.defers:
+        if not request.waiters:
+            self._left_alone(request, goes_on=self.options.defers)
+
+    def _left_alone(self, request: KeyRequest, *, goes_on: bool) -> None:
+        """The last waiter has left. Rows in state may wait for it, or will (``goes_on``)."""
+        if goes_on or request.background:
             self._to_background(request)
         else:
             self._give_up(request)

@@ -29,6 +29,9 @@ class Deadlines(Generic[Wait]):
         return self._timer is not None
 
     def add(self, wait: Wait) -> None:
+        """Of a wait that goes on already, nothing changes."""
+        if wait in self._ends:
+            return
         self._ends[wait] = self._loop.time() + self._seconds
         if self._timer is None:
             self._arm()

@@ -130,6 +130,10 @@ class Taken:
 
     def rows_of(self, groups: np.ndarray) -> np.ndarray:
         """The rows of some groups, ascending."""
+        if 8 * len(groups) > self.groups.count:
+            wanted = np.zeros(self.groups.count, np.bool_)
+            wanted[groups] = True
+            return np.flatnonzero(wanted[self.groups.ids])
         if self._order is None:
             self._order = np.argsort(self.groups.ids, kind="stable")
             self._ends = np.cumsum(np.bincount(self.groups.ids, minlength=self.groups.count))

@@ -371,6 +371,18 @@ def test_where_the_background_is_full_a_deferred_request_is_given_up(desk):
     assert found.script.cancelled == [(1,)]
 
 
+def test_rows_in_state_join_a_request_of_other_rows(desk):
+    found = desk(Script(values(1, 2), after(150)), timeout_ms=100, capacity=1, **DEFER)
+    found.ask(1)
+    found.run(80)
+    assert taken(found, 1) == [None]
+    found.ask(2)
+    found.run(71)
+    assert [(time, key) for time, key, _ in found.answers] == [(100, 1)]
+    assert taken(found, 1) == [[(1, "v1")]]
+    assert found.script.asked == [(0, [(1,)]), (100, [(2,)])]
+
+
 def test_a_row_that_asks_for_a_key_in_the_background_joins(desk):
     found = desk(Script(values(1), after(150)), timeout_ms=100, **DEFER)
     found.ask(1)

@@ -31,7 +31,6 @@ METRIC = "lookup"
 """What the names of the metrics of lookups begin with; the number of the lookup ends them."""
 
 UPDATING_INPUT = "SS380"
-DEFERRED = "SS381"
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ def _(node: Lookup, context: Context) -> DataFrame:
     group = grouped(node, context)
     for lookup in group:
         if lookup.node.options.defers:
-            message = f'ON TIMEOUT DEFER in the lookup of "{lookup.node.source.name}" is not executed'
-            raise UnsupportedError(DEFERRED, message, hint="Write ON TIMEOUT NULL or FAIL.")
+            message = "ON TIMEOUT DEFER is not executed on Spark's native operators"
+            raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
         require_executed(lookup.node, context)
     return joined(asked(context.lower(group[0].node.input), group, context), group, context)
 

@@ -20,15 +20,15 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, CountWindow, Node, WindowAggregate
+from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, CountWindow, Node, Unary, WindowAggregate
 
 
 @dataclass(frozen=True)
 class Context:
     """``awaited`` are the time domains whose watermark an operator above waits for; the others need none.
 
-    ``observed``: the watermark of each source is a metric of the query. ``above`` are the windows above, innermost
-    last. ``in_order``: an operator above looks at the order in which rows arrived.
+    ``observed``: the watermark of each source is a metric of the query. ``above`` are the nodes that keep
+    state above, innermost last. ``in_order``: an operator above looks at the order in which rows arrived.
     """
 
     runtime: Runtime
@@ -36,7 +36,7 @@ class Context:
     gear: Gear
     awaited: frozenset[TimeDomain] = frozenset()
     observed: Iterator[int] | None = None
-    above: tuple[AssignWindows | WindowAggregate, ...] = ()
+    above: tuple[Node, ...] = ()
     in_order: bool = False
 
     def lower(self, node: Node) -> DataFrame:
@@ -48,7 +48,7 @@ class Context:
             return domain in self.awaited and domains_of_watermarks(self.plan) == {domain}
         return domain in self.awaited
 
-    def lower_input(self, node: AssignWindows | WindowAggregate, *, in_order: bool = False) -> DataFrame:
+    def lower_input(self, node: Unary, *, in_order: bool = False) -> DataFrame:
         """The rows below an operator that may wait for the watermark of its domain and look at order of arrival."""
         below = replace(self, awaited=self.awaited | awaited_by(node), above=(*self.above, node))
         below = replace(below, in_order=self.in_order or in_order)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import NAME, STRING, WRONG_VALUE, Kind, Option, duration_ms, hint_of, integer, one_of
+from sqlstream.options import BOOLEAN, NAME, STRING, WRONG_VALUE, Kind, Option, duration_ms, hint_of, integer, one_of
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import TIMESTAMP, DataType
 from sqlstream.udfs.lookup.source import LookupSource, Request
@@ -57,10 +57,11 @@ _OPTIONS = (
     Option("test.misses-first", integer(), "So many times a key finds nothing at first.", "0"),
     Option("test.delay", _DELAY, "How long an answer to a lookup takes, such as 501 ms or random 0-4 ms.", "0"),
     Option("test.delay-column", NAME, "The column with the milliseconds that an answer takes."),
+    Option("test.wait-for-rows", BOOLEAN, "A key without rows is answered when the test has fed some.", "false"),
     Option("test.fail", _FAILURES, "How often requests for a key fail at first: a number, or always.", "0"),
 )
 _WITHOUT_VALUES = ("VARIANT", "INTERVAL", "VOID")
-_LOOKUP_ONLY = ("test.misses-first", "test.delay", "test.delay-column", "test.fail")
+_LOOKUP_ONLY = ("test.misses-first", "test.delay", "test.delay-column", "test.wait-for-rows", "test.fail")
 
 
 # --- the test's side ------------------------------------------------------------------------------------------
@@ -134,6 +135,7 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
         delay_column=values["test.delay-column"],
         misses=values["test.misses-first"],
         fails=values["test.fail"],
+        waits=values["test.wait-for-rows"],
     )
     return FedSource(table.name, request, str(folder), behaviour)
 

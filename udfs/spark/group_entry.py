@@ -34,4 +34,5 @@ class GroupEntry:
     def from_bytes(value: bytes | None) -> GroupEntry:
         if value is None:
             return GroupEntry()
-        return GroupEntry(*_FORMAT.unpack_from(value), holds=len(value) > _FORMAT.size)
+        watermark, clock, event_timer, processing_timer, spark_timer = _FORMAT.unpack_from(value)
+        return GroupEntry(watermark, clock, event_timer, processing_timer, spark_timer, holds=len(value) > _FORMAT.size)

@@ -20,6 +20,8 @@ ASKED = "asked"
 Requests are counted there, because a test that restarts its job may get other processes.
 """
 
+_POLL_S = 0.01
+
 Asked = tuple[str, ...]
 """The values of a key, as texts."""
 
@@ -28,13 +30,14 @@ Asked = tuple[str, ...]
 class Behaviour:
     """How answers come. Of each key, the first ``fails`` requests fail (None: all of them do), then the first
     ``misses`` find nothing. Answers take a random time within ``delay_ms`` and, longer, what ``delay_column`` of the
-    rows found says.
+    rows found says. ``waits``: a key without rows is answered when the test has fed some.
     """
 
     delay_ms: tuple[int, int] = (0, 0)
     delay_column: str | None = None
     misses: int = 0
     fails: int | None = 0
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,9 @@ class FedClient:
         self._note(keys)
         counts = [self.requests[_texts(key)] for key in keys]
         found = [self._rows(key) for key in keys]
+        while self.source.behaviour.waits and not all(found):
+            await asyncio.sleep(_POLL_S)
+            found = [self._rows(key) for key in keys]
         await asyncio.sleep(max((self._seconds(rows) for rows in found), default=0))
         return [self._answer(*each) for each in zip(keys, counts, found, strict=True)]
 

@@ -1,0 +1,77 @@
+"""Lookups ON TIMEOUT DEFER: asked as all lookups are; rows whose time is up wait in state for their answers.
+
+They hold the watermark for operators above, and rows behind them wait where the order of rows asks for it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.columnar.inputs import passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columns import column, quoted
+from sqlstream.planner.lowering.gears import keeps_state
+from sqlstream.planner.lowering.hidden import hidden, hidden_clock
+from sqlstream.planner.lowering.lookup import Numbered, asked, joined, numbered, require_executed, step_of
+from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
+from sqlstream.planner.nodes import Lookup, Node
+from sqlstream.planner.properties import window_of
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.lookup.deferred import DeferredLookups
+from sqlstream.udfs.lookup.options import Order
+
+_HELD = "__held"
+_CAME = "__came"
+
+
+@lower_columnar.register
+def _(node: Lookup, context: Context) -> DataFrame:
+    if not keeps_state(node):
+        return lower_node(node, context)
+    lookup = numbered(node, context)
+    require_executed(node, context)
+    ordered = node.options.order is Order.ORDERED
+    rows = asked(context.lower_input(node, in_order=ordered), (lookup,), context, with_keys=True)
+    projected = with_key_hash(_projected(rows, lookup), lookup.keys)
+    kernel = DeferredLookups(step_of(lookup, context), kernel_schema(projected), _HELD)
+    output = spark_schema(kernel.output, projected.schema)
+    operator = operator_of(node, kernel, output, context, keyed=not ordered)
+    return joined(_named(run(projected, operator, context.runtime), lookup), (lookup,), context)
+
+
+def _projected(rows: DataFrame, lookup: Numbered) -> DataFrame:
+    """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
+    fields = [column(f.name).alias(_field(i)) for i, f in enumerate(lookup.node.input.schema)]
+    added = [column(name) for name in (*lookup.keys, *_answered(lookup), lookup.deferred) if name is not None]
+    clock = [c.alias(_CAME) for c in hidden_clock(rows)]
+    return rows.select(*fields, *clock, *added, _held(lookup.node.input).alias(_HELD), *passed_on(rows))
+
+
+def _named(rows: DataFrame, lookup: Numbered) -> DataFrame:
+    """What the kernel emits, under the names of the plan."""
+    fields = [column(_field(i)).alias(f.name) for i, f in enumerate(lookup.node.input.schema)]
+    clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []
+    return rows.select(*fields, *map(column, _answered(lookup)), *clock, *hidden(rows))
+
+
+def _answered(lookup: Numbered) -> tuple[str, ...]:
+    return tuple(name for name in (lookup.answers, lookup.error) if name is not None)
+
+
+def _held(node: Node) -> Column:
+    """The watermark that would pass a row, in microseconds: that of its times and windows; NULL where it has none."""
+    times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
+    window = window_of(node)
+    if window is not None and window.end is not None and _is_event_time(window.domain):
+        times.append(f"unix_millis(CAST({quoted(window.end)} AS TIMESTAMP)) - 1")
+    return F.expr(f"array_min(array({', '.join(times)})) * 1000" if times else "CAST(NULL AS BIGINT)")
+
+
+def _is_event_time(domain: TimeDomain | None) -> bool:
+    return domain not in (None, TimeDomain.PROCESSING)
+
+
+def _field(index: int) -> str:
+    return f"__field_{index}"

@@ -11,7 +11,7 @@ from sqlstream.udfs.lookup.metrics import DEFERRED, ERRORS, TIMEOUTS
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.source import Key, LookupSource, Row
 
-TIMED_OUT = "SS431"
+TIMED_OUT = "SS433"
 FAILED = "SS432"
 
 
@@ -53,12 +53,12 @@ def of_error(source: LookupSource, key: Key, options: LookupOptions, error: Base
             return Outcome((), counted=(ERRORS,))
         case OnError.TO:
             return Outcome(None, error=cause, counted=(ERRORS,))
-    message = f'the lookup in "{source.name}" for {_spelled(source, key)} failed: {cause}'
+    message = f'the lookup in "{source.name}" for {_spelled(source, key)} failed: {_one_line(cause)}'
     hint = (
         "RETRY ON ERROR tries again; ON ERROR NULL answers nothing, ON ERROR TO sends such rows to a table, "
         "and the job goes on."
     )
-    return Outcome(None, failure=ExecutionError(FAILED, _one_line(message), hint=hint), counted=(ERRORS,))
+    return Outcome(None, failure=ExecutionError(FAILED, message, hint=hint), counted=(ERRORS,))
 
 
 def _spelled(source: LookupSource, key: Key) -> str:

@@ -187,7 +187,7 @@ def test_a_timeout_fails_and_says_how_to_go_on(desk):
     found.ask(1)
     found.run()
     failure = str(found.answers[0][2].failure)
-    assert failure.startswith('SS431: the lookup in "desk" for k = 1 got no answer in 100 ms\nHINT: ')
+    assert failure.startswith('SS433: the lookup in "desk" for k = 1 got no answer in 100 ms\nHINT: ')
 
 
 def test_failed_rows_that_go_to_a_table_carry_the_cause(desk):

@@ -74,7 +74,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(("get", "put")), st.integers(0, 5)), 
 
 @given(st.integers(1, 4), STEPS)
 def test_it_holds_the_keys_of_a_plain_list_in_order_of_use(rows, steps):
-    cache, used = cached(rows=rows), []
+    cache = cached(rows=rows)
+    used: list[int] = []
     for what, key in steps:
         known = key in used
         if known or what == "put":

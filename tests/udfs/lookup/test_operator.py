@@ -153,7 +153,7 @@ def test_an_error_ends_the_task_and_gives_up_what_is_asked(still_worker):
 
 
 def test_a_timeout_ends_the_task(virtual_worker):
-    with pytest.raises(ExecutionError, match=r"^SS431: .* k = 1 got no answer in 100 ms"):
+    with pytest.raises(ExecutionError, match=r"^SS433: .* k = 1 got no answer in 100 ms"):
         run([lookup(Script(delay=lambda _: 1000), timeout_ms=100)], batches(1))
 
 

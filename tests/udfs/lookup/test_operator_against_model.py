@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from sqlstream.udfs.lookup import operator
 from sqlstream.udfs.lookup.metrics import METRICS
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
+from sqlstream.udfs.lookup.source import Key, Row
 from sqlstream.udfs.lookup.worker import Worker
 from tests.udfs.lookup.scripted import Script, VirtualLoop, scripted
 
@@ -33,8 +35,10 @@ class Plan:
     options: LookupOptions
 
     def script(self):
-        rows = {(key,): [(key, f"{key}.{i}") for i in range(count)] for key, count in self.rows.items()}
-        failures = Counter({(key,): count for key, count in self.failures.items()})
+        rows: dict[Key, Sequence[Row]] = {
+            (key,): [(key, f"{key}.{i}") for i in range(count)] for key, count in self.rows.items()
+        }
+        failures: Counter[Key] = Counter({(key,): count for key, count in self.failures.items()})
         return Script(rows, lambda key: self.delays[int(str(key[0]))], failures)
 
     def expected(self, key):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.lookup.options import Order
-from sqlstream.udfs.lookup.queue import Entry, queue_of
+from sqlstream.udfs.lookup.queue import Entry, LookupQueue, queue_of
 
 # What happens: an entry of a key (or of none), a mark, the completion of the n-th entry, or a look at what may leave.
 KEYS = st.one_of(st.none(), st.integers(0, 2))
@@ -26,7 +26,7 @@ class Played:
     """All entries in order of arrival; ``left`` those that have left."""
 
     def __init__(self, order, capacity=1000):
-        self.queue = queue_of(order, capacity)
+        self.queue: LookupQueue[int] = queue_of(order, capacity)
         self.entries, self.left = [], []
 
     def play(self, steps):
@@ -93,7 +93,7 @@ def test_no_more_than_the_capacity_waits(order, capacity, steps):
     ("order", "holds"), [(Order.KEY_ORDERED, True), (Order.UNORDERED, False), (Order.ORDERED, False)]
 )
 def test_a_key_that_waits_is_known(order, holds):
-    queue = queue_of(order, 10)
+    queue: LookupQueue[str] = queue_of(order, 10)
     entry = Entry("a", key=1)
     queue.put(entry)
     queue.put(Entry("mark", is_mark=True))

@@ -25,6 +25,7 @@ FAILED = "SS567"
 _JDBC = "jdbc:"
 _OF_JDBC = {"user": "user", "password": "password", "sslmode": "sslmode", "ApplicationName": "application_name"}
 _HINTS = (
+    ("pg_hba.conf", "The server lets nobody in this way: add the user and the address to its pg_hba.conf."),
     ("authentication failed", 'Correct the options "username" and "password".'),
     ("no password supplied", "Add 'username' and 'password' = '${NAME}', an environment variable."),
     ("database", 'Correct the database in "url", or create it.'),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sqlstream.connectors import Environment, connector, validate
 from sqlstream.connectors.postgres_sink import PostgresWriter, Staging
@@ -265,6 +268,27 @@ def test_the_last_change_of_a_key_wins(server, keyed) -> None:
     )
     assert everything(server) == [(1, "x3"), (3, "again")]
     assert staging_tables(server) == []
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xyz"), st.sampled_from(["+I", "-U", "+U", "-D"])))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.tuples(st.lists(CHANGES, max_size=3), st.booleans()), max_size=4))
+def test_a_table_is_what_its_changes_make_of_it(server, keyed, batches) -> None:
+    """The plain oracle: a dict that takes the changes one by one. Some batches run twice."""
+    server.execute("TRUNCATE t")
+    write: Any = writer_of(keyed, run=uuid.uuid4().hex)
+    expected: dict[int, str] = {}
+    for number, (partitions, twice) in enumerate(batches):
+        for _ in range(1 + twice):
+            write(Rows(*(rows(*changes) for changes in partitions if changes)), number)
+        for key, value, kind in (change for changes in partitions for change in changes):
+            if kind == "-D":
+                expected.pop(key, None)
+            elif kind != "-U":
+                expected[key] = value
+    assert everything(server) == sorted(expected.items())
 
 
 def test_without_a_key_rows_are_added(server, declared) -> None:

@@ -181,9 +181,12 @@ class Connections:
         import psycopg
 
         connection = await psycopg.AsyncConnection.connect(**self._connection, autocommit=True)  # type: ignore[arg-type]
-        await connection.execute(
-            session_settings(self._statement_timeout_ms) + "; SET default_transaction_read_only = on"
-        )
+        settings = session_settings(self._statement_timeout_ms)
+        try:
+            await connection.execute(f"{settings}; SET default_transaction_read_only = on")
+        except BaseException:
+            await connection.close()
+            raise
         return connection
 
     async def close(self) -> None:

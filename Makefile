@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo test test-fast lint types fmt differential bless bench bench-windows bench-kernels docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -37,6 +37,9 @@ differential: java $(READY) ## random queries through both gears and a plain mod
 bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
 	@$(BIN)/python -m pytest tests/golden --bless
 
+demo-lookups: java $(READY) ## departures enriched from PostgreSQL, Redis and HTTP, whose servers it starts
+	@$(BIN)/python -m examples.lookups.run
+
 bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
 	@$(BIN)/python -m examples.throughput.bench
 
@@ -45,6 +48,9 @@ bench-windows: java $(READY) ## windows through the columnar gear, Spark's own o
 
 bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes
 	@$(BIN)/python -m examples.throughput.kernels
+
+bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreSQL and Redis: rows per second
+	@$(BIN)/python -m examples.throughput.lookups
 
 docs: $(READY) ## regenerate the generated pages of docs/
 	@$(BIN)/python -m docs.generate

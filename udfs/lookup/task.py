@@ -10,7 +10,6 @@ import queue
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from sqlstream.udfs.lookup.asking import Asker
 from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, MISSES, Meter, metrics_row
 from sqlstream.udfs.lookup.options import Order
 from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.parts import Part, Waiting, parts_of
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue, queue_of
 from sqlstream.udfs.lookup.requests import Waiter
 from sqlstream.udfs.lookup.source import Key
@@ -36,26 +36,6 @@ LINGER_S = 0.005
 """Answers that come so soon after each other leave together: a batch of few rows costs as much as one of many."""
 
 LINGER_ANSWERS = 1024
-
-
-@dataclass(eq=False, slots=True)
-class Part:
-    """Rows of a batch that leave together. In ORDERED they are all up to ``until``; else those of ``groups``.
-
-    ``missing``: the answers that are not there yet.
-    """
-
-    taken: Taken
-    groups: np.ndarray
-    until: int
-    missing: int = 0
-
-
-Waiting = Entry[Part | None]
-"""An entry of the queue; the mark at the end of the input has no rows."""
-
-Place = tuple[Taken, int, int]
-"""What a waiter waits for: a batch, the position of a lookup, the number of a key."""
 
 
 class Task:
@@ -120,9 +100,7 @@ class Task:
         self._rows += batch.num_rows
         for step, keys in enumerate(taken.steps):
             self._look_into_cache(step, keys)
-        undone = taken.undone()
-        parts = self._ordered(taken, undone) if self._order is Order.ORDERED else self._by_group(taken, undone)
-        self._backlog.extend(parts)
+        self._backlog.extend(parts_of(taken, self._order, self._queue))
 
     def _look_into_cache(self, step: int, keys: StepKeys) -> None:
         meter, cache = self._meter(step), self._askers[step].cache
@@ -133,36 +111,6 @@ class Task:
         misses = int(keys.sizes[keys.unknown].sum())
         meter.count(HITS, keys.asked - misses)
         meter.count(MISSES, misses)
-
-    @staticmethod
-    def _ordered(taken: Taken, undone: np.ndarray) -> Iterator[Waiting]:
-        """Groups are numbered by first appearance: when one is done, rows up to the next one that is not may leave."""
-        untils = [*taken.groups.first[undone].tolist(), taken.batch.num_rows]
-        yield Entry(Part(taken, _NO_GROUPS, untils[0]), done=True)
-        for group, until in zip(undone, untils[1:], strict=True):
-            yield Entry(Part(taken, np.array([group]), until))
-
-    def _by_group(self, taken: Taken, undone: np.ndarray) -> Iterator[Waiting]:
-        """What is done leaves at once, but for keys that rows wait for in KEY ORDERED."""
-        done = np.ones(taken.groups.count, np.bool_)
-        done[undone] = False
-        if self._order is Order.KEY_ORDERED and len(self._queue):
-            followers = [group for group in np.flatnonzero(done) if self._queue.holds(self._key(taken, int(group)))]
-            done[followers] = False
-            for group in followers:
-                yield Entry(Part(taken, np.array([group]), 0), self._key(taken, int(group)), done=True)
-        if done.any():
-            yield Entry(Part(taken, np.flatnonzero(done), 0), done=True)
-        for group in undone:
-            key = self._key(taken, int(group)) if self._order is Order.KEY_ORDERED else None
-            yield Entry(Part(taken, np.array([group]), 0), key)
-
-    @staticmethod
-    def _key(taken: Taken, group: int) -> object:
-        """The key that all lookups have in KEY ORDERED; None for NULL."""
-        number = taken.numbers(group)[0]
-        identities = taken.steps[0].identities
-        return identities[number] if number < len(identities) else None
 
     # --- asking -----------------------------------------------------------------------------------------------
 
@@ -268,6 +216,3 @@ class Task:
 def _ask_all(askers: Sequence[Asker], asked: Sequence[Sequence[tuple[Key, Waiter]]]) -> None:
     for asker, of_step in zip(askers, asked, strict=True):
         asker.ask(of_step)
-
-
-_NO_GROUPS = np.zeros(0, np.int64)

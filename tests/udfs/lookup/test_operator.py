@@ -16,6 +16,7 @@ from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.lookup.metrics import METRICS
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order
+from sqlstream.udfs.lookup.outcomes import Outcome
 from sqlstream.udfs.lookup.source import Request
 from tests.udfs.lookup.scripted import Script, scripted, settle, values
 
@@ -93,6 +94,21 @@ def test_equal_keys_keep_their_order_also_over_batches(still_worker):
     assert rows_of(ready, "n") == [(1,), (2,), (4,)]
     still_worker.call(script.release, (1,))
     assert rows_of(list(found)[:-1], "n") == [(0,), (3,)]
+
+
+def test_a_remembered_answer_does_not_overtake_rows_of_its_key(still_worker):
+    script = Script(values(1, 2), held={(1,)})
+    step = lookup(script, order=Order.KEY_ORDERED, cache=Cache(10))
+
+    def rows():
+        yield from batches(1)
+        still_worker.asker(step.source, step.options).cache.put((1,), Outcome([(1, "v1")]))
+        yield from (pa.record_batch({"k": [1, 2], "n": [1, 2]}),)
+
+    found = LookupRows((step,)).rows(rows())
+    assert rows_of([next(found)], "n") == [(2,)]
+    still_worker.call(script.release, (1,))
+    assert rows_of(list(found)[:-1], "n") == [(0,), (1,)]
 
 
 def test_one_request_at_a_time_without_async(virtual_worker):

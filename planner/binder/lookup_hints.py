@@ -59,16 +59,16 @@ class LookupHints:
                 context.wrong("SS257", message, hint, _NO_TABLE)
 
 
-def misplaced_lookup(clause: LookupAsync, message: str) -> BindError:
-    """SS253 where LOOKUP ASYNC stands behind what is not looked up."""
+def misplaced_lookup(clause: LookupAsync, what: str) -> BindError:
+    """SS253 where LOOKUP ASYNC stands behind what is not looked up, but needs ``what``."""
     hint = "Write JOIN c FOR SYSTEM_TIME AS OF o.pt LOOKUP ASYNC (…) ON c.id = o.id, or LATERAL TABLE(f(o.x))."
-    return bind_error("SS253", message, clause.span, hint)
+    return bind_error("SS253", f"LOOKUP ASYNC needs {what}", clause.span, hint)
 
 
-def refuse_lookup_clause(source: exp.Expr, context: Context, message: str) -> None:
+def refuse_lookup_clause(source: exp.Expr, context: Context, what: str) -> None:
     clause = table_clauses_of(source).lookup
     if clause is not None:
-        context.report(misplaced_lookup(clause, message))
+        context.report(misplaced_lookup(clause, what))
 
 
 def refuse_updates(right: exp.Expr, scope: Scope) -> None:

@@ -165,7 +165,7 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
     clauses = table_clauses_of(source)
     _refuse_clauses(clauses, context)
-    refuse_lookup_clause(source, context, "LOOKUP ASYNC needs a lookup join")
+    refuse_lookup_clause(source, context, "a lookup join")
     return _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
 
 
@@ -247,7 +247,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
     call = table_call(right, context)
     if lookup_function_of(call, context) is not None:
         return lookup_call(right, call, scope, side == "LEFT", context, hints)
-    refuse_lookup_clause(right, context, "LOOKUP ASYNC needs a coroutine of CREATE FUNCTION here")
+    refuse_lookup_clause(right, context, "a coroutine of CREATE FUNCTION here")
     return correlate(right, call, scope, side == "LEFT", context)
 
 
@@ -267,7 +267,7 @@ def _refused_join(join: exp.Join) -> SqlStreamError:
     right = join.this
     clauses = table_clauses_of(right)
     if clauses.lookup is not None:
-        return misplaced_lookup(clauses.lookup, "LOOKUP ASYNC needs FOR SYSTEM_TIME AS OF before it")
+        return misplaced_lookup(clauses.lookup, "FOR SYSTEM_TIME AS OF before it")
     if clauses.barriers is not None:
         return unsupported.refusal("barriers", clauses.barriers.span)
     return unsupported.refusal("join", span_of(right))

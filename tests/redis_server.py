@@ -45,6 +45,10 @@ class RedisServer:
             self._process.communicate()
             self._process = None
 
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
     def client(self) -> redis.Redis:
         return redis.Redis(port=self.port)
 

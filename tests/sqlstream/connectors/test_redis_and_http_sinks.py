@@ -24,6 +24,7 @@ from sqlstream.connectors.redis_sink import RedisWriter
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
+from sqlstream.results import Query
 from tests.redis_server import RedisServer
 
 _ENVIRONMENT: Any = SimpleNamespace(job="job 1", spark=SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"}))
@@ -294,7 +295,9 @@ def test_writers_tell_no_secret(make_table, monkeypatch):
 
 # --- jobs -----------------------------------------------------------------------------------------------------
 
-_BIDS = "CREATE TABLE bids (k INT, price INT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv')"
+_BIDS = """
+    CREATE TABLE bids (k INT, price INT, pt AS PROCTIME())
+    WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv')"""
 
 
 def _bids(folder: Path, count: int) -> str:
@@ -304,13 +307,18 @@ def _bids(folder: Path, count: int) -> str:
 
 
 @pytest.mark.spark
-def test_a_job_writes_to_redis_by_key(spark, server, store, tmp_path):
+def test_a_job_writes_to_redis_by_key_and_another_looks_rows_up_there(spark, server, store, tmp_path):
     with sqlstream.connect(spark) as session:
         session.sql(_bids(tmp_path / "bids", 1000))
         session.sql(f"""
             CREATE TABLE prices (k INT, price INT, PRIMARY KEY (k) NOT ENFORCED)
             WITH ('connector' = 'redis', 'url' = '{server.url}', 'sink.batch-rows' = '7')""")
         _run(session, "INSERT INTO prices SELECT k, price FROM bids")
+        joined = session.sql("""
+            SELECT b.price, p.price AS last FROM bids AS b JOIN prices FOR SYSTEM_TIME AS OF b.pt AS p
+            LOOKUP ASYNC (CAPACITY 4, BATCH 10) ON p.k = b.k WHERE b.price < 20""")
+        assert isinstance(joined, Query)
+        assert list(joined) == [(price, 990 + price % 10) for price in range(20)]
     assert {key: int(store.hget(key, "price")) for key in store.scan_iter()} == {
         f"prices:{k}".encode(): 990 + k for k in range(10)
     }

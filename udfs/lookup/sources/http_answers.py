@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from sqlstream.errors import ConnectorError
+from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.failures import UNREADABLE, keys_text, wrong_answer
 from sqlstream.udfs.lookup.sources.json_path import JsonPath
@@ -25,6 +27,18 @@ class AnswerReader:
     columns: tuple[tuple[str, JsonPath], ...]
     sent: tuple[str, ...]
     zone: str = "UTC"
+
+    @cached_property
+    def _paths(self) -> dict[str, JsonPath]:
+        return dict(self.columns)
+
+    @cached_property
+    def _kinds(self) -> dict[str, DataType]:
+        return dict((*self.request.keys, *self.request.columns))
+
+    @cached_property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(self.zone)
 
     def of_key(self, key: Key, document: object) -> list[Row]:
         """The rows of the key. Key columns that the answer lacks have the values that were asked for.
@@ -54,7 +68,7 @@ class AnswerReader:
 
     def _is_of(self, key: Key, row: object) -> bool:
         for (name, _), asked in zip(self.request.keys, key, strict=True):
-            if name in self.sent and dict(self.columns)[name].value(row) is None:
+            if name in self.sent and self._paths[name].value(row) is None:
                 continue  # the server was asked for it
             if self._required([key], row, name) != asked:
                 return False
@@ -70,12 +84,11 @@ class AnswerReader:
         return found
 
     def _value(self, keys: Sequence[Key], row: object, name: str) -> object:
-        path = dict(self.columns)[name]
+        path = self._paths[name]
         if path.steps and not isinstance(row, dict | list):
             message = f'answer for {keys_text(self.request, keys)} of table "{self.table}" holds no object for a row'
             raise ConnectorError(UNREADABLE, message, hint="Say with the option path where the rows stand.")
-        kind = dict((*self.request.keys, *self.request.columns))[name]
         try:
-            return from_json(path.value(row), kind, ZoneInfo(self.zone))
+            return from_json(path.value(row), self._kinds[name], self._zone)
         except ValueError as error:
             raise wrong_answer(self.table, name, keys_text(self.request, keys), str(error)) from None

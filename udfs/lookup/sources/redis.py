@@ -80,7 +80,7 @@ class RedisClient:
     def __init__(self, source: RedisSource, redis: Redis) -> None:
         self._source, self._redis = source, redis
         self._zone = ZoneInfo(source.zone)
-        self._kinds = dict(source.request.keys)
+        self._kinds, self._paths = dict(source.request.keys), dict(source.paths)
         in_key = source.key.names
         # Keys that do not make the Redis key are compared with what is stored.
         self._compared = tuple((i, name) for i, (name, _) in enumerate(source.request.keys) if name not in in_key)
@@ -132,8 +132,8 @@ class RedisClient:
     def _values(self, key: Key, found: Any) -> dict[str, object]:
         """The columns that are stored."""
         if self._source.data_type == "json":
-            document, paths = self._document(key, found), dict(self._source.paths)
-            parts: list[object] = [paths[name].value(document) for name in self._stored]
+            document = self._document(key, found)
+            parts: list[object] = [self._paths[name].value(document) for name in self._stored]
         else:
             parts = found if isinstance(found, list) else [found] * len(self._stored)
         return {n: self._read(key, n, part, kind) for part, (n, kind) in zip(parts, self._stored.items(), strict=True)}

@@ -143,7 +143,7 @@ def test_rows_under_way_when_redis_is_restarted_come_out_once(tmp_path):
     with RedisServer(tmp_path) as server:
         with server.client() as client:
             client.mset({f"a:{k}": k for k in range(2_000)})
-        restart = threading.Thread(target=lambda: (server.stop(), server.start()))
+        restart = threading.Thread(target=server.restart)
 
         def rows() -> Iterator[pa.RecordBatch]:
             for start in range(0, 2_000, 100):

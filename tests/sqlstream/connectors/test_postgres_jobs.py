@@ -132,6 +132,8 @@ def test_a_stream_looks_rows_up_and_writes_what_it_found(spark, server, tmp_path
             LEFT JOIN customers FOR SYSTEM_TIME AS OF o.pt AS c LOOKUP ASYNC (BATCH 3, CACHE 10 ROWS)
             ON c.id = o.customer AND c.level > 1"""
         assert "level > 1" in session.explain(insert)
-        session.sql(insert).wait()
+        job = session.sql(insert)
+        assert isinstance(job, Job)
+        job.wait()
     expected = [(10, "Ann"), (11, None), (12, None), (13, "Eve"), (14, "Ann"), (15, None)]
     assert server.rows("SELECT * FROM found ORDER BY ref") == expected

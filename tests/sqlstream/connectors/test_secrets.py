@@ -7,6 +7,7 @@ import pytest
 import sqlstream
 from sqlstream.connectors.secrets import masked, resolved
 from sqlstream.errors import ConnectorError
+from sqlstream.results import Rows
 
 
 def test_a_reference_is_an_environment_variable():
@@ -50,7 +51,9 @@ def test_no_statement_shows_a_secret():
     with sqlstream.connect() as session:
         session.sql(create)
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'datagen')")
-        shown = str(list(session.sql("SHOW CREATE TABLE out")))
+        found = session.sql("SHOW CREATE TABLE out")
+        assert isinstance(found, Rows)
+        shown = str(found.fetchall())
         plan = session.explain("INSERT INTO out SELECT a FROM t", format="JSON")
     assert "******" in shown and "******" in plan
     assert "hunter2" not in shown + plan

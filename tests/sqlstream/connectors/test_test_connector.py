@@ -20,6 +20,12 @@ def session():
         ("'rol' = 'lookup'", 'SS502: connector "test" has no option "rol"'),
         ("'role' = 'dimension'", 'SS504: value "dimension" of option "role"'),
         ("'test.delay' = '5 ms'", 'SS504: option "test.delay" belongs to lookup tables'),
+        (
+            "'role' = 'lookup', 'test.delay' = 'random 5-1 ms'",
+            'SS504: value "random 5-1 ms" of option "test.delay" is not',
+        ),
+        ("'role' = 'lookup', 'test.fail' = 'often'", 'SS504: value "often" of option "test.fail" is not a number'),
+        ("'role' = 'lookup', 'test.delay-column' = 'b'", 'SS504: option "test.delay-column" names the column "b"'),
         ("'role' = 'lookup', 'test.misses-first' = 'x'", 'SS504: value "x" of option "test.misses-first"'),
     ],
 )

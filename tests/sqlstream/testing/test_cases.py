@@ -118,7 +118,7 @@ def test_every_extension_of_the_format_is_read(tmp_path):
         State(1, [], ("k",)),
         State(1, [], None),
     )
-    assert loaded.unchecked == ("lookup_tries_max",)
+    assert loaded.lookup_tries_max == 3
     path.write_text("[")
     with pytest.raises(CaseFormatError, match="JSONDecodeError"):
         load_case(path, tmp_path)

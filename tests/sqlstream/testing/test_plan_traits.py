@@ -47,6 +47,15 @@ def test_order_is_kept_by_plans_without_windows(query, keeps_order):
     assert traits(query).keeps_order is keeps_order
 
 
+def test_lookups_are_fed_too_and_change_no_order_unless_they_may():
+    people = "CREATE TABLE people (k STRING, n INT) WITH ('connector' = 'test', 'role' = 'lookup');"
+    join = "SELECT t.k, p.n FROM t JOIN people FOR SYSTEM_TIME AS OF t.pt AS p LOOKUP ASYNC ({}) ON p.k = t.k"
+    ordered, unordered = (traits(people + join.format(f"OUTPUT {order}")) for order in ("ORDERED", "UNORDERED"))
+    assert (set(ordered.tables), set(ordered.lookup_tables)) == ({"t"}, {"people"})
+    assert (ordered.keeps_order, unordered.keeps_order) == (True, False)
+    assert ordered.joint
+
+
 def test_the_time_of_a_row_is_that_which_windows_judge_it_by():
     values = ("a", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     event = traits("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)")

@@ -89,7 +89,7 @@ class FedClient:
         return max([random.uniform(*behaviour.delay_ms), *told]) / 1000
 
     def _rows(self, key: Key) -> list[dict[str, Any]]:
-        files = tuple(sorted(Path(self.source.folder).glob("*.parquet")))
+        files = tuple(sorted(Path(self.source.folder).glob("[!.]*.parquet")))  # hidden ones are being written
         if files != self._files:
             self._answers = {}
             for row in _rows_of(files):

@@ -396,6 +396,65 @@ class WindowAggregate(Unary):
         return (*kind, *index)
 
 
+# --- process functions ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProcessInput:
+    """A table argument: its rows have the ``fields`` of the table, called ``names`` and, where given, cast to ``types``.
+
+    ``time`` is the field with the event time of rows, where the call has one; ``passed`` are the fields that come out
+    with each row that the function makes.
+    """
+
+    parameter: str
+    fields: tuple[str, ...]
+    names: tuple[str, ...]
+    types: tuple[DataType, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    time: str | None = None
+    passed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProcessTable(Node):
+    """A process function over tables, row by row (without ``keys``) or by key, with state and timers.
+
+    ``tables`` and ``arguments`` belong together; the keys of all tables have the types of ``keys``. ``constants`` are
+    the other arguments, cast; ``descriptors`` are parameters with names of columns. ``passed`` are what the only
+    table's passed fields are called, which then stand in place of the keys. ``in_order``: rows by event time. ``clock``: the
+    function needs processing time. ``domain`` is that of the times of rows. Schema: keys or passed, results, rowtime.
+    """
+
+    tables: tuple[Node, ...]
+    arguments: tuple[ProcessInput, ...]
+    function: str
+    uid: str
+    results: Schema
+    keys: Schema = ()
+    passed: Schema = ()
+    constants: tuple[Item, ...] = ()
+    descriptors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rowtime: Field | None = None
+    in_order: bool = False
+    clock: bool = False
+    domain: TimeDomain = TimeDomain.EVENT
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.tables
+
+    @property
+    def timed(self) -> bool:
+        """True where the rows have event times."""
+        return self.arguments[0].time is not None
+
+    @property
+    def schema(self) -> Schema:
+        rowtime = (self.rowtime,) if self.rowtime is not None else ()
+        return (*(self.passed or self.keys), *self.results, *rowtime)
+
+
 # --- roots ----------------------------------------------------------------------------------------------------
 
 

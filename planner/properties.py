@@ -25,6 +25,7 @@ from sqlstream.planner.nodes import (
     Lookup,
     Node,
     Output,
+    ProcessTable,
     Project,
     RowMeasured,
     Scan,
@@ -295,3 +296,8 @@ def _(node: WindowAggregate) -> ArrivalOrder:
 @arrival_order.register
 def _(node: AssignWindows) -> ArrivalOrder:
     return arrival_order(node.input) if isinstance(node.window, AlignedWindow) else ArrivalOrder.WINDOW
+
+
+@arrival_order.register
+def _(node: ProcessTable) -> ArrivalOrder:
+    return ArrivalOrder.MIXED if node.keys else arrival_order(node.tables[0])

@@ -20,6 +20,7 @@ from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
 from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
 from sqlstream.planner.binder.lookups import is_time_travel, lookup_join
+from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
@@ -210,8 +211,11 @@ def _table_function(function: TableFunction, table: exp.Table, context: Context,
                 function.name.upper(), [*SIGNATURES, *context.catalog.function_names()], "window functions"
             )
             raise bind_error("SS203", f'table function "{function.name}" does not exist', function.span, hint)
-        raise unsupported.refusal("process function", function.span)
-    scope = window_function(function, context, lambda source: _source(source, context, bind_query))
+        if known.process is None:
+            raise unsupported.refusal("process function", function.span)
+        scope = process_function(function, known, context, lambda source: _source(source, context, bind_query))
+    else:
+        scope = window_function(function, context, lambda source: _source(source, context, bind_query))
     if not table.alias:
         return scope
     return _aliased(Relation(scope.node, tuple(c.name for c in scope.columns)), table)

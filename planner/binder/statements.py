@@ -22,10 +22,11 @@ from sqlstream.grammar.nodes import (
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.inserts import insert_into
+from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
-from sqlstream.planner.nodes import AssignWindows, Node, Output, WindowAggregate
+from sqlstream.planner.nodes import AssignWindows, Node, Output, ProcessTable, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.suggestions import counted, did_you_mean
 
@@ -102,6 +103,7 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
         raise SqlStreamError.of(context.problems) from None
     context.stop_if_wrong()
     _refuse_mixed_time(relation.node)
+    check_uids(relation.node)
     return relation
 
 
@@ -109,6 +111,7 @@ def _refuse_mixed_time(node: Node) -> None:
     """One query has one clock: Spark's watermark cannot wait for two. Windows without a time column wait for none."""
     windows = (n for n in node.walk() if isinstance(n, AssignWindows | WindowAggregate))
     domains = {n.domain for n in windows if n.time is not None}
+    domains |= {n.domain for n in node.walk() if isinstance(n, ProcessTable) and n.timed}
     if TimeDomain.PROCESSING in domains and len(domains) > 1:
         raise unsupported.refusal("mixed time", None)
 

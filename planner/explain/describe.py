@@ -18,6 +18,8 @@ from sqlstream.planner.nodes import (
     Lookup,
     Node,
     Output,
+    ProcessInput,
+    ProcessTable,
     Project,
     Scan,
     Union,
@@ -111,6 +113,20 @@ def _on(time: str | None) -> str:
 def _columns(columns: WindowColumns) -> str:
     names = (columns.start, columns.end, columns.time)
     return "" if columns == WindowColumns() else f" as {', '.join(names)}"
+
+
+@describe.register
+def _(node: ProcessTable) -> str:
+    parts = [_table_argument(a, node.in_order) for a in node.arguments]
+    parts += [f"{c.name} => {sql(c.expression)}" for c in node.constants]
+    parts += [f"{name} => DESCRIPTOR({', '.join(columns)})" for name, columns in node.descriptors]
+    return f"ProcessTable({node.function}; {'; '.join([*parts, f'uid {node.uid}'])})"
+
+
+def _table_argument(argument: ProcessInput, in_order: bool) -> str:
+    keys = f" partition by {', '.join(argument.partition_by)}" if argument.partition_by else ""
+    order = f" in order of {argument.time}" if in_order else _on(argument.time)
+    return f"{argument.parameter}({', '.join(argument.fields)}){keys}{order}"
 
 
 @describe.register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Lookup, Node, WindowAggregate
+from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Lookup, Node, ProcessTable, WindowAggregate
 
 
 class Gear(Enum):
@@ -23,8 +23,8 @@ def gear_of(plan: Node, setting: str) -> Gear:
 
 
 def keeps_state(node: Node) -> bool:
-    """True for windows that fire and lookups that defer; the rows of a window table function on aligned windows come
-    out at once."""
+    """True for windows that fire, lookups that defer and process functions by key; the rows of a window table function
+    on aligned windows come out at once."""
     match node:
         case WindowAggregate():
             return True
@@ -32,6 +32,8 @@ def keeps_state(node: Node) -> bool:
             return not isinstance(window, AlignedWindow)
         case Lookup(options=options):
             return options.defers
+        case ProcessTable(keys=keys):
+            return bool(keys)
     return False
 
 

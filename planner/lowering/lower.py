@@ -20,7 +20,16 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import AlignedWindow, AssignTime, AssignWindows, CountWindow, Node, Unary, WindowAggregate
+from sqlstream.planner.nodes import (
+    AlignedWindow,
+    AssignTime,
+    AssignWindows,
+    CountWindow,
+    Node,
+    ProcessTable,
+    Unary,
+    WindowAggregate,
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,8 @@ def awaited_by(node: Node) -> frozenset[TimeDomain]:
         case WindowAggregate(domain=domain):
             return frozenset({domain})
         case AssignWindows(domain=domain, window=window) if not isinstance(window, AlignedWindow):
+            return frozenset({domain})
+        case ProcessTable(domain=domain, keys=keys) if keys and node.timed:
             return frozenset({domain})
     return frozenset()
 

@@ -27,6 +27,7 @@ from sqlstream.planner.nodes import (
     Lookup,
     Node,
     Output,
+    ProcessTable,
     Project,
     Scan,
     Session,
@@ -143,6 +144,15 @@ def _(node: WindowAggregate) -> str:
         ", DISTINCT values kept as sets" if any(a.expression.find(exp.Distinct) for a in node.aggregates) else ""
     )
     return f"{sets}streaming aggregation by {keys} in append mode, state in RocksDB{collected}"
+
+
+@physical.register
+def _(node: ProcessTable) -> str:
+    if not node.keys:
+        return "mapInArrow that calls the function row by row"
+    united = f"union of {len(node.tables)} tables, " if len(node.tables) > 1 else ""
+    order = ", rows kept until the watermark passes them" if node.in_order else ""
+    return f"{united}exchange by key group, kernel that calls the function row by row{order}, state in RocksDB"
 
 
 @physical.register

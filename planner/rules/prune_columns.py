@@ -17,6 +17,8 @@ from sqlstream.planner.nodes import (
     Item,
     Lookup,
     Node,
+    ProcessInput,
+    ProcessTable,
     Project,
     Scan,
     Unary,
@@ -132,6 +134,19 @@ def _(node: WindowAggregate, required: Names) -> Node:
     pane, pane_index = (name if name in required else None for name in (node.pane, node.pane_index))
     rebuilt = replace(node, aggregates=aggregates, pane=pane, pane_index=pane_index)
     return replace(rebuilt, input=_pruned(node.input, read))
+
+
+@_pruned.register
+def _(node: ProcessTable, required: Names) -> Node:
+    # What the function reads of its rows, nobody knows.
+    tables = (_pruned(table, _given(argument)) for table, argument in zip(node.tables, node.arguments, strict=True))
+    return replace(node, tables=tuple(tables))
+
+
+def _given(argument: ProcessInput) -> Names:
+    """The fields of a table that a process function is given."""
+    time = [argument.time] if argument.time is not None else []
+    return frozenset({*argument.fields, *argument.partition_by, *argument.passed, *time})
 
 
 def _time(node: AssignWindows | WindowAggregate) -> Names:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Item, Node, Project, WindowAggregate
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Item, Node, ProcessTable, Project, WindowAggregate
 from sqlstream.planner.rewriting import with_inputs
 
 Names = frozenset[str]
@@ -37,6 +37,8 @@ def _needed_below(node: Node, needed: Names) -> Names:
             return frozenset({time})
         case AssignWindows() | WindowAggregate():
             return frozenset()
+        case ProcessTable(arguments=arguments):
+            return frozenset(a.time for a in arguments if a.time is not None)
         case Project():
             read = (i.expression for i in node.items if i.name in needed)
             return frozenset(e.name for e in read if isinstance(e, exp.Column))

@@ -14,13 +14,22 @@ _USER_WRITTEN = (
     "SELECT COUNT(*) FROM bids GROUP BY WINDOW USING assigner(5) TRIGGER USING trigger() EVICT AFTER USING evictor()"
 )
 
+_PROCESS = """
+    SELECT alert, rowtime FROM process(input => TABLE (SELECT * FROM bids WHERE n > 1) PARTITION BY auction, item
+    ORDER BY ts, on_time => DESCRIPTOR(ts), limit => 1 + 2, columns => DESCRIPTOR(price, n), uid => 'first')
+    UNION ALL SELECT CAST(good AS STRING), seen FROM check(TABLE bids, 3)
+    UNION ALL SELECT CAST(n AS STRING), rowtime FROM merge(one => TABLE bids PARTITION BY item,
+    two => TABLE (SELECT item AS k, n, ts AS t FROM bids) PARTITION BY k, on_time => DESCRIPTOR(ts, t))
+"""
+
 
 @cache
 def corpus() -> dict[str, Node]:
     """Bound plans by the comment above their query, or by the query."""
     files = (_GOLDEN / "planner" / "plans.golden", _GOLDEN / "plan_firing.golden", _GOLDEN / "plan_lookup.golden")
     found = {title: found for file in files for title, found in _plans(file).items()}
-    return {**found, "windows, triggers and evictors in Python": plan(_USER_WRITTEN)}
+    own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
+    return {**found, **own}
 
 
 def _plans(file: Path) -> dict[str, Node]:

@@ -14,7 +14,8 @@ from sqlstream.planner.explain.text import tree
 from sqlstream.planner.nodes import Insert as InsertPlan
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.rules import optimize
-from sqlstream.types import BIGINT, DOUBLE, INT, STRING, DataType
+from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
+from sqlstream.udfs.signature import ProcessSignature, TableParameter
 from sqlstream.workspace import Workspace
 
 TABLES = """
@@ -40,7 +41,23 @@ FUNCTIONS = (
         "spot", "m:spot", FunctionKind.ASYNC, DataType("STRUCT", (("latitude", DOUBLE), ("longitude", DOUBLE))),
         (("city", STRING),), 1, 1,
     ),
-    Function("process", "m:process", FunctionKind.PROCESS, STRING),
+    Function(
+        "process", "m:process", FunctionKind.PROCESS, DataType("STRUCT", (("alert", STRING),)), (("limit", BIGINT),), 0, 1,
+        process=ProcessSignature(
+            ("input", "columns", "limit"), (TableParameter("input"),), ("columns",), ("columns", "limit"), keyed=True
+        ),
+    ),
+    Function(
+        "merge", "m:merge", FunctionKind.PROCESS, DataType("STRUCT", (("n", INT),)),
+        process=ProcessSignature(
+            ("one", "two"), (TableParameter("one"), TableParameter("two", (("n", BIGINT),))), timers=True, keyed=True,
+            clock=True, timeless=True,
+        ),
+    ),
+    Function(
+        "check", "m:check", FunctionKind.PROCESS, DataType("STRUCT", (("good", BOOLEAN),)), (("limit", INT),), 1, 1,
+        process=ProcessSignature(("input", "limit"), (TableParameter("input"),), pass_through=True),
+    ),
     Function("evictor", "m:evictor", FunctionKind.EVICTOR, STRING),
     Function("assigner", "m:assigner", FunctionKind.ASSIGNER, STRING, (("size", BIGINT),), 1, 1),
     Function("trigger", "m:trigger", FunctionKind.TRIGGER, STRING),

@@ -27,19 +27,20 @@ from sqlstream.planner.nodes import (
     CountWindow,
     Lookup,
     Node,
+    ProcessTable,
     UserWindow,
     WindowAggregate,
 )
 from sqlstream.udfs.spark.clocks import Watermark
 
 WindowNode = AssignWindows | WindowAggregate
-StatefulNode = WindowNode | Lookup
+StatefulNode = WindowNode | Lookup | ProcessTable
 
 
 def stateful_nodes(plan: Node) -> Iterator[StatefulNode]:
-    """The nodes that keep state, top down: windows that fire and lookups that defer."""
+    """The nodes that keep state, top down: windows that fire, lookups that defer and process functions by key."""
     for node in plan.walk():
-        if isinstance(node, (AssignWindows, WindowAggregate, Lookup)) and keeps_state(node):
+        if isinstance(node, (AssignWindows, WindowAggregate, Lookup, ProcessTable)) and keeps_state(node):
             yield node
 
 
@@ -73,9 +74,11 @@ def ends_by_tick(plan: Node) -> bool:
 
 
 def uses_processing_time(node: StatefulNode) -> bool:
-    """True where windows of the node may fire by the clock."""
+    """True where windows of the node may fire by the clock, or its function needs it."""
     if isinstance(node, Lookup):
         return False
+    if isinstance(node, ProcessTable):
+        return node.clock
     if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
         return True
     trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None

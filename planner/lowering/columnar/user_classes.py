@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from sqlglot import exp
 
 from sqlstream.planner.firing import PythonCall
 from sqlstream.planner.lowering.columnar.inputs import Inputs
@@ -31,13 +34,13 @@ def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
     implementation = context.runtime.implementation(function)
     ship(implementation)
     columns = tuple(inputs.add_text(quoted(f.name), f.name) for f in rows)
-    return UserClass(function.name, implementation, _values(call, context), columns)
+    return UserClass(function.name, implementation, values_of(call.arguments, context), columns)
 
 
-def _values(call: PythonCall, context: Context) -> tuple[object, ...]:
-    """The constant arguments as Python objects, evaluated by Spark."""
-    if not call.arguments:
+def values_of(constants: Sequence[exp.Expression], context: Context) -> tuple[object, ...]:
+    """Constant arguments as Python objects, evaluated by Spark."""
+    if not constants:
         return ()
-    texts = ", ".join(f"{context.sql(a)} AS a{i}" for i, a in enumerate(call.arguments))
+    texts = ", ".join(f"{context.sql(a)} AS a{i}" for i, a in enumerate(constants))
     (row,) = context.runtime.spark.sql(f"SELECT {texts}").collect()
     return tuple(row)

@@ -1,0 +1,180 @@
+"""Process functions: by key as a kernel over the united rows of all tables; without keys row by row, on both gears."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.user_classes import values_of
+from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.functions import ship
+from sqlstream.planner.lowering.hidden import hidden, hidden_names
+from sqlstream.planner.lowering.lower import Context, awaited_by, lower_columnar, lower_node
+from sqlstream.planner.lowering.native import ONLY_COLUMNAR
+from sqlstream.planner.nodes import ProcessInput, ProcessTable
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.process.calls import InputTable
+from sqlstream.udfs.process.description import row_type
+from sqlstream.udfs.process.function import Descriptor
+from sqlstream.udfs.process.kernel import (
+    ROWTIME,
+    TABLE,
+    TIME,
+    Process,
+    input_column,
+    key_column,
+    passed_column,
+    result_column,
+)
+from sqlstream.udfs.process.row_by_row import RowByRow
+from sqlstream.udfs.spark.batches import Batches
+
+
+@lower_node.register
+def _(node: ProcessTable, context: Context) -> DataFrame:
+    if node.keys:
+        message = "a process function with PARTITION BY is not executed on Spark's native operators"
+        raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
+    return _row_by_row(node, context)
+
+
+@lower_columnar.register
+def _(node: ProcessTable, context: Context) -> DataFrame:
+    if not node.keys:
+        return _row_by_row(node, context)
+    tables = list(_tables(node, _below(node, context)))
+    projected = with_key_hash(_united(tables), tuple(key_column(i) for i in range(len(node.keys))))
+    kernel = _kernel(node, kernel_schema(projected), context)
+    output = spark_schema(kernel.output, projected.schema)
+    emitted = run(projected, operator_of(node, kernel, output, context, keyed=True), context.runtime)
+    return emitted.select(*_columns(node), *hidden(emitted))
+
+
+def _below(node: ProcessTable, context: Context) -> Context:
+    awaited = context.awaited | awaited_by(node)
+    return replace(context, awaited=awaited, above=(*context.above, node), in_order=True)
+
+
+# --- rows of the tables ---------------------------------------------------------------------------------------
+
+
+def _tables(node: ProcessTable, below: Context) -> Iterator[DataFrame]:
+    """The rows of each table with the columns that the kernel reads, and the hidden ones."""
+    for number, (table, argument) in enumerate(zip(node.tables, node.arguments, strict=True)):
+        rows = below.lower(table)
+        keys = [key(k, rows.schema[k].dataType).alias(key_column(i)) for i, k in enumerate(argument.partition_by)]
+        clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.clock else []
+        which = [F.lit(number).cast("INT").alias(TABLE)] if len(node.tables) > 1 else []
+        yield rows.select(*keys, *_inputs(argument, number), *which, *clock, *passed_on(rows))
+
+
+def _inputs(argument: ProcessInput, number: int) -> list[Column]:
+    """The event time, the columns of the function's rows, and those that come out with its own."""
+    time = [F.expr(micros(argument.time)).alias(TIME)] if argument.time is not None else []
+    fields = [column(name) for name in argument.fields]
+    if argument.types:
+        fields = [c.cast(kind.ddl()) for c, kind in zip(fields, argument.types, strict=True)]
+    named = [c.alias(input_column(number, i)) for i, c in enumerate(fields)]
+    return [*time, *named, *(column(name).alias(_passing(i)) for i, name in enumerate(argument.passed))]
+
+
+def _united(tables: list[DataFrame]) -> DataFrame:
+    """The rows of all tables, with NULL in the columns that a table does not have."""
+    types = {field.name: field.dataType for rows in tables for field in rows.schema}
+
+    def whole(rows: DataFrame) -> DataFrame:
+        known = set(rows.columns)
+        return rows.select(
+            *(column(n) if n in known else F.lit(None).cast(kind).alias(n) for n, kind in types.items())
+        )  # fmt: skip
+
+    return tables[0] if len(tables) == 1 else reduce(lambda left, right: left.union(right), map(whole, tables))
+
+
+def _passing(index: int) -> str:
+    return f"__passing_{index}"
+
+
+# --- the kernel -----------------------------------------------------------------------------------------------
+
+
+def _kernel(node: ProcessTable, schema: pa.Schema, context: Context, more: tuple[str, ...] = ()) -> Process:
+    """``more`` are columns of the input that come out behind those that the node passes through."""
+    function = context.runtime.function(node.function)
+    assert function is not None, f'the binder has seen "{node.function}"'
+    implementation: Any = context.runtime.implementation(function)
+    ship(implementation)
+    values = values_of([c.expression for c in node.constants], context)
+    constants = zip((c.name for c in node.constants), values, strict=True)
+    descriptors = ((name, Descriptor(columns)) for name, columns in node.descriptors)
+    return Process(
+        name=function.name,
+        implementation=implementation,
+        tables=tuple(_table(a, number, implementation) for number, a in enumerate(node.arguments)),
+        schema=schema,
+        keys=tuple(key_column(i) for i in range(len(node.keys))),
+        key_names=tuple(k.name for k in node.keys),
+        row=function.returns.to_arrow(),
+        arguments=(*constants, *descriptors),
+        time=TIME if node.timed else None,
+        ordered=node.in_order,
+        passed=(*(_passing(i) for i in range(len(node.passed))), *more),
+    )
+
+
+def _table(argument: ProcessInput, number: int, implementation: Any) -> InputTable:
+    columns = tuple(input_column(number, i) for i in range(len(argument.fields)))
+    return InputTable(argument.parameter, columns, argument.names, row_type(implementation, argument.parameter))
+
+
+def _columns(node: ProcessTable) -> list[Column]:
+    """What the kernel emits, under the names of the plan."""
+    own = passed_column if node.passed else key_column
+    before = [column(own(i)).alias(f.name) for i, f in enumerate(node.passed or node.keys)]
+    results = [column(result_column(i)).alias(f.name) for i, f in enumerate(node.results)]
+    time = [F.expr(f"timestamp_micros({quoted(ROWTIME)})").alias(node.rowtime.name)] if node.rowtime is not None else []
+    return [*before, *results, *time]
+
+
+# --- row by row -----------------------------------------------------------------------------------------------
+
+
+def _row_by_row(node: ProcessTable, context: Context) -> DataFrame:
+    rows = context.lower(node.tables[0])
+    carried = hidden_names(rows)
+    read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
+    fields = _schema_of(read)
+    kernel = _kernel(node, fields, context, tuple(carried))
+    output = spark_schema(kernel.output, read.schema)
+    made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
+    kept = [column(passed_column(len(node.passed) + i)).alias(name) for i, name in enumerate(carried)]
+    return made.select(*_columns(node), *kept)
+
+
+def _schema_of(rows: DataFrame) -> pa.Schema:
+    """With the hidden columns, which no exchange takes out."""
+    return arrow_schema(rows.schema).append(pa.field(KEY_HASH, pa.int64()))
+
+
+def _called(kernel: Process, schema: pa.Schema) -> Batches:
+    """Spark's batches differ from the schema in the names of time zones."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from RowByRow(kernel).rows(_cast(batches, schema))
+
+    return rows
+
+
+def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()

@@ -1,0 +1,89 @@
+"""Process functions without keys and state: rows of Arrow batches, each by itself, with no exchange and no watermark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE_TABLE
+from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Domain
+from sqlstream.udfs.process.call import Call
+from sqlstream.udfs.process.kernel import Process
+from sqlstream.udfs.state.memory import MemoryStore
+
+_MILLISECOND = 1000
+
+
+@dataclass
+class RowContext:
+    """The ``kernel.Context`` of a batch: nothing is kept, and no time passes."""
+
+    processing_time: int
+    watermark: int = NO_WATERMARK
+    store: MemoryStore = field(default_factory=MemoryStore)
+    emitted: list[pa.Table] = field(default_factory=list)
+
+    def emit(self, rows: pa.Table) -> None:
+        self.emitted.append(rows)
+
+    def emit_late(self, rows: pa.Table) -> None:
+        raise TypeError("no row is late where no time passes")
+
+    def count(self, metric: str, value: int) -> None:
+        raise TypeError("nothing is counted row by row")
+
+    def set_timer(self, domain: Domain, time: int) -> None:
+        """There are no timers."""
+
+    def hold(self, time: int, rows: int = 1) -> None:
+        raise TypeError("no row is held where no time passes")
+
+
+@dataclass(frozen=True)
+class RowByRow:
+    """``kernel`` has no keys; what it passes through are also the hidden columns, under names of its output.
+
+    Rows that hold others on their way to a table, or a hold of the watermark, pass by.
+    """
+
+    kernel: Process
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of the kernel's output."""
+        for batch in batches:
+            table = _with_hash(pa.Table.from_batches([batch]))
+            passing = _passing(table)
+            context = RowContext(_passed(table))
+            Call(self.kernel, context).rows(table.filter(pc.invert(passing)))
+            found = [*context.emitted, self._passed_by(table.filter(passing))]
+            yield from pa.concat_tables(found).combine_chunks().to_batches()
+
+    def _passed_by(self, rows: pa.Table) -> pa.Table:
+        """Rows with nothing but what the kernel passes through."""
+        output = self.kernel.output
+        own = [rows.column(name).cast(self.kernel.schema.field(name).type) for name in self.kernel.passed]
+        rest = [pa.nulls(rows.num_rows, column.type) for column in list(output)[len(own) :]]
+        return pa.Table.from_arrays([*own, *rest], schema=output)
+
+
+def _with_hash(rows: pa.Table) -> pa.Table:
+    return rows.append_column(KEY_HASH, pa.array(np.zeros(rows.num_rows, np.int64)))
+
+
+def _passing(rows: pa.Table) -> pa.Array:
+    marks = [pc.is_valid(rows.column(name)) for name in (LATE_TABLE, HOLD) if name in rows.column_names]
+    none = pa.chunked_array([pa.array(np.zeros(rows.num_rows, bool))])
+    for mark in marks:
+        none = pc.or_(none, mark)
+    return none
+
+
+def _passed(rows: pa.Table) -> int:
+    """The processing time that had passed when the first row came."""
+    known = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
+    return (known if known is not None else time.time_ns() // 1000) - _MILLISECOND

@@ -8,7 +8,7 @@ All methods run on the event loop. Decisions where the language is silent:
   waiting, and their time runs. Keys that are tried again go before those that have not been asked.
 * A batch is one request. If it fails, it fails for all of its keys; each is tried again, in whatever batch is next.
 * A request whose rows have all timed out is cancelled, and its capacity is free when it has ended. With DEFER it goes
-  on in the background, where again at most CAPACITY requests are in flight.
+  on in the background, for BACKGROUND_S at least, where again at most CAPACITY requests are in flight.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ from sqlstream.udfs.lookup.options import LookupOptions
 from sqlstream.udfs.lookup.outcomes import Outcome, of_error, of_timeout
 from sqlstream.udfs.lookup.requests import Attempt, KeyRequest, Lane, Waiter, identities
 from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
+
+
+BACKGROUND_S = 180.0
+"""How long, where TIMEOUT is not longer, a request goes on in the background and its outcome is kept after that: rows
+in state ask for it no more often than there are micro-batches, and answers that take longer than TIMEOUT must come."""
 
 
 class Cancelled(Exception):
@@ -55,8 +60,9 @@ class Asker:
         self._rows, self._background = (Lane(options.capacity, options.batch, within) for _ in range(2))
         seconds = options.timeout_ms / 1000
         self._deadlines: Deadlines[Waiter] = Deadlines(loop, seconds, self._expired)
-        self._left: Deadlines[KeyRequest] = Deadlines(loop, seconds, self._background_expired)
-        self._left_over = LeftOver(seconds, loop.time)
+        patience = max(seconds, BACKGROUND_S)
+        self._left: Deadlines[KeyRequest] = Deadlines(loop, patience, self._background_expired)
+        self._left_over = LeftOver(patience, loop.time)
         self._unwatched = Meter()
 
     # --- what is asked ----------------------------------------------------------------------------------------

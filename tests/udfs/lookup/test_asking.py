@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from sqlstream.udfs.lookup import asking
 from sqlstream.udfs.lookup.asking import Asker
 from sqlstream.udfs.lookup.cache import AnswerCache
 from sqlstream.udfs.lookup.metrics import Meter
@@ -339,7 +340,8 @@ def test_what_is_taken_is_asked_for_where_nobody_did(desk):
     assert found.script.keys_asked == [(1,), (2,), (3,)]
 
 
-def test_a_request_that_takes_its_time_again_is_asked_anew(desk):
+def test_a_request_that_takes_its_time_again_is_asked_anew(desk, monkeypatch):
+    monkeypatch.setattr(asking, "BACKGROUND_S", 0.1)
     found = desk(Script(values(1), after(250)), timeout_ms=100, **DEFER)
     found.ask(1)
     found.run(210)
@@ -391,3 +393,11 @@ def test_a_row_that_asks_for_a_key_in_the_background_joins(desk):
     found.run()
     assert found.rows == [(100, 1, None), (150, 1, [(1, "v1")])]
     assert found.script.keys_asked == [(1,)]
+
+
+def test_an_answer_that_takes_longer_than_the_timeout_comes_and_waits_for_the_row(desk):
+    found = desk(Script(values(1), after(5_000)), timeout_ms=100, **DEFER)
+    found.ask(1)
+    found.run(60_000)
+    assert found.script.cancelled == []
+    assert taken(found, 1) == [[(1, "v1")]]

@@ -134,12 +134,9 @@ class FunctionClient:
     def _value(self, row: object, name: str, position: int, kind: pa.DataType, nested: bool) -> object:
         value = self._member(row, name, position)
         try:
-            value = arrow_value(value, kind) if nested else value
-            pa.scalar(value, kind)  # what is of another type is a mistake of this answer, not of the whole batch
-        except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
-            message = f'function "{self._source.name}" returned what is no {kind} for column "{name}": {error}'
-            raise ValueError(message) from error
-        return value
+            return arrow_value(value, kind) if nested else value
+        except (TypeError, ValueError, AttributeError):
+            return value  # of another type, which the operator says of all sources alike
 
     def _member(self, row: object, name: str, position: int) -> object:
         if isinstance(row, dict) and not self._single_map:

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.gears import Gear, keeps_state
 from sqlstream.planner.lowering.hidden import hidden, passes_by
@@ -22,15 +21,12 @@ from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.native import ONLY_COLUMNAR
 from sqlstream.planner.lowering.side_outputs import failed_marker, lookup_nodes, sent_aside
 from sqlstream.planner.nodes import Lookup
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 
 METRIC = "lookup"
 """What the names of the metrics of lookups begin with; the number of the lookup ends them."""
-
-UPDATING_INPUT = "SS380"
 
 
 @dataclass(frozen=True)
@@ -88,11 +84,6 @@ def numbered(node: Lookup, context: Context) -> Numbered:
 
 
 def require_executed(node: Lookup, context: Context) -> None:
-    name = node.source.name
-    if changelog_mode(node.input) != APPEND_ONLY:
-        message = f'a lookup of "{name}" for rows that are updated is not executed'
-        hint = "Emit each result once (EMIT ON WINDOW CLOSE), and look up for these rows."
-        raise UnsupportedError(UPDATING_INPUT, message, hint=hint)
     if node.failed is not None and context.gear is Gear.NATIVE and any(map(keeps_state, context.above)):
         message = "ON ERROR TO below a window is not executed on Spark's native operators"
         raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")

@@ -19,7 +19,7 @@ from sqlstream.planner.nodes import LOOKUP_ERROR, FailedRows, Lookup
 from sqlstream.planner.rewriting import columns_of, substituted
 from sqlstream.udfs.exchange import LATE_TABLE
 
-PYTHON_IN_OUTER_CONDITION = "SS382"
+PYTHON_IN_OUTER_CONDITION = "SS380"
 
 _ANSWER = "__lookup_answer"
 _POSITION = "__lookup_position"
@@ -72,7 +72,7 @@ def _of_answer(expression: exp.Expression, node: Lookup) -> exp.Expression:
 
 
 def require_array_functions(node: Lookup, context: Context) -> None:
-    """UnsupportedError SS382 for Python functions in what decides, per answer, about rows that stay without any."""
+    """UnsupportedError SS380 for Python functions in what decides, per answer, about rows that stay without any."""
     if not node.outer or node.condition is None:
         return
     read = columns_of(node.condition)

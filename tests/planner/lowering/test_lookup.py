@@ -177,9 +177,12 @@ def test_failed_rows_pass_the_lookups_above_unasked_and_carry_what_those_below_f
 
 
 def test_what_is_not_executed_says_what_to_write(fed):
+    defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))
+    with pytest.raises(UnsupportedError, match=r"SS390: ON TIMEOUT DEFER .*\nHINT: SET"):
+        lower(output(defers), fed)
     fed.implementations["f"] = _is_adult
     condition = people(scan(ORDERS), outer=True, condition=sql("f(decade)"))
-    with pytest.raises(UnsupportedError, match=r'SS382: Python function "f" in the condition of a LEFT .*\nHINT: '):
+    with pytest.raises(UnsupportedError, match=r'SS380: Python function "f" in the condition of a LEFT .*\nHINT: '):
         lower(output(condition), fed)
     fed.gear = "native"
     defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))

@@ -128,10 +128,9 @@ class HttpClient:
         try:
             return parse_json(text)
         except ValueError:
-            server = self._source.server
-            message = f'answer of {server.address} to table "{self._source.name}" for {what} is no JSON'
-            shown = server.shown(text) or "nothing"
-            raise ConnectorError(UNREADABLE, f"{message}: {shown}", hint="Correct the option url.") from None
+            address, shown = self._source.server.address, self._source.server.shown(text) or "nothing"
+            message = f'answer of {address} to table "{self._source.name}" for {what} is no JSON: {shown}'
+            raise ConnectorError(UNREADABLE, message, hint="Correct the option url.") from None
 
     async def _sent(self, method: str, url: str, body: str | None, what: str) -> tuple[int, str]:
         async with send(self._session, method, url, body) as answer:

@@ -98,7 +98,7 @@ def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iter
 
 
 def failed(name: str, error: psycopg.Error, timeout_ms: int) -> ConnectorError:
-    detail = error.diag.message_detail
+    detail = error.diag.message_detail or error.diag.context  # of a COPY the column and the value
     return ConnectorError(FAILED, f'table "{name}": PostgreSQL says: {one_line(error, timeout_ms)}', detail=detail)
 
 

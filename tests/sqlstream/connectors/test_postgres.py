@@ -347,6 +347,17 @@ def test_a_failing_row_takes_its_batch_back(server, declared) -> None:
     assert everything(server) == [(2, "z")]
 
 
+def test_a_value_that_does_not_fit_is_told_with_its_column(server, declared) -> None:
+    server.execute("CREATE TABLE t (a SMALLINT, b UUID)")
+    write: Any = writer_of(declared("a INT; b STRING"))
+    text = error_of(write, Rows(rows((1, "no uuid"))), 0)
+    assert 'SS567: table "t": PostgreSQL says: invalid input syntax for type uuid: "no uuid"' in text
+    assert 'line 1, column b: "no uuid"' in text
+    assert 'value "70000" is out of range for type smallint' in error_of(write, Rows(rows((70000, None))), 0)
+    assert "NUL" in error_of(write, Rows(rows((1, "a\0"))), 0)
+    assert everything(server) == [] and staging_tables(server) == []
+
+
 def test_another_checkpoint_counts_its_batches_anew(server, declared) -> None:
     server.execute("CREATE TABLE t (a INT, b TEXT)")
     table = declared("a INT; b STRING")

@@ -26,7 +26,6 @@ from sqlstream.udfs.lookup.outcomes import Outcome, of_error, of_timeout
 from sqlstream.udfs.lookup.requests import Attempt, KeyRequest, Lane, Waiter, identities
 from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
 
-
 BACKGROUND_S = 180.0
 """How long, where TIMEOUT is not longer, a request goes on in the background and its outcome is kept after that: rows
 in state ask for it no more often than there are micro-batches, and answers that take longer than TIMEOUT must come."""

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup kill-deferred docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -51,6 +51,9 @@ bench-kernels: $(READY) ## window kernels without an engine: where the time of a
 
 bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreSQL and Redis: rows per second
 	@$(BIN)/python -m examples.throughput.lookups
+
+kill-deferred: java $(READY) ## kill -9 a job and its workers while lookups are deferred, and compare what comes out
+	@$(BIN)/python -m tests.sqlstream.jobs.deferred_kill
 
 docs: $(READY) ## regenerate the generated pages of docs/
 	@$(BIN)/python -m docs.generate

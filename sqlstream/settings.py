@@ -67,7 +67,8 @@ OPTIONS = (
     Option(
         "sqlstream.clock-interval",
         DURATION,
-        "How often the clock ticks for windows and triggers on processing time; without them it does not tick.",
+        "How often the clock ticks for windows and triggers on processing time, and for lookups that defer rows, which "
+        "are asked for again then; without them it does not tick.",
         "1 s",
     ),
     Option(

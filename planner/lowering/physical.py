@@ -116,7 +116,9 @@ def _(node: Correlate) -> str:
 def _(node: Lookup) -> str:
     options = node.options
     how = f"up to {options.capacity} at the same time per task" if options.asynchronous else "one after the other"
-    asked = f"keys, mapInArrow that asks for them {how}, explode of the answers"
+    waiting = "exchange by key group, kernel that keeps rows until they are answered, state in RocksDB, "
+    kept = waiting if options.defers else ""
+    asked = f"keys, mapInArrow that asks for them {how}, {kept}explode of the answers"
     return f"{asked}, failed rows aside" if node.failed is not None else asked
 
 

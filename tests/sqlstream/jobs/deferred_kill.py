@@ -1,0 +1,194 @@
+"""kill -9 while rows wait for the answers to deferred lookups: what comes out is that of a run without it, row by row.
+
+``make kill-deferred`` runs it. A job from files to files asks a coroutine that takes seconds for some keys. It runs
+undisturbed, then with its driver killed, then with a Python worker killed; the last two are started again. Results
+are windows that list their rows in the order in which they came, so a row lost, doubled or out of place shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROWS, _FILES, _SLOW_SECONDS = 120, 6, 6.0
+_TIMEOUT_SECONDS = 300.0
+
+_FUNCTION = """
+import asyncio, os, time
+from pathlib import Path
+
+async def name_of(key: int) -> str:
+    asked = Path(os.environ["ASKED"]) / str(key)
+    asked.touch(exist_ok=True) if not asked.exists() else None
+    while key % 7 == 3 and time.time() < asked.stat().st_mtime + float(os.environ["SLOW"]):
+        await asyncio.sleep(0.05)
+    return f"n{key}"
+"""
+
+_SCRIPT = """
+SET 'pipeline.max-parallelism' = '4';
+SET 'sqlstream.clock-interval' = '200 ms';
+CREATE FUNCTION name_of AS 'slow_names:name_of' LANGUAGE PYTHON;
+CREATE TABLE orders (id BIGINT, customer BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'filesystem', 'path' = '{folder}/in', 'format' = 'json', 'source.max-files-per-trigger' = '1');
+CREATE TABLE named (start TIMESTAMP(3), n BIGINT, rows_of STRING)
+  WITH ('connector' = 'filesystem', 'path' = '{folder}/out', 'format' = 'json');
+CREATE VIEW names AS SELECT o.id, o.ts, f.n FROM orders AS o, LATERAL TABLE(name_of(o.customer)) AS f(n)
+  LOOKUP ASYNC (TIMEOUT INTERVAL '0.2' SECOND, ON TIMEOUT DEFER);
+INSERT INTO named SELECT window_start, COUNT(*), LISTAGG(CAST(id AS STRING) || '=' || n, ' ')
+  FROM TUMBLE(TABLE names, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job in a folder of its own, in a process of its own."""
+
+    folder: Path
+
+    def prepare(self) -> None:
+        for name in ("in", "asked"):
+            (self.folder / name).mkdir(parents=True)
+        (self.folder / "slow_names.py").write_text(_FUNCTION)
+        (self.folder / "job.sql").write_text(_SCRIPT.format(folder=self.folder))
+        for number in range(_FILES):
+            rows = (_row(i) for i in range(number, _ROWS, 1) if i * _FILES // _ROWS == number)
+            path = self.folder / "in" / f"{number}.json"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            os.utime(path, (1_700_000_000 + number,) * 2)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        known = [str(self.folder), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, known)),
+            "ASKED": str(self.folder / "asked"),
+            "SLOW": str(_SLOW_SECONDS),
+        }
+        command = [sys.executable, "-m", "sqlstream", "run", str(self.folder / "job.sql"), "--master", "local[2]"]
+        command += ["--set", f"execution.checkpointing.dir={self.folder / 'checkpoints'}"]
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    @property
+    def slow_is_asked(self) -> bool:
+        return any(int(path.name) % 7 == 3 for path in (self.folder / "asked").iterdir())
+
+    @property
+    def batches(self) -> int:
+        return len(list((self.folder / "checkpoints").glob("*/spark/commits/[0-9]*")))
+
+    def rows(self) -> list[str]:
+        found = [path for path in (self.folder / "out").rglob("*.json") if not path.name.startswith((".", "_"))]
+        return sorted(line for path in found for line in path.read_text().splitlines())
+
+
+def _row(number: int) -> dict[str, object]:
+    return {"id": number, "customer": number % 20, "ts": f"2024-01-01 00:{number // 60:02d}:{number % 60:02d}.000"}
+
+
+def undisturbed(run: Run) -> str:
+    _finish(run)
+    return "undisturbed"
+
+
+def driver_killed(run: Run) -> str:
+    process = run.start()
+    _wait(lambda: run.slow_is_asked and run.batches >= 2, process)
+    killed = [process.pid, *(child.pid for child in _descendants(process.pid))]
+    for pid in killed:
+        _kill(pid)
+    process.wait()
+    batches = run.batches
+    _finish(run)
+    return f"driver killed after {batches} batches"
+
+
+def worker_killed(run: Run) -> str:
+    process = run.start()
+    _wait(lambda: run.slow_is_asked and run.batches >= 2, process)
+    found = [child for child in _descendants(process.pid) if "pyspark.daemon" in child.command]
+    daemons = {child.pid for child in found}
+    workers = [child.pid for child in found if child.parent in daemons]
+    for pid in workers:  # Spark takes any of them next
+        _kill(pid)
+    batches = run.batches
+    failed = process.wait(_TIMEOUT_SECONDS) != 0
+    if failed:
+        _finish(run)
+    went_on = "the job failed and was started again" if failed else "the job went on"
+    return f"{len(workers)} workers killed after {batches} batches, {went_on}"
+
+
+def _finish(run: Run) -> None:
+    if run.start().wait(_TIMEOUT_SECONDS):
+        raise SystemExit(f"the job failed:\n{(run.folder / 'log').read_text()[-3000:]}")
+
+
+def _wait(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _TIMEOUT_SECONDS
+    while not condition():
+        if process.poll() is not None or time.monotonic() > until:
+            raise SystemExit("the job ended, or did nothing, before it could be killed")
+        time.sleep(0.05)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    command: str
+
+
+def _descendants(pid: int) -> list[Process]:
+    """The processes that a process has started, and those that they have."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    fields = (line.split(None, 2) for line in listed.splitlines())
+    known = [Process(int(own), int(parent), rest[0] if rest else "") for own, parent, *rest in fields]
+    return list(_below(pid, known))
+
+
+def _below(pid: int, known: list[Process]) -> Iterator[Process]:
+    for process in known:
+        if process.parent == pid:
+            yield process
+            yield from _below(process.pid, known)
+
+
+def main() -> None:
+    expected: list[str] | None = None
+    with tempfile.TemporaryDirectory(prefix="sqlstream-kill-") as folder:
+        for number, story in enumerate((undisturbed, driver_killed, worker_killed)):
+            run = Run(Path(folder) / str(number))
+            run.prepare()
+            begun = time.monotonic()
+            said, rows = story(run), run.rows()
+            expected = expected if expected is not None else rows
+            same = "rows as without it" if rows == expected else "OTHER ROWS"
+            print(f"{said}: {len(rows)} windows, {same}, {time.monotonic() - begun:.0f} s", flush=True)
+            if rows != expected:
+                raise SystemExit("\n".join(["expected", *expected, "found", *rows]))
+    assert expected is not None
+    counted = sum(json.loads(line)["n"] for line in expected)
+    print(f"{counted} of {_ROWS} rows in each run")
+    if counted != _ROWS:
+        raise SystemExit("rows are missing")
+
+
+if __name__ == "__main__":
+    main()

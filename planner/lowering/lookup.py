@@ -59,7 +59,7 @@ class Numbered:
 
 @lower_node.register
 def _(node: Lookup, context: Context) -> DataFrame:
-    group = grouped(node, context)
+    group = tuple(numbered(lookup, context) for lookup in together(node))
     for lookup in group:
         if lookup.node.options.defers:
             message = "ON TIMEOUT DEFER is not executed on Spark's native operators"
@@ -68,15 +68,15 @@ def _(node: Lookup, context: Context) -> DataFrame:
     return joined(asked(context.lower(group[0].node.input), group, context), group, context)
 
 
-def grouped(node: Lookup, context: Context) -> tuple[Numbered, ...]:
-    """The lookups that are asked at the same time as ``node``, from the lowest up to it."""
+def together(node: Lookup) -> tuple[Lookup, ...]:
+    """The lookups that are asked at the same time as ``node``, from the lowest up to it; one that defers is alone."""
     group = [node]
-    while isinstance(below := group[-1].input, Lookup) and not below.options.defers:
+    while not node.options.defers and isinstance(below := group[-1].input, Lookup) and not below.options.defers:
         added = {output.name for output in below.outputs}
         if any(columns_of(key.expression) & added for lookup in group for key in lookup.keys):
             break
         group.append(below)
-    return tuple(numbered(lookup, context) for lookup in reversed(group))
+    return tuple(reversed(group))
 
 
 def numbered(node: Lookup, context: Context) -> Numbered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Iterator
 from functools import singledispatch
 
 from sqlglot import exp
@@ -14,6 +15,7 @@ from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.lowering.columnar.kernels import kind_of
 from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
+from sqlstream.planner.lowering.lookup import together
 from sqlstream.planner.lowering.lower import lower, watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import (
@@ -41,6 +43,7 @@ from sqlstream.planner.properties import keeps_rows
 def explain_physical(plan: Node, gear: str = "auto") -> str:
     """The tree of an optimized plan; each line says what the node lowers to on a setting of the gear. Needs no JVM."""
     waited_for = set(map(id, watermarked_nodes(plan)))
+    asked_above = set(map(id, _asked_with_others(plan)))
     columnar = gear_of(plan, gear) is Gear.COLUMNAR
 
     def label(node: Node) -> str:
@@ -48,9 +51,21 @@ def explain_physical(plan: Node, gear: str = "auto") -> str:
             return f"{describe(node)}: nothing, no window waits for this watermark"
         if columnar and isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
             return f"{describe(node)}: {kernel_text(node)}"
+        if id(node) in asked_above:
+            return f"{describe(node)}: asked together with the lookup above"
         return f"{describe(node)}: {physical(node)}"
 
     return tree(plan, label)
+
+
+def _asked_with_others(plan: Node) -> Iterator[Lookup]:
+    """The lookups that go with one above them."""
+    found: set[int] = set()
+    for node in plan.walk():
+        if isinstance(node, Lookup) and id(node) not in found:
+            below = together(node)[:-1]
+            found |= set(map(id, below))
+            yield from below
 
 
 def kernel_text(node: AssignWindows | WindowAggregate) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering import lower
+from sqlstream.planner.lowering import explain_physical, lower
 from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
 from sqlstream.planner.nodes import (
     LOOKUP_ERROR,
@@ -89,6 +89,16 @@ def test_lookups_that_need_nothing_of_each_other_are_asked_together(fed):
     expected = [(1, "Ann", "Ankara"), (2, "Bert", None), (2, "Bob", None), (5, "Ann", "Ankara")]
     assert fed.run(columns(after, "id", "name", "city")) == expected
     assert [physical(plan, fed).count("MapInArrow") for plan in (together, after)] == [1, 2]
+
+
+def test_explain_says_which_lookups_are_asked_together_and_which_wait_in_state():
+    both = explain_physical(output(cities(people(scan(ORDERS)))))
+    assert both.count("asked together with the lookup above") == 1
+    assert both.count("mapInArrow that asks for them up to 100 at the same time per task") == 1
+    assert "asked together" not in explain_physical(output(by_name(people(scan(ORDERS)))))
+    defers = people(cities(scan(ORDERS)), options=LookupOptions(on_timeout=OnTimeout.DEFER))
+    assert explain_physical(output(defers)).count("mapInArrow") == 2
+    assert explain_physical(output(defers)).count("state in RocksDB") == 1
 
 
 def physical(plan: Node, streams) -> str:

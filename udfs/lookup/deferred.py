@@ -77,7 +77,8 @@ class DeferredLookups(Kernel):
         waits = self._waits(rows)
         context.emit(rows.filter(pa.array(~waits)).select(self.output.names))
         pending = rows.filter(pa.array(waits))
-        if arrived.num_rows or pending.num_rows != kept.num_rows or self._changed(kept, pending):
+        changed = pending.num_rows and (arrived.num_rows or self._changed(kept, pending))
+        if changed or pending.num_rows != kept.num_rows:
             state.replace(_PENDING, pending)
             state.flush()
         held = pc.min(pending.column(HELD)).as_py()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def run(spark, server, tmp_path: Path):
 
 
 def write(tmp_path: Path, number: int, *lines: str) -> None:
-    (tmp_path / "events" / f"{number}.csv").write_text("".join(f"{line}\n" for line in lines))
+    path = tmp_path / "events" / f"{number}.csv"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    os.utime(path, (number, number))  # Spark reads files in this order
 
 
 def forget_last_commit(checkpoint: Path) -> int:

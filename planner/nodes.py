@@ -401,7 +401,7 @@ class WindowAggregate(Unary):
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """A table argument: its rows have the ``fields`` of the table, called ``names`` and, where given, cast to ``types``.
+    """A table argument: its rows have the ``fields`` of the table, called ``names``, cast to ``types`` where given.
 
     ``time`` is the field with the event time of rows, where the call has one; ``passed`` are the fields that come out
     with each row that the function makes.
@@ -422,8 +422,9 @@ class ProcessTable(Node):
 
     ``tables`` and ``arguments`` belong together; the keys of all tables have the types of ``keys``. ``constants`` are
     the other arguments, cast; ``descriptors`` are parameters with names of columns. ``passed`` are what the only
-    table's passed fields are called, which then stand in place of the keys. ``in_order``: rows by event time. ``clock``: the
-    function needs processing time. ``domain`` is that of the times of rows. Schema: keys or passed, results, rowtime.
+    table's passed fields are called, which then stand in place of the keys. ``in_order``: rows by event time.
+    ``clock``: the function needs processing time. ``domain`` is that of the times of rows. Schema: keys or passed,
+    results, rowtime.
     """
 
     tables: tuple[Node, ...]

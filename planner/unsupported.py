@@ -85,7 +85,9 @@ FEATURES: dict[str, Unsupported] = {
         "SS322", "MATCH_RECOGNIZE clauses", "Session windows with COLLECT_LIST find simple sequences."
     ),
     "process function": Unsupported(
-        "SS323", "process functions and other functions over tables", "TUMBLE, HOP, CUMULATE and SESSION are executed."
+        "SS323",
+        "functions over tables that are no process functions, and process functions without TABLE",
+        "Write FROM f(input => TABLE t PARTITION BY k) with a class that extends ProcessFunction.",
     ),
     "hint": Unsupported("SS324", "hints", "Remove the hint; options of a table belong into WITH of its CREATE TABLE."),
     "changelog input": Unsupported(

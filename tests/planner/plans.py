@@ -42,7 +42,8 @@ FUNCTIONS = (
         (("city", STRING),), 1, 1,
     ),
     Function(
-        "process", "m:process", FunctionKind.PROCESS, DataType("STRUCT", (("alert", STRING),)), (("limit", BIGINT),), 0, 1,
+        "process", "m:process", FunctionKind.PROCESS, DataType("STRUCT", (("alert", STRING),)),
+        (("limit", BIGINT),), 0, 1,
         process=ProcessSignature(
             ("input", "columns", "limit"), (TableParameter("input"),), ("columns",), ("columns", "limit"), keyed=True
         ),

@@ -41,9 +41,7 @@ def test_arguments_come_by_name_or_by_position():
         "SELECT * FROM process(limit => 2, uid => 'u', on_time => DESCRIPTOR(ts), input => TABLE bids PARTITION BY n, "
         "columns => DESCRIPTOR(Price, n))"
     )
-    by_position = node(
-        "SELECT * FROM process(TABLE bids PARTITION BY n, DESCRIPTOR(price, n), 2, DESCRIPTOR(ts), 'u')"
-    )
+    by_position = node("SELECT * FROM process(TABLE bids PARTITION BY n, DESCRIPTOR(price, n), 2, DESCRIPTOR(ts), 'u')")
     assert by_name == by_position
     assert by_name.descriptors == (("columns", ("price", "n")),)
     assert [c.type for c in by_name.constants] == [BIGINT]

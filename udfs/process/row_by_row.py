@@ -1,4 +1,4 @@
-"""Process functions without keys and state: rows of Arrow batches, each by itself, with no exchange and no watermark."""
+"""Process functions without keys and state: each row by itself, without an exchange and a watermark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RowContext:
 class RowByRow:
     """``kernel`` has no keys; what it passes through are also the hidden columns, under names of its output.
 
-    Rows that hold others on their way to a table, or a hold of the watermark, pass by.
+    Rows that hold others on their way to a table, or a hold of the watermark, pass by. CLOCK is a TIMESTAMP here.
     """
 
     kernel: Process
@@ -85,5 +85,8 @@ def _passing(rows: pa.Table) -> pa.Array:
 
 def _passed(rows: pa.Table) -> int:
     """The processing time that had passed when the first row came."""
-    known = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
-    return (known if known is not None else time.time_ns() // 1000) - _MILLISECOND
+    first = pc.min(rows.column(CLOCK)) if CLOCK in rows.column_names else None
+    if first is None or not first.is_valid:
+        return time.time_ns() // 1000 - _MILLISECOND
+    came: int = first.cast(pa.timestamp("us", first.type.tz)).cast(pa.int64()).as_py()
+    return came - _MILLISECOND

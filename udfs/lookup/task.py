@@ -6,10 +6,10 @@ rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and 
 
 from __future__ import annotations
 
+import asyncio
 import queue
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,9 +33,12 @@ MOST_ROWS = 100_000
 """No more input is read while so many rows wait."""
 
 LINGER_S = 0.005
-"""Answers that come so soon after each other leave together: a batch of few rows costs as much as one of many."""
+"""Answers that come so soon after each other leave together: to wake the task's thread costs more than to ask, and a
+batch of few rows as much as one of many."""
 
 LINGER_ANSWERS = 1024
+
+Answered = tuple[Waiter, Outcome]
 
 
 class Task:
@@ -55,7 +58,10 @@ class Task:
         self._backlog: deque[Waiting] = deque()
         self._waiters: set[Waiter] = set()
         self._parts: dict[tuple[int, int, int], list[Waiting]] = {}
-        self._answered: queue.SimpleQueue[tuple[Waiter, Outcome]] = queue.SimpleQueue()
+        self._answered: queue.SimpleQueue[list[Answered]] = queue.SimpleQueue()
+        self._lingering: list[Answered] = []
+        self._linger_answers = max(1, min(keys_in_flight // 2, LINGER_ANSWERS))  # others would run dry
+        self._linger: asyncio.TimerHandle | None = None
         self._rows = 0
         self._taken = 0
         self._schema: pa.Schema | None = None
@@ -85,7 +91,7 @@ class Task:
         """Gives up what is still asked for."""
         for asker in set(self._askers):
             waiters = [waiter for waiter in self._waiters if self._askers[waiter.place[1]] is asker]
-            if waiters:
+            if waiters and self._worker.is_alive:
                 self._worker.call(asker.forget, waiters)
 
     @property
@@ -143,34 +149,41 @@ class Task:
 
     def _deliver(self, waiter: Waiter, outcome: Outcome) -> None:
         """On the event loop."""
-        self._answered.put((waiter, outcome))
+        self._lingering.append((waiter, outcome))
+        if len(self._lingering) >= self._linger_answers:
+            self._hand_over()
+        elif self._linger is None:
+            self._linger = self._worker.loop.call_later(LINGER_S, self._hand_over)
+
+    def _hand_over(self) -> None:
+        """On the event loop."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        answered, self._lingering = self._lingering, []
+        self._answered.put(answered)
 
     def _collect(self, *, wait: bool) -> None:
-        """Takes the outcomes that have come; ``wait``: at least one, and those that come right after."""
+        """Takes the outcomes that have come; ``wait``: at least one."""
         if not self._waiters:
             return
-        count = 0
         if wait:
-            self._receive(self._first())
-            count, until = 1, time.monotonic() + LINGER_S
-            while self._waiters and count < LINGER_ANSWERS and (left := until - time.monotonic()) > 0:
-                try:
-                    self._receive(self._answered.get(timeout=left))
-                except queue.Empty:
-                    break
-                count += 1
+            self._receive_all(self._first())
         while not self._answered.empty():
-            self._receive(self._answered.get())
+            self._receive_all(self._answered.get())
 
-    def _first(self) -> tuple[Waiter, Outcome]:
+    def _first(self) -> list[Answered]:
         while True:
             try:
                 return self._answered.get(timeout=1)
             except queue.Empty:
                 assert self._worker.is_alive, "the event loop of the lookups has ended"
 
-    def _receive(self, answered: tuple[Waiter, Outcome]) -> None:
-        waiter, outcome = answered
+    def _receive_all(self, answered: Iterable[Answered]) -> None:
+        for waiter, outcome in answered:
+            self._receive(waiter, outcome)
+
+    def _receive(self, waiter: Waiter, outcome: Outcome) -> None:
         self._waiters.discard(waiter)
         if outcome.failure is not None:
             raise outcome.failure

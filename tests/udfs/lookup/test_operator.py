@@ -102,6 +102,7 @@ def test_a_remembered_answer_does_not_overtake_rows_of_its_key(still_worker):
 
     def rows():
         yield from batches(1)
+        settle(still_worker)
         still_worker.asker(step.source, step.options).cache.put((1,), Outcome([(1, "v1")]))
         yield from (pa.record_batch({"k": [1, 2], "n": [1, 2]}),)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -19,27 +20,30 @@ class Clock:
     """What follows the clock in a plan: the watermark of ``tables``, and with ``ticks`` the timers of its operators.
 
     ``ends``: bounded input ends processing time by a tick. ``calls``: ticks make micro-batches, also after the end of
-    bounded input, in which rows are asked for again that wait for the answers to lookups.
+    bounded input, in which rows are asked for again that wait for the answers to lookups; ``calls_only``: they do
+    nothing else, so that none is needed where no row waits.
     """
 
     tables: tuple[str, ...] = ()
     ticks: bool = False
     ends: bool = False
     calls: bool = False
+    calls_only: bool = False
     interval_ms: int = 1000
 
     def __bool__(self) -> bool:
         return bool(self.tables) or self.ticks
 
-    def start(self, control: ControlRows, stopped: Event) -> Thread:
-        """Tick until ``stopped``."""
-        thread = Thread(target=self._run, args=(control, stopped), name="sqlstream-clock", daemon=True)
+    def start(self, control: ControlRows, stopped: Event, rows_wait: Callable[[], bool] = lambda: True) -> Thread:
+        """Tick until ``stopped``. ``rows_wait``: rows may wait for the answers to lookups."""
+        thread = Thread(target=self._run, args=(control, stopped, rows_wait), name="sqlstream-clock", daemon=True)
         thread.start()
         return thread
 
-    def _run(self, control: ControlRows, stopped: Event) -> None:
+    def _run(self, control: ControlRows, stopped: Event, rows_wait: Callable[[], bool]) -> None:
         while not stopped.wait(self.interval_ms / 1000):
-            self.tick(control)
+            if not self.calls_only or rows_wait():
+                self.tick(control)
 
     def tick(self, control: ControlRows) -> None:
         """Move all that follows the clock to the present."""
@@ -60,4 +64,6 @@ def clock_of(plan: Node, gear: Gear, interval_ms: int = 1000) -> Clock:
     tables = tuple(dict.fromkeys(clocked))
     if gear is Gear.NATIVE:
         return Clock(tables, interval_ms=interval_ms)
-    return Clock(tables, clocks.needs_ticks(plan), clocks.ends_by_tick(plan), clocks.defers(plan), interval_ms)
+    ticks, calls = clocks.clock_ticks(plan), clocks.defers(plan)
+    calls_only = calls and not ticks and not tables
+    return Clock(tables, ticks or calls, clocks.ends_by_tick(plan), calls, calls_only, interval_ms)

@@ -155,7 +155,7 @@ class Job:
         launch = self._launch
         if launch.bounded or not launch.clock:
             return None
-        return launch.clock.start(launch.control, self._stopping)
+        return launch.clock.start(launch.control, self._stopping, lambda: self._progress.pending != 0)
 
     def _run_to_end(self) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from sqlstream.jobs.clock import Clock, clock_of
@@ -20,6 +22,8 @@ BY_EVENT_TIME = "TUMBLE(ts, INTERVAL '1' SECOND)"
 BY_THE_CLOCK = "TUMBLE(pt, INTERVAL '1' SECOND)"
 EARLY = BY_EVENT_TIME + " TRIGGER AFTER WATERMARK EARLY EVERY INTERVAL '1' SECOND"
 IN_ROWS = "v COUNT WINDOW (2 ROWS)"
+LOOKUP = "CREATE TABLE s (k INT, w INT) WITH ('connector' = 'test', 'role' = 'lookup');"
+DEFERRED = "SELECT w FROM t JOIN s FOR SYSTEM_TIME AS OF t.pt LOOKUP ASYNC (ON TIMEOUT DEFER) ON s.k = t.v"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,25 @@ def test_the_clock_ticks_only_for_what_uses_it(windows, clock):
         plan = plan_of_script(TABLE + windows, session)
     assert clock_of(plan, Gear.COLUMNAR) == clock
     assert bool(clock) == (windows in (BY_THE_CLOCK, EARLY))
+
+
+def test_the_clock_calls_for_rows_whose_lookups_are_deferred():
+    with LocalSession() as session:
+        plan = plan_of_script(LOOKUP + TABLE.partition("SELECT")[0] + DEFERRED, session)
+    assert clock_of(plan, Gear.COLUMNAR) == Clock(ticks=True, calls=True, calls_only=True)
+
+
+@pytest.mark.parametrize("rows_wait", [True, False])
+def test_a_clock_that_only_calls_stands_still_where_no_row_waits(tmp_path, rows_wait):
+    control, stopped, asked = ControlRows(LocalStorage(tmp_path)), Event(), []
+
+    def waiting():
+        asked.append(None)
+        stopped.set()
+        return rows_wait
+
+    Clock(ticks=True, calls=True, calls_only=True, interval_ms=1).start(control, stopped, waiting).join()
+    assert len(list(tmp_path.rglob("tick-*.json"))) == rows_wait == len(asked) * rows_wait
 
 
 def test_a_tick_moves_watermarks_and_the_clock(tmp_path):

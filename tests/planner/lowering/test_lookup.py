@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.planner.firing import Firing, LateAction, LateData
 from sqlstream.planner.lowering import explain_physical, lower
 from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
 from sqlstream.planner.nodes import (
@@ -23,10 +25,11 @@ from sqlstream.planner.nodes import (
     Tumble,
     WindowAggregate,
 )
+from sqlstream.plans import side_tables
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.sources.fed import Behaviour
-from tests.streams import item, output, rows_of, scan, sql, table, timed
+from tests.streams import Row, item, output, rows_of, scan, sql, table, timed
 
 pytestmark = pytest.mark.spark
 
@@ -148,28 +151,38 @@ def failing(below: Node, *names: str) -> Lookup:
     return people(below, options=TO, failed=FailedRows(kept, values))
 
 
-def batches(streams, plan) -> list:
-    """Runs a plan to its end and returns what ``lower`` gives, in one table per micro-batch."""
-    tables: list = []
+@contextlib.contextmanager
+def parted(streams, plan) -> Iterator[Callable[[], tuple[list[Row], ...]]]:
+    """Runs a plan; the function gives the new rows of the result, then those for each table beside it."""
+    tables = side_tables(plan)
+    found: list[list[Row]] = [[] for _ in range(1 + len(tables))]
     rows = lower(output(plan), streams)
 
     def keep(batch, _):
         batch.persist()
-        tables.append((rows_of([main_rows(batch).toArrow()]), *(
-            rows_of([side_rows(batch, plan, node.failed.table).toArrow()])
-            for node in plan.walk() if isinstance(node, Lookup) and node.failed is not None
-        )))  # fmt: skip
+        for kept, part in zip(found, (main_rows(batch), *(side_rows(batch, plan, t) for t in tables)), strict=True):
+            kept += rows_of([part.toArrow()])
 
-    writer = rows.writeStream.foreachBatch(keep).trigger(availableNow=True)
-    writer.option(
-        "checkpointLocation", str(streams.folder / f"checkpoint-{next(iter(streams.numbers))}")
-    ).start().awaitTermination()
-    return tables
+    checkpoint = str(streams.folder / f"checkpoint-{next(iter(streams.numbers))}")
+    query = rows.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint).start()
+
+    def step() -> tuple[list[Row], ...]:
+        query.processAllAvailable()
+        came = tuple(map(list, found))
+        for kept in found:
+            kept.clear()
+        return came
+
+    try:
+        yield step
+    finally:
+        query.stop()
 
 
 def test_failed_rows_go_to_their_table_with_what_went_wrong(fed):
     fed.behaviours["people"] = Behaviour(fails=1)
-    ((main, failed),) = batches(fed, columns(failing(scan(ORDERS)), "id", "name"))
+    with parted(fed, columns(failing(scan(ORDERS)), "id", "name")) as step:
+        main, failed = step()
     ids = [row[0] for row in failed]
     assert ids in ([1, 2, 4], [1, 2, 4, 5])  # equal keys may be asked for once
     assert all(row[1] for row in failed)
@@ -179,11 +192,30 @@ def test_failed_rows_go_to_their_table_with_what_went_wrong(fed):
 def test_failed_rows_pass_the_lookups_above_unasked_and_carry_what_those_below_found(fed):
     fed.write(CITIES, [("a", "Aachen"), ("b", "Bonn"), ("b", "Berlin")])
     fed.behaviours["people"] = Behaviour(fails=None)
-    ((main, failed),) = batches(fed, columns(failing(cities(scan(ORDERS)), "city"), "id", "city"))
+    with parted(fed, columns(failing(cities(scan(ORDERS)), "city"), "id", "city")) as step:
+        main, failed = step()
     assert main == []
     assert [(row[0], row[2]) for row in failed] == [(1, "Aachen"), (2, "Berlin"), (2, "Bonn"), (4, None), (5, None)]
-    ((main, failed),) = batches(fed, columns(cities(failing(scan(ORDERS))), "id", "city"))
+    with parted(fed, columns(cities(failing(scan(ORDERS))), "id", "city")) as step:
+        main, failed = step()
     assert (main, [row[0] for row in failed]) == ([], [1, 2, 4, 5])
+
+
+LATE = table("late", who="BIGINT")
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_late_rows_of_windows_pass_the_lookups_above(fed, outer):
+    fed.gear, fed.from_rows = "columnar", False
+    late = Firing(late=LateData(action=LateAction.TO, table=LATE, values=(sql("who"),)))
+    counts = WindowAggregate(timed(EVENTS), ("who",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
+    plan = columns(people(replace(counts, firing=late), outer=outer, condition=sql("decade > 2")), "n", "name")
+    fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 99, 950)])
+    fed.lift(EVENTS, 1000)
+    with parted(fed, plan) as step:
+        assert step() == ([(1, "Ann"), (1, "Bert"), *([(1, None)] if outer else [])], [])
+        fed.write(EVENTS, [(4, 10, 200), (5, None, 300), (6, 10, 1500)])
+        assert step() == ([], [(10,), (None,)])
 
 
 def test_what_is_not_executed_says_what_to_write(fed):

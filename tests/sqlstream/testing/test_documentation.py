@@ -24,10 +24,12 @@ def example(language: str, containing: str) -> str:
 
 
 @pytest.mark.spark
-def test_the_example_in_python_passes(spark):
+def test_the_examples_in_python_pass(spark):
     names: dict = {}
-    exec(example("python", "StreamTest"), names)
+    for containing in ("import StreamTest", "ENRICHED"):
+        exec(example("python", containing), names)
     names["test_revenue_per_shop_and_minute"]()
+    names["test_a_customer_is_asked_for_again_when_the_service_fails"]()
 
 
 @pytest.mark.spark

@@ -6,10 +6,10 @@ rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and 
 
 from __future__ import annotations
 
-import asyncio
 import queue
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,10 +33,8 @@ MOST_ROWS = 100_000
 """No more input is read while so many rows wait."""
 
 LINGER_S = 0.005
-"""Answers that come so soon after each other leave together: to wake the task's thread costs more than to ask, and a
-batch of few rows as much as one of many."""
-
-LINGER_ANSWERS = 1024
+"""Answers that come so soon after each other leave together: to wake the task's thread for each costs more than to ask
+for it, and a batch of few rows as much as one of many."""
 
 Answered = tuple[Waiter, Outcome]
 
@@ -58,10 +56,7 @@ class Task:
         self._backlog: deque[Waiting] = deque()
         self._waiters: set[Waiter] = set()
         self._parts: dict[tuple[int, int, int], list[Waiting]] = {}
-        self._answered: queue.SimpleQueue[list[Answered]] = queue.SimpleQueue()
-        self._lingering: list[Answered] = []
-        self._linger_answers = max(1, min(keys_in_flight // 2, LINGER_ANSWERS))  # others would run dry
-        self._linger: asyncio.TimerHandle | None = None
+        self._answered: queue.SimpleQueue[Answered] = queue.SimpleQueue()
         self._rows = 0
         self._taken = 0
         self._schema: pa.Schema | None = None
@@ -149,39 +144,25 @@ class Task:
 
     def _deliver(self, waiter: Waiter, outcome: Outcome) -> None:
         """On the event loop."""
-        self._lingering.append((waiter, outcome))
-        if len(self._lingering) >= self._linger_answers:
-            self._hand_over()
-        elif self._linger is None:
-            self._linger = self._worker.loop.call_later(LINGER_S, self._hand_over)
-
-    def _hand_over(self) -> None:
-        """On the event loop."""
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
-        answered, self._lingering = self._lingering, []
-        self._answered.put(answered)
+        self._answered.put((waiter, outcome))
 
     def _collect(self, *, wait: bool) -> None:
-        """Takes the outcomes that have come; ``wait``: at least one."""
+        """Takes the outcomes that have come; ``wait``: at least one, and those that come right after."""
         if not self._waiters:
             return
         if wait:
-            self._receive_all(self._first())
+            self._receive(*self._first())
+            if self._waiters:
+                time.sleep(LINGER_S)
         while not self._answered.empty():
-            self._receive_all(self._answered.get())
+            self._receive(*self._answered.get())
 
-    def _first(self) -> list[Answered]:
+    def _first(self) -> Answered:
         while True:
             try:
                 return self._answered.get(timeout=1)
             except queue.Empty:
                 assert self._worker.is_alive, "the event loop of the lookups has ended"
-
-    def _receive_all(self, answered: Iterable[Answered]) -> None:
-        for waiter, outcome in answered:
-            self._receive(waiter, outcome)
 
     def _receive(self, waiter: Waiter, outcome: Outcome) -> None:
         self._waiters.discard(waiter)

@@ -98,3 +98,11 @@ def test_rows_in_are_rows_out_and_rows_sent_aside(open_session, tmp_path):
         assert session.sql("SELECT * FROM names").fetchall() == []
         progress = job.progress()
     assert (progress.rows_out, progress.lookups[0].errors) == (0, 4)
+
+
+def test_a_table_gets_results_or_failed_rows(open_session):
+    with open_session() as session, pytest.raises(SqlStreamError, match=r"SS511: .* the late or failed rows"):
+        session.sql(
+            "INSERT INTO failed SELECT o.id, s.name AS error FROM orders AS o "
+            "JOIN LATERAL TABLE(seat(o.seat, '')) AS s LOOKUP ASYNC (ON ERROR TO failed) ON TRUE"
+        )

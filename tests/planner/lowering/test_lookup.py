@@ -6,6 +6,7 @@ import contextlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ ROWS = [(1, 10, "a"), (2, 20, "b"), (3, None, "c"), (4, 40, "d"), (5, 10, "e")]
 FOUND = [(10, "Ann", 31), (20, "Bob", 22), (20, "Bert", 45)]
 
 
-def people(below: Node, *, outer: bool = False, **more: object) -> Lookup:
+def people(below: Node, *, outer: bool = False, **more: Any) -> Lookup:
     """Persons by ``who``: their name, and their age as another one reads it."""
     outputs = (item("name", "name", "STRING"), item("decade", "COALESCE(age DIV 10, 0)"))
     keys = (item("id", "who"),)

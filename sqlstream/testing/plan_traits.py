@@ -96,6 +96,11 @@ class PlanTraits:
         return arrival_order(self.root) is ArrivalOrder.SOURCE
 
     @property
+    def orders_by_answers(self) -> bool:
+        """True where rows come out as the answers to lookups come."""
+        return arrival_order(self.root) is ArrivalOrder.ANSWERS
+
+    @property
     def joint(self) -> bool:
         """True where rows and watermarks may share a micro-batch."""
         return all(map(_is_joint, self.root.walk()))

@@ -92,8 +92,10 @@ class SteppedJob:
 
     @property
     def orders_rows(self) -> bool:
-        """True where operators with state put out rows in an order of ours: kernels do in one key group."""
-        return self._traits.gear is Gear.COLUMNAR and self._key_groups == 1
+        """True where operators with state put out rows in an order of ours: kernels do in one key group, unless rows
+        leave as answers come."""
+        ours = self._traits.gear is Gear.COLUMNAR and self._key_groups == 1
+        return ours and not self._traits.orders_by_answers
 
     @property
     def _key_groups(self) -> int:

@@ -174,8 +174,8 @@ def _in_order(tables: Sequence[Bound]) -> bool:
         key = order[0]
         by = key.this if isinstance(key, exp.Ordered) else key
         descending = isinstance(key, exp.Ordered) and bool(key.args.get("desc"))
-        plain = isinstance(by, exp.Column) and len(order) == 1 and not descending
-        if table.input.time is None or not plain or table.scope.resolve(by).name != table.input.time:
+        named = table.scope.resolve(by).name if isinstance(by, exp.Column) and table.input.time is not None else None
+        if named is None or named != table.input.time or len(order) > 1 or descending:
             hint = "Write ORDER BY ts and on_time => DESCRIPTOR(ts), with PARTITION BY before it."
             message = "ORDER BY in TABLE must name the column of on_time, ascending, and nothing else"
             raise bind_error("SS263", message, span_of(key) or table.written.span, hint)

@@ -82,12 +82,13 @@ class Call:
 
     def _close(self) -> None:
         self._memories.flush()
-        self._timers.flush()
-        event = self._timers.next_timer(Domain.EVENT)
+        event = processing = END_OF_TIME
+        if self._kernel.has_timers:
+            self._timers.flush()
+            event, processing = (self._timers.next_timer(domain) for domain in (Domain.EVENT, Domain.PROCESSING))
         if self._waiting is not None:
             self._waiting.flush()
             event = min(event, self._waiting.next_time())
-        processing = self._timers.next_timer(Domain.PROCESSING)
         if self._kernel.layout.ages and self._outside.processing_time != END_OF_TIME:
             processing = min(processing, self._memories.next_timer())
         self._outside.set_timer(Domain.EVENT, event)

@@ -33,14 +33,15 @@ def describe_process_function(name: str, kind: Any, target: str) -> Function:
     hints = annotations_of(kind.eval)
     tables = [_table(p, hints, target) for i, p in enumerate(parameters) if i == 0 or is_table(hints.get(p.name))]
     descriptors = [p for p in parameters[1:] if hints.get(p.name) is Descriptor]
-    named = {t.name for t in tables} | {p.name for p in descriptors}
-    constants = [p for p in parameters if p.name not in named]
+    named = {t.name for t in tables}
+    others = [p for p in parameters if p.name not in named]
+    constants = [p for p in others if p not in descriptors]
     row = _row(name, kind, target)
     process = ProcessSignature(
         parameters=tuple(p.name for p in parameters),
         tables=tuple(tables),
         descriptors=tuple(p.name for p in descriptors),
-        optional=tuple(p.name for p in parameters if p.default is not p.empty),
+        optional=tuple(p.name for p in others if p.default is not p.empty),
         keyed=bool(states_of(kind)) or hasattr(kind, "on_timer"),
         timers=hasattr(kind, "on_timer"),
         clock=bool(getattr(kind, "processing_time", False)) or any(s.ttl_ms is not None for s in states_of(kind)),

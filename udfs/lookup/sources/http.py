@@ -98,6 +98,8 @@ class HttpClient:
         if self._source.batch is not None and len(keys) > 1:
             document = await self._answer(self._source.batch, keys)
             return [[] for _ in keys] if document is _NOTHING else self._source.reader.of_keys(keys, document)
+        if len(keys) == 1:
+            return [await self._rows(keys[0])]
         found = await asyncio.gather(*(self._rows(key) for key in keys), return_exceptions=True)
         for one in found:
             if isinstance(one, BaseException):
@@ -113,7 +115,7 @@ class HttpClient:
 
     async def _answer(self, call: Call, keys: Sequence[Key]) -> object:
         """The document; _NOTHING where the status says that there is none."""
-        what = keys_text(self._source.request, keys)
+        what = _Keys(self._source.request, keys)
         url, body = filled(call, self._source.request.keys, keys, many=call is self._source.batch)
         try:
             status, text = await self._sent(call.method, url, body, what)
@@ -132,9 +134,20 @@ class HttpClient:
             message = f'answer of {address} to table "{self._source.name}" for {what} is no JSON: {shown}'
             raise ConnectorError(UNREADABLE, message, hint="Correct the option url.") from None
 
-    async def _sent(self, method: str, url: str, body: str | None, what: str) -> tuple[int, str]:
+    async def _sent(self, method: str, url: str, body: str | None, what: object) -> tuple[int, str]:
         async with send(self._session, method, url, body) as answer:
             return answer.status, await text_of(answer, self._source.name, self._source.server, what)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What messages call the keys; few requests need it."""
+
+    request: Request
+    keys: Sequence[Key]
+
+    def __str__(self) -> str:
+        return keys_text(self.request, self.keys)
 
 
 def send(
@@ -143,16 +156,18 @@ def send(
     """Sends JSON, or nothing. Only GET follows to another place: a client would turn POST into GET there."""
     from yarl import URL
 
-    data = body.encode() if body is not None else None
-    kind = {"Content-Type": "application/json"} if body is not None else {}
-    return session.request(
-        method, URL(url, encoded=True), data=data, headers=kind | dict(headers or {}), allow_redirects=method == "GET"
-    )
+    data, given = None, headers
+    if body is not None:
+        data, given = body.encode(), {"Content-Type": "application/json", **(headers or {})}
+    return session.request(method, URL(url, encoded=True), data=data, headers=given, allow_redirects=method == "GET")
 
 
-async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: str) -> str:
+async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:
     """The body as text. SS576 where it is too large or no text."""
     found = bytearray()
+    known = answer.content_length is not None and "Content-Encoding" not in answer.headers
+    if known and (answer.content_length or 0) <= server.max_bytes:
+        found += await answer.read()
     async for part in answer.content.iter_chunked(65_536):
         found += part
         if len(found) > server.max_bytes:
@@ -182,6 +197,8 @@ def filled(
     """
     columns = dict(zip((name for name, _ in kinds), zip(*keys, strict=True), strict=True))
     in_url = {n: ",".join(url_text(to_text(v, kind)) for v in columns[n]) for n, kind in kinds}
+    if not many and call.body is None:
+        return call.url.filled(in_url), None
     in_body = {n: [to_json(v, kind) for v in columns[n]] for n, kind in kinds}
     if not many:
         texts = {name: values[0] for name, values in in_body.items()}
@@ -206,7 +223,7 @@ def _array(texts: Sequence[str]) -> str:
 # --- failures -------------------------------------------------------------------------------------------------
 
 
-def unreachable(error: Exception, table: str, server: HttpServer, what: str) -> ConnectorError:
+def unreachable(error: Exception, table: str, server: HttpServer, what: object) -> ConnectorError:
     """No answer, or the beginning of one."""
     if isinstance(error, asyncio.TimeoutError):
         message = f'table "{table}" got no answer from {server.address} for {what} in {server.timeout_ms} ms'
@@ -216,7 +233,7 @@ def unreachable(error: Exception, table: str, server: HttpServer, what: str) -> 
     return ConnectorError(UNREACHABLE, message, hint="See whether the server runs and the option url names it.")
 
 
-def wrong_status(status: int, text: str, table: str, server: HttpServer, what: str) -> ConnectorError:
+def wrong_status(status: int, text: str, table: str, server: HttpServer, what: object) -> ConnectorError:
     """An answer that is none."""
     shown = server.shown(text) or json.dumps("")
     message = f'{server.address} answered table "{table}" with status {status} for {what}: {shown}'

@@ -62,9 +62,14 @@ class AnswerReader:
             found = found[0]
         return [row for row in found if row is not None]
 
+    @cached_property
+    def _places(self) -> list[tuple[str, int | None]]:
+        """The columns asked for, with their places in the key."""
+        in_key = {name: place for place, (name, _) in enumerate(self.request.keys)}
+        return [(name, in_key.get(name)) for name, _ in self.request.columns]
+
     def _row(self, key: Key, row: object) -> Row:
-        asked = dict(zip((name for name, _ in self.request.keys), key, strict=True))
-        return tuple(asked[n] if n in asked else self._value([key], row, n) for n, _ in self.request.columns)
+        return tuple(self._value([key], row, n) if place is None else key[place] for n, place in self._places)
 
     def _is_of(self, key: Key, row: object) -> bool:
         for (name, _), asked in zip(self.request.keys, key, strict=True):

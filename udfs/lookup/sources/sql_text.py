@@ -73,11 +73,13 @@ class Question:
     stored: Mapping[str, StoredColumn]
 
     def text(self, keys: int) -> str:
-        """The statement for so many keys; the same for any number where they come as arrays."""
+        """The statement for so many keys; the same for any number but one where they come as arrays."""
         return f"WITH {self._keys(keys)} {self._select}"
 
     def parameters(self, keys: Sequence[Key]) -> list[object]:
         """The values of the placeholders, in their order. The keys are encoded ones."""
+        if self.dialect.arrays and len(keys) == 1:
+            return [*keys[0], *self._filter_values]
         if self.dialect.arrays:
             return [*(list(column) for column in zip(*keys, strict=True)), *self._filter_values]
         return [*(value for number, key in enumerate(keys, 1) for value in (number, *key)), *self._filter_values]
@@ -92,18 +94,32 @@ class Question:
 
     def rows(self, found: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
         """The rows of each key, out of the rows (number, columns…) of the answer."""
-        decoders = [(self.dialect.decode.get(type_.name), type_) for _, type_ in self.request.columns]
         answers: list[list[Row]] = [[] for _ in range(keys)]
+        decoders = self._decoders
+        if not any(decoder for decoder, _ in decoders):
+            for number, *values in found:
+                assert isinstance(number, int)
+                answers[number - 1].append(tuple(values))
+            return answers
         for number, *values in found:
             assert isinstance(number, int)
             row = (v if d is None or v is None else d(v, t) for v, (d, t) in zip(values, decoders, strict=True))
             answers[number - 1].append(tuple(row))
         return answers
 
+    @cached_property
+    def _decoders(self) -> list[tuple[Callable[[object, DataType], object] | None, DataType]]:
+        return [(self.dialect.decode.get(type_.name), type_) for _, type_ in self.request.columns]
+
     # --- the statement ----------------------------------------------------------------------------------------
 
     def _keys(self, count: int) -> str:
         names = ", ".join(f"k{i}" for i, _ in enumerate(self.request.keys, 1))
+        if self.dialect.arrays and count == 1:  # one key is sent faster than an array of one
+            values = ", ".join(
+                f"CAST({self.dialect.placeholder} AS {self.dialect.sent[t.name]})" for _, t in self.request.keys
+            )
+            return f"k ({names}, n) AS (SELECT {values}, 1)"
         if self.dialect.arrays:
             kinds = (self.dialect.sent[type_.name] for _, type_ in self.request.keys)
             arrays = ", ".join(f"CAST({self.dialect.placeholder} AS {kind}[])" for kind in kinds)

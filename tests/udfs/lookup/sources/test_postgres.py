@@ -148,7 +148,7 @@ def test_integer_and_text_keys_go_through_the_index(server) -> None:
 
     server.execute("INSERT INTO customers (id) SELECT i FROM generate_series(100, 20000) i", "ANALYZE customers")
     asked = source(server, "id", "name")
-    text = Question(DIALECT, asked.table, asked.request, dict(asked.stored)).text(1).replace("%s", "'{1,2}'")
+    text = Question(DIALECT, asked.table, asked.request, dict(asked.stored)).text(2).replace("%s", "'{1,2}'")
     plan = server.rows(f"EXPLAIN {text}")
     assert any("Index Scan using customers_pkey" in str(line) for line in plan)
 

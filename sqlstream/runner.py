@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
+from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan
-from sqlstream.plans import require_sources, scanned_tables
+from sqlstream.plans import require_sources, scanned_tables, side_tables
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, TableSink
 from sqlstream.spark_settings import SparkHandle
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlstream.jobs import Job, JobRuntime
+
+SIDE_OUTPUT_OF_DATAFRAME = "SS348"
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,11 @@ class Runner:
         from sqlstream.planner.lowering import lower
 
         require_sources(plan)
+        if side_tables(plan):
+            message = "LATE DATA TO and ON ERROR TO are not executed for a DataFrame"
+            raise UnsupportedError(
+                SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
+            )
         rows = with_kind_first(lower(plan, self.runtime(workspace)))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 

@@ -100,6 +100,12 @@ def test_rows_in_are_rows_out_and_rows_sent_aside(open_session, tmp_path):
     assert (progress.rows_out, progress.lookups[0].errors) == (0, 4)
 
 
+def test_a_dataframe_has_no_failed_rows_beside_it(open_session):
+    clause = NAMES.partition("names ")[2].format(broken="", clause="ON ERROR TO failed")
+    with open_session() as session, pytest.raises(SqlStreamError, match="SS348: LATE DATA TO and ON ERROR TO"):
+        session.dataframe(clause)
+
+
 def test_a_table_gets_results_or_failed_rows(open_session):
     with open_session() as session, pytest.raises(SqlStreamError, match=r"SS511: .* the late or failed rows"):
         session.sql(

@@ -1,8 +1,9 @@
 """kill -9 while rows wait for the answers to deferred lookups: what comes out is that of a run without it, row by row.
 
-``make kill-deferred`` runs it. A job from files to files asks a coroutine that takes seconds for some keys. It runs
-undisturbed, then with its driver killed, then with a Python worker killed; the last two are started again. Results
-are windows that list their rows in the order in which they came, so a row lost, doubled or out of place shows.
+``make kill-deferred`` runs it. A job from files to files asks a coroutine that answers some keys only when this script
+says so, after the kill. It runs undisturbed, then with its driver killed, then with its Python workers killed; the last
+two are started again. Results are windows that list their rows in the order in which they came, so a row lost, doubled
+or out of place shows.
 """
 
 from __future__ import annotations
@@ -18,23 +19,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_ROWS, _FILES, _SLOW_SECONDS = 120, 6, 6.0
+_ROWS, _FILES = 120, 4
+_BATCHES = 2  # before the kill
 _TIMEOUT_SECONDS = 300.0
 
 _FUNCTION = """
-import asyncio, os, time
+import asyncio, os
 from pathlib import Path
 
 async def name_of(key: int) -> str:
-    asked = Path(os.environ["ASKED"]) / str(key)
-    asked.touch(exist_ok=True) if not asked.exists() else None
-    while key % 7 == 3 and time.time() < asked.stat().st_mtime + float(os.environ["SLOW"]):
+    while key % 7 == 3 and not Path(os.environ["ANSWERS"]).exists():
         await asyncio.sleep(0.05)
     return f"n{key}"
 """
 
 _SCRIPT = """
-SET 'pipeline.max-parallelism' = '4';
+SET 'pipeline.max-parallelism' = '2';
 SET 'sqlstream.clock-interval' = '200 ms';
 CREATE FUNCTION name_of AS 'slow_names:name_of' LANGUAGE PYTHON;
 CREATE TABLE orders (id BIGINT, customer BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
@@ -55,8 +55,7 @@ class Run:
     folder: Path
 
     def prepare(self) -> None:
-        for name in ("in", "asked"):
-            (self.folder / name).mkdir(parents=True)
+        (self.folder / "in").mkdir(parents=True)
         (self.folder / "slow_names.py").write_text(_FUNCTION)
         (self.folder / "job.sql").write_text(_SCRIPT.format(folder=self.folder))
         for number in range(_FILES):
@@ -70,8 +69,7 @@ class Run:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, known)),
-            "ASKED": str(self.folder / "asked"),
-            "SLOW": str(_SLOW_SECONDS),
+            "ANSWERS": str(self.answers),
         }
         command = [sys.executable, "-m", "sqlstream", "run", str(self.folder / "job.sql"), "--master", "local[2]"]
         command += ["--set", f"execution.checkpointing.dir={self.folder / 'checkpoints'}"]
@@ -79,8 +77,9 @@ class Run:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     @property
-    def slow_is_asked(self) -> bool:
-        return any(int(path.name) % 7 == 3 for path in (self.folder / "asked").iterdir())
+    def answers(self) -> Path:
+        """Slow keys are answered when this file is there."""
+        return self.folder / "answers"
 
     @property
     def batches(self) -> int:
@@ -102,7 +101,7 @@ def undisturbed(run: Run) -> str:
 
 def driver_killed(run: Run) -> str:
     process = run.start()
-    _wait(lambda: run.slow_is_asked and run.batches >= 2, process)
+    _wait(lambda: run.batches >= _BATCHES, process)
     killed = [process.pid, *(child.pid for child in _descendants(process.pid))]
     for pid in killed:
         _kill(pid)
@@ -114,22 +113,26 @@ def driver_killed(run: Run) -> str:
 
 def worker_killed(run: Run) -> str:
     process = run.start()
-    _wait(lambda: run.slow_is_asked and run.batches >= 2, process)
-    found = [child for child in _descendants(process.pid) if "pyspark.daemon" in child.command]
-    daemons = {child.pid for child in found}
-    workers = [child.pid for child in found if child.parent in daemons]
-    for pid in workers:  # Spark takes any of them next
-        _kill(pid)
-    batches = run.batches
-    failed = process.wait(_TIMEOUT_SECONDS) != 0
-    if failed:
-        _finish(run)
-    went_on = "the job failed and was started again" if failed else "the job went on"
-    return f"{len(workers)} workers killed after {batches} batches, {went_on}"
+    _wait(lambda: run.batches >= _BATCHES, process)
+    batches, killed = run.batches, 0
+    while process.poll() is None:  # Spark replaces workers that die idle; the job fails when one dies at work
+        found = [child for child in _descendants(process.pid) if "pyspark.daemon" in child.command]
+        daemons = {child.pid for child in found}
+        workers = [child.pid for child in found if child.parent in daemons]
+        for pid in workers:
+            _kill(pid)
+        killed += len(workers)
+        time.sleep(0.5)
+    _finish(run)
+    return f"{killed} workers killed after {batches} batches"
 
 
 def _finish(run: Run) -> None:
-    if run.start().wait(_TIMEOUT_SECONDS):
+    """The rest of the job, which must end; slow keys are answered when it has done some batches more."""
+    process, before = run.start(), run.batches
+    _wait(lambda: run.batches > max(before, _BATCHES), process)
+    run.answers.touch()
+    if process.wait(_TIMEOUT_SECONDS):
         raise SystemExit(f"the job failed:\n{(run.folder / 'log').read_text()[-3000:]}")
 
 

@@ -34,8 +34,9 @@ def _(node: Correlate, context: Context) -> DataFrame:
 def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
     """Generators drop rows with NULL in all fields, unless they are outer."""
     if LATE_TABLE in rows.columns:
-        hint = "INSERT the windows into a table, and unnest what comes from there."
-        raise UnsupportedError("SS398", "UNNEST and LATERAL above LATE DATA TO are not executed", hint=hint)
+        hint = "INSERT what is below into a table, and unnest what comes from there."
+        message = "UNNEST and LATERAL above LATE DATA TO and ON ERROR TO are not executed"
+        raise UnsupportedError("SS398", message, hint=hint)
     if HOLD in rows.columns and not node.outer:
         message = "UNNEST and LATERAL between a lookup ON TIMEOUT DEFER and a window are not executed"
         raise UnsupportedError(_ABOVE_DEFER, message, hint="Unnest below the lookup, or write LEFT JOIN … ON TRUE.")

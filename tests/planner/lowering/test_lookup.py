@@ -16,6 +16,7 @@ from sqlstream.planner.lowering import explain_physical, lower
 from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
 from sqlstream.planner.nodes import (
     LOOKUP_ERROR,
+    Correlate,
     FailedRows,
     Field,
     Filter,
@@ -220,13 +221,17 @@ def test_late_rows_of_windows_pass_the_lookups_above(fed, outer):
 
 
 def test_what_is_not_executed_says_what_to_write(fed):
-    defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))
-    with pytest.raises(UnsupportedError, match=r"SS390: ON TIMEOUT DEFER .*\nHINT: SET"):
-        lower(output(defers), fed)
     fed.implementations["f"] = _is_adult
     condition = people(scan(ORDERS), outer=True, condition=sql("f(decade)"))
     with pytest.raises(UnsupportedError, match=r'SS380: Python function "f" in the condition of a LEFT .*\nHINT: '):
         lower(output(condition), fed)
+    unnested = Correlate(
+        failing(scan(ORDERS)), sql("explode(split(note, ','))"), (Field("word", parse_type("STRING")),)
+    )
+    with pytest.raises(
+        UnsupportedError, match=r"SS398: UNNEST and LATERAL above LATE DATA TO and ON ERROR TO .*\nHINT: "
+    ):
+        lower(output(unnested), fed)
     fed.gear = "native"
     defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))
     with pytest.raises(UnsupportedError, match=r"SS390: ON TIMEOUT DEFER .*\nHINT: "):

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,9 @@ HOLD = "__hold"
 """BIGINT column between operators, in microseconds: an operator below holds the watermark, which must not reach this
 time here; END_OF_TIME where it holds no longer. All other columns are NULL."""
 
+LIFT = "__lift"
+"""BIGINT column of the exchange's input, in microseconds: a control row that says which event time has been seen."""
+
 PARTS = ("__part_time", "__part_name", "__part_start")
 """BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
 comes from. Spark spreads files over partitions by their size, so partitions say nothing about their order."""
@@ -49,14 +53,15 @@ BYTES_PER_BLOB = 200_000
 
 
 class Content(IntEnum):
-    """What a blob holds: rows sent ahead of the watermark, rows, a tick, late rows on their way to a table, or the
-    time that the watermark must not reach."""
+    """What a blob holds: rows sent ahead of the watermark, rows, a tick, late rows on their way to a table, the time
+    that the watermark must not reach, or the newest event time that was seen, which Spark reads and kernels do not."""
 
     AHEAD = 0
     ROWS = 1
     TICK = 2
     LATE = 3
     HOLD = 4
+    LIFT = 5
 
 
 BLOBS = pa.schema(
@@ -71,8 +76,8 @@ BLOBS = pa.schema(
         ("parts", pa.string()),
     ]
 )
-"""``clock``: the time of a tick or HOLD, or when the first row of the blob came, in microseconds; NULL where rows say
-not, and for a tick that only calls its key group.
+"""``clock``: the time of a tick, HOLD or LIFT, or when the first row of the blob came, in microseconds; NULL where rows
+say not, and for a tick that only calls its key group.
 ``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not."""
 
 
@@ -91,16 +96,21 @@ class Blob(NamedTuple):
 
 @dataclass(frozen=True)
 class Exchange:
-    """Cuts rows by key group, of which there are ``groups``, after the kernel has combined what it can."""
+    """Cuts rows by key group, of which there are ``groups``, after the kernel has combined what it can.
+
+    ``time``: the column with the event times of rows that Spark reads from LIFT blobs.
+    """
 
     kernel: Kernel
     groups: int
+    time: str | None = None
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Batches of schema BLOBS for the batches of one partition."""
         number = 0
         for table in gathered(batches):
-            found = [*self._passing(table), *self._holds(table), *self._ticks(table), *self._rows(table)]
+            marks = (self._passing(table), self._holds(table), self._ticks(table), self._lifts(table))
+            found = [*chain(*marks), *self._rows(table)]
             placed = [blob._replace(partition=partition, number=number + i) for i, blob in enumerate(found)]
             number += len(placed)
             if placed:
@@ -149,6 +159,12 @@ class Exchange:
         least = pc.min(table.column(HOLD)).as_py()
         if least is not None:
             yield from (Blob(group, 0, 0, Content.HOLD, least) for group in range(self.groups))
+
+    def _lifts(self, table: pa.Table) -> Iterator[Blob]:
+        names = [name for name in (LIFT, self.time) if name in table.column_names]
+        newest = [time for time in (pc.max(table.column(name)).as_py() for name in names) if time is not None]
+        if newest:
+            yield Blob(0, 0, 0, Content.LIFT, max(newest))
 
     def _passing(self, table: pa.Table) -> Iterator[Blob]:
         if LATE_TABLE not in table.column_names:
@@ -280,10 +296,10 @@ def from_bytes(blob: bytes) -> pa.Table:
 
 
 def _of_data(table: pa.Table) -> pa.Table:
-    """The rows that are neither ticks nor holds nor late rows on their way, without the columns that mark those."""
-    for marker in (TICK, HOLD, LATE_TABLE):
+    """The rows of data, without the columns that mark ticks, holds, control rows and late rows on their way."""
+    for marker in (TICK, HOLD, LIFT, LATE_TABLE):
         if marker in table.column_names:
             column = table.column(marker)
             if column.null_count < len(column):
                 table = table.filter(pc.is_null(column))
-    return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE) if name in table.column_names])
+    return table.drop_columns([name for name in (TICK, HOLD, LIFT, LATE_TABLE, LATE) if name in table.column_names])

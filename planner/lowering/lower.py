@@ -38,6 +38,7 @@ class Context:
 
     ``observed``: the watermark of each source is a metric of the query. ``above`` are the nodes that keep
     state above, innermost last. ``in_order``: an operator above looks at the order in which rows arrived.
+    ``told_by_blobs``: the time attribute whose watermark the exchange above tells Spark.
     """
 
     runtime: Runtime
@@ -47,6 +48,7 @@ class Context:
     observed: Iterator[int] | None = None
     above: tuple[Node, ...] = ()
     in_order: bool = False
+    told_by_blobs: AssignTime | None = None
 
     def lower(self, node: Node) -> DataFrame:
         return (lower_columnar if self.gear is Gear.COLUMNAR else lower_node)(node, self)
@@ -57,10 +59,10 @@ class Context:
             return domain in self.awaited and domains_of_watermarks(self.plan) == {domain}
         return domain in self.awaited
 
-    def lower_input(self, node: Unary, *, in_order: bool = False) -> DataFrame:
+    def lower_input(self, node: Unary, *, in_order: bool = False, told_by_blobs: AssignTime | None = None) -> DataFrame:
         """The rows below an operator that may wait for the watermark of its domain and look at order of arrival."""
         below = replace(self, awaited=self.awaited | awaited_by(node), above=(*self.above, node))
-        below = replace(below, in_order=self.in_order or in_order)
+        below = replace(below, in_order=self.in_order or in_order, told_by_blobs=told_by_blobs)
         return below.lower(node.input)
 
     def sql(self, expression: exp.Expression) -> str:

@@ -28,7 +28,8 @@ _LIVE = "__live"
 @lower_node.register
 def _(node: AssignTime, context: Context) -> DataFrame:
     rows = _with_time_column(node, context.lower(node.input))
-    return _with_watermark(node, rows, context) if context.awaits(node.domain) else rows
+    awaited = context.awaits(node.domain) and node is not context.told_by_blobs
+    return _with_watermark(node, rows, context) if awaited else rows
 
 
 def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
@@ -61,12 +62,15 @@ def _event_time(node: AssignTime, from_rows: bool) -> Column:
     found = event_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
         return F.expr(found)
-    return F.expr(f"CASE WHEN {quoted(node.column)} IS NULL THEN {_null_error(node)} ELSE {found} END")
+    return F.expr(
+        f"CASE WHEN {quoted(node.column)} IS NULL THEN CAST({null_error(node)} AS TIMESTAMP) ELSE {found} END"
+    )
 
 
-def _null_error(node: AssignTime) -> str:
+def null_error(node: AssignTime) -> str:
+    """SQL text of a call that fails with SS401."""
     text = f'{NULL_EVENT_TIME}: event time "{node.column}" of table "{node.table}" is NULL'
-    return f"CAST(raise_error({string(text)}) AS TIMESTAMP)"
+    return f"raise_error({string(text)})"
 
 
 def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:

@@ -15,6 +15,7 @@ from sqlstream.udfs.exchange import (
     HOLD,
     LATE,
     LATE_TABLE,
+    LIFT,
     PARTS,
     TICK,
     Blob,
@@ -198,3 +199,22 @@ def test_parts_are_combined_each_on_its_own():
     table = of_files((7, "b", 0, [0, 0, 0]), (3, "a", 0, [0, 0]))
     found = rows_in_order(blobs([table], groups=1, kernel=Halving()))
     assert [t.column("v").to_pylist() for t in found] == [["3 a 0 000"], ["7 b 0 000", "7 b 0 002"]]
+
+
+def lifts(tables, time):
+    batches = [batch for table in tables for batch in table.to_batches()]
+    found = [Blob(**row) for batch in Exchange(Recorder(), 2, time).blobs(batches, 0) for row in batch.to_pylist()]
+    return [blob.clock for blob in found if blob.content == Content.LIFT], len(found)
+
+
+def test_the_newest_time_of_rows_and_control_rows_is_told_once():
+    times = pa.array([5, 9, None, 7], pa.int64())
+    control = pa.array([None, None, 8, None], pa.int64())
+    assert lifts([rows([0, 1, 2, 3], at=times, **{LIFT: control})], "at")[0] == [9]
+    assert lifts([rows([0, 1, 2, 3], at=times, **{LIFT: control})], None)[0] == [8]
+
+
+def test_control_rows_are_no_rows_of_data_and_rows_without_a_time_to_tell_lift_nothing():
+    control = pa.table({KEY_HASH: pa.nulls(1, pa.int64()), "v": pa.nulls(1, pa.int64()), LIFT: pa.array([8])})
+    assert lifts([control], "v") == ([8], 1)
+    assert lifts([rows([0, 1])], None)[0] == []

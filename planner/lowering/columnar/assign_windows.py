@@ -7,8 +7,8 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of, sees_arrival
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, rows_below, run, spark_schema
 from sqlstream.planner.lowering.columnar.triggers import domain_of
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.gears import keeps_state
@@ -25,7 +25,7 @@ from sqlstream.udfs.windows.functions import AllRows
 def _(node: AssignWindows, context: Context) -> DataFrame:
     if not keeps_state(node):
         return _in_zone(node, context) if _zone(node) else lower_node(node, context)
-    rows = context.lower_input(node, in_order=sees_arrival(node))
+    rows = rows_below(node, context)
     inputs = inputs_of(node, rows, context)
     fields = [inputs.add_text(quoted(f.name), _field(i)) for i, f in enumerate(node.input.schema)]
     keys = tuple(_key(i) for i in range(len(node.partition_by)))

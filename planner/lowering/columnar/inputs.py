@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
 from sqlstream.planner.lowering.columnar.clocks import WindowNode, uses_processing_time
+from sqlstream.planner.lowering.columnar.watermarks import TIME, BlobWatermark, blob_watermark
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
@@ -18,17 +19,20 @@ from sqlstream.planner.nodes import Schema
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
 
-TIME = "__row_time"
 START = "__given_start"
 END = "__given_end"
 
 
 @dataclass
 class Inputs:
-    """Columns by name, as SQL texts over ``rows``, the fields of the operator's input."""
+    """Columns by name, as SQL texts over ``rows``, the fields of the operator's input.
+
+    ``watermark``: the one that the exchange tells from the rows' times.
+    """
 
     context: Context
     rows: Schema
+    watermark: BlobWatermark | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     def add(self, expression: exp.Expression, kind: str | None = None) -> str:
@@ -44,7 +48,8 @@ class Inputs:
 
     def time(self, name: str, to: str = TIME) -> str:
         """A time column in microseconds."""
-        return self.add_text(micros(name), to)
+        watched = self.watermark is not None and name == self.watermark.time
+        return self.add_text(self.watermark.micros if self.watermark and watched else micros(name), to)
 
     def columns(self) -> list[Column]:
         return [F.expr(text).alias(name) for name, text in self.texts.items()]
@@ -52,7 +57,7 @@ class Inputs:
 
 def inputs_of(node: WindowNode, rows: DataFrame, context: Context) -> Inputs:
     """What every kernel of the node reads, beside its keys and times."""
-    inputs = Inputs(context, node.input.schema)
+    inputs = Inputs(context, node.input.schema, blob_watermark(node, context.plan))
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)

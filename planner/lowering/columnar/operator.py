@@ -14,14 +14,16 @@ from pyspark.sql.types import StructField, StructType
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
-from sqlstream.planner.lowering.columnar.clocks import StatefulNode
+from sqlstream.planner.lowering.columnar.clocks import StatefulNode, WindowNode
+from sqlstream.planner.lowering.columnar.kernels import sees_arrival
+from sqlstream.planner.lowering.columnar.watermarks import BlobWatermark, blob_watermark
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.side_outputs import marker
-from sqlstream.planner.nodes import Lookup, WindowAggregate
-from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
+from sqlstream.planner.nodes import AssignWindows, Lookup, WindowAggregate
+from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, LIFT, PARTS, TICK, Exchange
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
@@ -39,7 +41,8 @@ class Operator:
 
     ``number`` counts the operators of the query. ``ticks``: processing time comes as ticks. ``late_table`` marks the
     kernel's late rows. ``chained``: an operator with state stands above. ``keyed``: False where all rows have one key.
-    ``goes_on``: rows come in the micro-batches after the end of the input, too.
+    ``goes_on``: rows come in the micro-batches after the end of the input, too. ``told_by_blobs``: the watermark that
+    Spark learns from the operator's exchange.
     """
 
     kernel: Kernel
@@ -52,16 +55,24 @@ class Operator:
     chained: bool = False
     keyed: bool = True
     goes_on: bool = False
+    told_by_blobs: BlobWatermark | None = None
 
     @property
     def clocks(self) -> Clocks:
         return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock)
 
 
+def rows_below(node: WindowNode, context: Context) -> DataFrame:
+    """The rows of the node's input: in order, where it sees that, and without a watermark that its blobs tell Spark."""
+    told = blob_watermark(node, context.plan)
+    source = told.source if told is not None else None
+    return context.lower_input(node, in_order=sees_arrival(node), told_by_blobs=source)
+
+
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The rows' schema as kernels see it, without the columns that the exchange takes out."""
     schema = arrow_schema(rows.schema)
-    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, HOLD, TICK, LATE_TABLE, LATE, *PARTS)])
+    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, HOLD, TICK, LIFT, LATE_TABLE, LATE, *PARTS)])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -82,8 +93,11 @@ def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
     late = operator.late_table is not None or LATE_TABLE in rows.columns
     groups = runtime.max_parallelism if operator.keyed else 1
     rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
-    exchange = Exchange(operator.kernel, groups)
+    told = operator.told_by_blobs
+    rows = told.with_control_rows(rows, runtime) if told is not None else rows
+    exchange = Exchange(operator.kernel, groups, told.column(runtime) if told is not None else None)
     blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
+    blobs = told.of_blobs(blobs) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))
     out = _processed(blobs, operator)
@@ -109,6 +123,7 @@ def operator_of(node: StatefulNode, kernel: Kernel, output: StructType, context:
         chained=any(map(keeps_state, context.above)),
         keyed=keyed,
         goes_on=clocks.defers(plan),
+        told_by_blobs=blob_watermark(node, plan) if isinstance(node, (AssignWindows, WindowAggregate)) else None,
     )
 
 

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of, sees_arrival
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, rows_below, run, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.hidden import hidden
@@ -22,7 +22,7 @@ from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW
 
 @lower_columnar.register
 def _(node: WindowAggregate, context: Context) -> DataFrame:
-    rows = in_sets(node, context.lower_input(node, in_order=sees_arrival(node)))
+    rows = in_sets(node, rows_below(node, context))
     calls = [split(item, rows, context) for item in node.aggregates]
     inputs = inputs_of(node, rows, context)
     for call in calls:

@@ -1,0 +1,73 @@
+"""The watermark of rows, told by the blobs that the exchange makes of them.
+
+Spark looks at the event time of each row on its way through ``withWatermark``, which no generated code does. Where all
+rows of a time attribute reach one operator, the newest time of each blob says as much, and control rows join the rows
+only before the exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import exp
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.columns import column, event_time, micros, quoted
+from sqlstream.planner.lowering.lower import watermarked_nodes
+from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.lowering.time import null_error
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Project, WindowAggregate
+from sqlstream.udfs.exchange import BLOBS, LIFT, Content
+
+TIME = "__row_time"
+"""The column of a kernel's input with the time of the row, in microseconds."""
+
+_SHIFTED = "__event_time"
+
+
+@dataclass(frozen=True)
+class BlobWatermark:
+    """The watermark of ``source``, whose time is the field ``time`` of the operator's input."""
+
+    source: AssignTime
+    time: str
+
+    @property
+    def micros(self) -> str:
+        """SQL text: the time of a row in microseconds; SS401 where it is NULL."""
+        return f"CASE WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)} ELSE {micros(self.time)} END"
+
+    def column(self, runtime: Runtime) -> str | None:
+        """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
+        return TIME if runtime.event_time_from_rows(self.source.table) else None
+
+    def with_control_rows(self, rows: DataFrame, runtime: Runtime) -> DataFrame:
+        """Spark looks for new data from left to right: it never sees a control row without the rows written before."""
+        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
+        lifted = F.expr(f"(watermark_ms + {self.source.delay_ms}L) * 1000L").alias(LIFT)
+        control = runtime.control(self.source.table).select(*nulls, lifted)
+        return control.union(rows.select("*", F.lit(None).cast("BIGINT").alias(LIFT)))
+
+    def of_blobs(self, blobs: DataFrame) -> DataFrame:
+        """The blobs behind ``withWatermark``."""
+        newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
+        timed = blobs.select("*", F.expr(newest).alias(_SHIFTED))
+        timed = timed.withWatermark(_SHIFTED, f"{self.source.delay_ms} milliseconds")
+        return timed.select(*map(column, BLOBS.names))
+
+
+def blob_watermark(node: AssignWindows | WindowAggregate, plan: Node) -> BlobWatermark | None:
+    """The watermark that the blobs of the node's exchange can tell: the only one of the plan, of rows that all come."""
+    if node.window is None or node.time is None or node.domain is TimeDomain.PROCESSING:
+        return None
+    below, name = node.input, node.time
+    while isinstance(below, Project):
+        item = next(item for item in below.items if item.name == name)
+        if not isinstance(item.expression, exp.Column):
+            return None
+        below, name = below.input, item.expression.name
+    if not isinstance(below, AssignTime) or below.column != name or list(watermarked_nodes(plan)) != [below]:
+        return None
+    return BlobWatermark(below, node.time)

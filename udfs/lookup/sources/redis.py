@@ -79,6 +79,8 @@ class RedisClient:
 
     def __init__(self, source: RedisSource, redis: Redis) -> None:
         self._source, self._redis = source, redis
+        # The pool would let requests wait in no order, and fail those that wait longer than an answer may take.
+        self._free = asyncio.Semaphore(source.server.max_connections)
         self._zone = ZoneInfo(source.zone)
         self._kinds, self._paths = dict(source.request.keys), dict(source.paths)
         in_key = source.key.names
@@ -103,7 +105,7 @@ class RedisClient:
     async def _answers(self, names: list[str]) -> list[Any]:
         """As many answers for each name. MGET is no use here: it answers nothing for a key of another type."""
         fields = tuple(self._stored)
-        async with self._redis.pipeline(transaction=False) as pipeline:
+        async with self._free, self._redis.pipeline(transaction=False) as pipeline:
             for name in names:
                 if self._source.data_type != "hash":
                     pipeline.get(name)

@@ -206,7 +206,8 @@ class Asker:
         if request.gone:
             return
         del self._requests[request.identity]
-        for waiter in request.waiters:
+        waiters, request.waiters = request.waiters, []  # whose task ends must not find it again
+        for waiter in waiters:
             self._deadlines.remove(waiter)
             waiter.sink(waiter, outcome)
         if request.background:

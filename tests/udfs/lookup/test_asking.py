@@ -244,6 +244,18 @@ def test_waiters_that_are_forgotten_give_their_requests_up(desk):
     assert found.asker.is_idle
 
 
+def test_waiters_that_have_their_answers_are_forgotten_with_the_others(desk):
+    """A task that fails forgets all of its waiters, also those whose answers it has not taken yet."""
+    found = desk(Script(values(1, 2), lambda key: key[0] * 100))
+    found.ask(1, 2)
+    found.run(150)
+    found.asker.forget(found.waiters)
+    found.run()
+    assert [key for _, key, _ in found.rows] == [1]
+    assert found.script.cancelled == [(2,)]
+    assert found.asker.is_idle
+
+
 # --- batches --------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""A month of departures, each with its aircraft (PostgreSQL), its airline (Redis) and the weather (HTTP).
+"""Three weeks of departures, each with its aircraft (PostgreSQL), its airline (Redis) and the weather (HTTP).
 
 ``make demo-lookups``, or ``python -m examples.lookups.run [--rows 20000] [--latency-ms 20] [--folder out/lookups]``.
 """

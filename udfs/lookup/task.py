@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 MOST_ROWS = 100_000
 """No more input is read while so many rows wait."""
 
-LINGER_S = 0.005
-"""Answers that come so soon after each other leave together: to wake the task's thread for each costs more than to ask
-for it, and a batch of few rows as much as one of many."""
+LINGER_S = 0.025
+"""Answers that come so soon after each other leave together: a batch of few rows costs as much as one of many."""
+
+PAUSE_S = 0.005
+"""How often the task's thread looks for answers meanwhile: to wake it for each would cost more than to ask for it."""
 
 Answered = tuple[Waiter, Outcome]
 
@@ -152,8 +154,13 @@ class Task:
             return
         if wait:
             self._receive(*self._first())
-            if self._waiters:
-                time.sleep(LINGER_S)
+            until = time.monotonic() + LINGER_S
+            while self._waiters and time.monotonic() < until:
+                time.sleep(PAUSE_S)
+                self._receive_those_there()
+        self._receive_those_there()
+
+    def _receive_those_there(self) -> None:
         while not self._answered.empty():
             self._receive(*self._answered.get())
 

@@ -29,7 +29,12 @@ class KeyGroup:
     """The context of one key group: its store, its clocks, and what the kernel told it."""
 
     def __init__(
-        self, store: MemoryStore, timers: dict[Domain, int], processing_time: int, watermark: int, held: int
+        self,
+        store: MemoryStore,
+        timers: dict[Domain, int],
+        processing_time: int,
+        watermark: int,
+        held: int = END_OF_TIME,
     ) -> None:
         self.store = store
         self.timers = timers

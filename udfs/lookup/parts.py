@@ -39,9 +39,9 @@ def parts_of(taken: Taken, order: Order, queue: LookupQueue[Part | None]) -> Ite
 def _ordered(taken: Taken) -> Iterator[Waiting]:
     """Groups are numbered by first appearance: when one is done, rows up to the next one that is not may leave."""
     undone = taken.undone()
-    untils = [*taken.groups.first[undone].tolist(), taken.batch.num_rows]
-    yield Entry(Part(taken, _NO_GROUPS, untils[0]), done=True)
-    for group, until in zip(undone, untils[1:], strict=True):
+    ends = [*taken.groups.first[undone].tolist(), taken.batch.num_rows]
+    yield Entry(Part(taken, _NO_GROUPS, ends[0]), done=True)
+    for group, until in zip(undone, ends[1:], strict=True):
         yield Entry(Part(taken, np.array([group]), until))
 
 

@@ -53,7 +53,8 @@ def test_options_of_the_format_reach_the_source(make_table):
         "csv", columns, "Europe/Amsterdam", True, ";", "'", "\\", "NA", True, None, drop=True
     )
     assert source_of(files(make_table, csv__disable_quote_character=True)).format.quote is None
-    json: dict[str, Any] = {"format": "json", "json__timestamp_format__standard": "SQL", "json__ignore_parse_errors": True}
+    json: dict[str, Any] = {"format": "json", "json__ignore_parse_errors": True}
+    json["json__timestamp_format__standard"] = "SQL"
     assert source_of(files(make_table, **json)).format == FileFormat(
         "json", columns, "Europe/Amsterdam", timestamps="SQL", drop=True
     )

@@ -41,7 +41,7 @@ class IdleAircraft(ProcessFunction):
 
     def on_timer(self, ctx: ProcessContext, timer: Timer) -> Iterator[Idle]:
         last, left = self.last.value, self.left.value
-        assert last is not None and left is not None, "the timer goes with the last departure"
+        assert left is not None, "the timer goes with the last departure"
         yield Idle(*last, datetime.fromtimestamp(left / 1000, UTC), self.departures.value)
         for state in (self.last, self.left, self.departures):
             state.clear()

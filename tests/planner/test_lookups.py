@@ -4,6 +4,7 @@ import datetime as dt
 from dataclasses import replace
 from decimal import Decimal
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -219,7 +220,7 @@ def test_a_lookup_finds_what_the_condition_says(atoms):
             assert found is (value(condition, {**row, **answer}) is True)
 
 
-def value(node: exp.Expr, row: dict[str, int | None]) -> object:
+def value(node: Any, row: dict[str, int | None]) -> Any:
     """SQL's three-valued logic over integers."""
     match node:
         case exp.Column():
@@ -395,5 +396,6 @@ def test_only_deferred_rows_tie_a_job_to_how_it_looks_up():
 def test_a_table_whose_connector_answers_no_lookups_is_refused():
     workspace = Workspace(created(TABLES + "CREATE TABLE p (id INT) WITH ('connector' = 'print');"))
     (statement,) = parse_script("SELECT * FROM o JOIN p FOR SYSTEM_TIME AS OF o.pt ON p.id = o.x")
+    assert isinstance(statement, Query)
     with pytest.raises(Exception, match=r'SS512: table "p" cannot be looked up: connector "print" answers no lookups'):
         plan_of(statement, workspace)

@@ -50,7 +50,8 @@ def test_the_clock_calls_for_rows_whose_lookups_are_deferred():
 
 @pytest.mark.parametrize("rows_wait", [True, False])
 def test_a_clock_that_only_calls_stands_still_where_no_row_waits(tmp_path, rows_wait):
-    control, stopped, asked = ControlRows(LocalStorage(tmp_path)), Event(), []
+    control, stopped = ControlRows(LocalStorage(tmp_path)), Event()
+    asked: list[None] = []
 
     def waiting():
         asked.append(None)

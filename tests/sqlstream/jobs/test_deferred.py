@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -39,7 +40,7 @@ def test_a_bounded_job_waits_for_all_answers_and_may_be_stopped_meanwhile(spark,
     streams.write(EVENTS, [(1, 100), (2, 1500), (1, 1600), (1, 2100)])
     streams.write(PEOPLE, [(1, "Ann")])
     target = str(tmp_path / "out")
-    start = {
+    start: dict[str, Any] = {
         "sink": lambda rows: rows.writeStream.format("parquet").option("path", target),
         "checkpoint_dir": str(tmp_path / "checkpoint"),
         "gear": "auto",

@@ -32,7 +32,7 @@ EXPECTATIONS = (
 
 
 def case(category, steps, **config):
-    return Case("suite/case", "kernel", "", (), (), None, None, (), category, tuple(steps), config)
+    return Case("suite/case", "kernel", "", (), (), None, None, None, category, tuple(steps), config)
 
 
 def element(window, expect):

@@ -48,7 +48,7 @@ def from_number(number: int | float | Decimal, kind: DataType) -> object:
             return _floating(float(number), kind)
         if kind.name == "DECIMAL":
             return _decimal(Decimal(number), kind)
-        if kind.is_timestamp and isinstance(number, int | Decimal) and abs(number) < 10**18:
+        if kind.is_timestamp and isinstance(number, int | Decimal) and -(10**18) < number < 10**18:
             found = _EPOCH + timedelta(microseconds=int(number * 1000))
             return found if kind.name == "TIMESTAMP" else found.replace(tzinfo=None)
     except (ValueError, OverflowError, InvalidOperation):

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.spark
 
 SECOND = 1_000_000
 KEYED = dict.fromkeys(("k", "v", "event_timer", "processing_timer", "batches"), "BIGINT")
-ROWS = table("rows", bounded=False, **{**KEYED, "v": "INT"})
+COLUMNS: dict[str, Any] = {**KEYED, "v": "INT"}
+ROWS = table("rows", bounded=False, **COLUMNS)
 
 
 @dataclass

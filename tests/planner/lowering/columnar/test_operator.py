@@ -33,7 +33,7 @@ class Job:
 
     streams: Streams
     watermark: Watermark = Watermark.EVENT_TIME
-    options: dict[str, bool] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     steps: Iterator[int] = field(default_factory=count)
     reports: list[Any] = field(default_factory=list)
 

@@ -6,6 +6,7 @@ import pytest
 
 from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
 from sqlstream.planner.lowering.columnar.watermarks import blob_watermark
+from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import plan
 
@@ -14,7 +15,8 @@ TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
 
 def told(text):
     found = optimize(plan(text))
-    watermarks = [blob_watermark(node, found) for node in stateful_nodes(found)]
+    windows = (node for node in stateful_nodes(found) if isinstance(node, WindowAggregate))
+    watermarks = [blob_watermark(node, found) for node in windows]
     return [None if watermark is None else (watermark.source.table, watermark.time) for watermark in watermarks]
 
 

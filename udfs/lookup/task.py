@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 100_000
 """No more input is read while so many rows wait."""
 
-LINGER_S = 0.025
+KEYS_AHEAD = 1_000
+"""So many keys wait for their turn at least, where there are rows: or requests would run dry while answers linger."""
+
+LINGER_S = 0.05
 """Answers that come so soon after each other leave together: a batch of few rows costs as much as one of many."""
 
 PAUSE_S = 0.005
@@ -53,8 +56,8 @@ class Task:
         ]
         self._meters = {step.number: Meter() for step in steps}
         keys_in_flight = max(asker.options.capacity * asker.options.batch for asker in self._askers)
-        self._most_waiters = 2 * keys_in_flight
-        self._queue: LookupQueue[Part | None] = queue_of(order, max(1024, 4 * keys_in_flight))
+        self._most_waiters = 2 * keys_in_flight + KEYS_AHEAD
+        self._queue: LookupQueue[Part | None] = queue_of(order, 2 * self._most_waiters)
         self._backlog: deque[Waiting] = deque()
         self._waiters: set[Waiter] = set()
         self._parts: dict[tuple[int, int, int], list[Waiting]] = {}

@@ -195,10 +195,11 @@ def filled(
     ``many``: a place stands for all values of its column, with commas in a URL and as an array in a body; ``{keys}``
     for those of the only key column, or in a body for objects of several.
     """
+    if len(keys) == 1 and call.body is None and not many:
+        pairs = zip(kinds, keys[0], strict=True)
+        return call.url.filled({name: url_text(to_text(value, kind)) for (name, kind), value in pairs}), None
     columns = dict(zip((name for name, _ in kinds), zip(*keys, strict=True), strict=True))
     in_url = {n: ",".join(url_text(to_text(v, kind)) for v in columns[n]) for n, kind in kinds}
-    if not many and call.body is None:
-        return call.url.filled(in_url), None
     in_body = {n: [to_json(v, kind) for v in columns[n]] for n, kind in kinds}
     if not many:
         texts = {name: values[0] for name, values in in_body.items()}

@@ -58,6 +58,8 @@ def from_number(number: int | float | Decimal, kind: DataType) -> object:
 
 def to_text(value: object, kind: DataType) -> str:
     """The text of a scalar value that ``from_text`` reads again; TIMESTAMP with Z, in UTC."""
+    if type(value) is int or type(value) is str:
+        return str(value)
     match value:
         case bool():
             return "true" if value else "false"

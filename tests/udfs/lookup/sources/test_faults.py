@@ -32,6 +32,11 @@ def _worker(monkeypatch) -> Iterator[None]:
     found.close()
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # of 5, the default, TCP would let the sixth try again after seconds
+
+
 @pytest.fixture
 def faulty() -> Iterator[str]:
     """The address of a server that does with /n what _KINDS says of n."""
@@ -59,8 +64,7 @@ def faulty() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    with Server(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         closing.set()

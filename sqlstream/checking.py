@@ -41,7 +41,9 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
             scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
         case nodes.Explain():
             explained_plan(statement, scratch)
-        case nodes.Set(key=None):
+        case nodes.Set(key=None) | nodes.Show(what="JOBS") | nodes.Describe(kind="JOB"):
+            pass  # which jobs there are shows when the script runs
+        case nodes.StopJob(savepoint=False, drain=False):
             pass
         case _ if isinstance(statement, DEFINITIONS):
             define(statement, scratch, text)

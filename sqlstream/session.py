@@ -13,6 +13,7 @@ from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamErr
 from sqlstream.explaining import explained
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.inspection import inspect_statement
+from sqlstream.job_statements import job_statement
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import plan_of
@@ -61,8 +62,8 @@ class Session:
     def sql(self, text: str) -> Rows | Query | Job:
         """Run a script and return what its last statement returns.
 
-        Rows for SHOW, DESCRIBE, EXPLAIN and definitions; for a query a ``Query``, whose rows come while it runs; for
-        INSERT a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
+        Rows for SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it
+        runs; for INSERT a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
         """
         try:
             statements = parse_script(text)
@@ -85,6 +86,8 @@ class Session:
             case nodes.Explain():
                 lines = self._explained(statement).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
+            case nodes.Show(what="JOBS") | nodes.Describe(kind="JOB") | nodes.StopJob(savepoint=False, drain=False):
+                return job_statement(statement, self._runner.jobs)
             case nodes.Set(key=None):
                 return Rows.of_text(("key", "value"), self.workspace.settings.rows())
         if isinstance(statement, DEFINITIONS):

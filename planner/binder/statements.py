@@ -8,7 +8,6 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar.nodes import (
     CheckpointJob,
     CreateView,
-    Describe,
     Insert,
     Name,
     Query,
@@ -88,7 +87,9 @@ def bind_statement_set(
 def refuse_statement(statement: Statement) -> None:
     """UnsupportedError for statements that parse and are not executed."""
     match statement:
-        case StopJob() | CheckpointJob() | SavepointJob() | Describe(kind="JOB") | Show(what="JOBS" | "CHECKPOINTS"):
+        case (
+            StopJob(savepoint=True) | StopJob(drain=True) | CheckpointJob() | SavepointJob() | Show(what="CHECKPOINTS")
+        ):
             raise unsupported.refusal("job statement", statement.span)
         case Use():
             raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")

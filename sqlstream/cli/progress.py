@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from threading import Event, Thread
 from typing import TYPE_CHECKING
+
+from sqlstream.times import watermark_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
     from sqlstream.jobs.progress import Progress
 
 _LINE_SECONDS = 2.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
-
-
-def watermark_text(watermark_ms: int | None) -> str:
-    """A watermark in UTC, or in words where it is not a time."""
-    if watermark_ms is None:
-        return "none yet"
-    try:
-        return f"{_EPOCH + timedelta(milliseconds=watermark_ms):%Y-%m-%d %H:%M:%S}"
-    except OverflowError:
-        return "beyond year 9999"
 
 
 def summary(name: str, progress: Progress, seconds: float) -> str:

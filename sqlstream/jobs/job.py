@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import Enum
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
@@ -76,6 +77,7 @@ class Job:
         self._error: SqlStreamError | None = None
         self._stopping = Event()
         self._lock = Lock()
+        self.started = datetime.now(UTC)
         self._query = launch.start()
         self._thread = Thread(target=self._run, name=f"sqlstream-{name}", daemon=True)
         self._thread.start()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.cli.progress import summary, watermark_text
+from sqlstream.cli.progress import summary
 from sqlstream.jobs import Progress
 from sqlstream.jobs.lookups import LookupTotals
+from sqlstream.times import watermark_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""Times as people read them, in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """A watermark, or words where it is no time."""
+    if watermark_ms is None:
+        return "none yet"
+    try:
+        return time_text(_EPOCH + timedelta(milliseconds=watermark_ms))
+    except OverflowError:
+        return "beyond year 9999"

@@ -9,19 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import (
-    ExpiredTimerInfo,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    TimerValues,
-)
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
 from sqlstream.udfs.kernel import Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived, GroupContext, run
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import KEY, GroupEntry
-from sqlstream.udfs.spark.state_server import Entries, open_entries
+from sqlstream.udfs.spark.state_server import Entries
 from sqlstream.udfs.spark.store import CallStore
 
 OUTPUT = (
@@ -40,34 +35,25 @@ PENDING = "pending"
 _NEVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
-class KernelProcessor(StatefulProcessor):
-    """``late_table``: where the kernel's late rows go."""
+class KernelProcessor:
+    """What ``ShippedProcessor`` hands the calls of Spark to. ``late_table``: where the kernel's late rows go."""
 
     def __init__(self, kernel: Kernel, clocks: Clocks, late_table: str | None = None) -> None:
         self._kernel = kernel
         self._clocks = clocks
         self._late_table = late_table
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._entries: Entries = open_entries(handle)
+    def begin(self, entries: Entries) -> None:
+        self._entries = entries
         self._expected: tuple[StateKey, ...] = ()
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+    def rows(self, rows: Iterator[Any], timers: TimerValues) -> Iterator[Row]:
         blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
         yield from (_late(b.late_table, b.bytes) for b in blobs if b.content is Content.LATE)
-        yield from self._call(Arrived(timerValues.getCurrentWatermarkInMs(), blobs))
+        yield from self._call(Arrived(timers.getCurrentWatermarkInMs(), blobs))
 
-    def handleExpiredTimer(  # noqa: N802
-        self,
-        key: Any,
-        timerValues: TimerValues,  # noqa: N803
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
-    ) -> Iterator[Row]:
-        fired = expiredTimerInfo.getExpiryTimeInMs()
-        yield from self._call(Arrived(timerValues.getCurrentWatermarkInMs()), fired)
-
-    def close(self) -> None:
-        pass
+    def expired(self, timers: TimerValues, timer: ExpiredTimerInfo) -> Iterator[Row]:
+        yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from sqlstream.udfs.kernel import StateKey
+if TYPE_CHECKING:
+    from sqlstream.udfs.kernel import StateKey
 
 KEY = StructType([StructField("name", StringType(), False), StructField("number", LongType(), False)])
 VALUE = StructType([StructField("bytes", BinaryType(), False)])

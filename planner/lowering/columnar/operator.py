@@ -28,6 +28,7 @@ from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.shipped import ShippedProcessor
 
 METRIC = "operator"
 """What the names of the metrics of operators begin with; the number of the operator ends them."""
@@ -136,7 +137,7 @@ def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
 
 
 def _processed(blobs: DataFrame, operator: Operator) -> DataFrame:
-    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table)
+    processor = ShippedProcessor(KernelProcessor(operator.kernel, operator.clocks, operator.late_table))
     grouped = blobs.groupBy("key_group")
     if operator.watermark is Watermark.NONE:
         return grouped.transformWithState(processor, OUTPUT, "append", "None")

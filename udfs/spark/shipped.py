@@ -1,0 +1,54 @@
+"""A kernel's processor on its way to Spark's Python processes.
+
+At the start of a query Spark asks a new Python process for the names of its state. That one needs no kernel, and what
+kernels import takes it as long as all else; so the processor travels as bytes until the first rows come.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from sqlstream.udfs.spark.state_server import open_entries
+
+if TYPE_CHECKING:
+    from sqlstream.udfs.spark.adapter import KernelProcessor
+
+
+class ShippedProcessor(StatefulProcessor):
+    def __init__(self, processor: KernelProcessor) -> None:
+        self._pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._entries = open_entries(handle)
+        self._arrived: KernelProcessor | None = None
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+        return self._processor().rows(rows, timerValues)
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[Row]:
+        return self._processor().expired(timerValues, expiredTimerInfo)
+
+    def close(self) -> None:
+        pass
+
+    def _processor(self) -> KernelProcessor:
+        if self._arrived is None:
+            self._arrived = pickle.loads(self._pickled)
+            self._arrived.begin(self._entries)
+        return self._arrived

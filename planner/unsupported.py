@@ -34,6 +34,11 @@ FEATURES: dict[str, Unsupported] = {
         "temporal joins (FOR SYSTEM_TIME AS OF an event time)",
         "For the present state of a table outside, write AS OF o.pt, where pt AS PROCTIME() is a column of o.",
     ),
+    "stream join": Unsupported(
+        "SS302",
+        "joins with the present state of a stream (FOR SYSTEM_TIME AS OF a processing time)",
+        "Join a table of a connector that answers lookups.",
+    ),
     "over": Unsupported("SS304", "OVER windows", _WINDOW_HINT),
     "qualify": Unsupported(
         "SS305", "QUALIFY clauses", "Use MAX_BY or MIN_BY in a window aggregate to find the best row of a window."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -11,6 +12,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, span_of
+from sqlstream.planner import unsupported
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import FailedRows, Insert, Lookup, Node, Output, Scan, WindowAggregate
@@ -90,7 +92,10 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
         if not connector(table.connector).is_source:
             yield _not_read(table, _place(table, statement))
     for table in looked_up_tables(plan):
-        if not _answers(table):
+        if not _answers(table) and connector(table.connector).is_source:
+            refused = unsupported.diagnostic("stream join", _place(table, statement), f'"{table.name}" is a stream.')
+            yield replace(refused, hint=_lookup_hint(table))
+        elif not _answers(table):
             message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
             yield Diagnostic(NOT_A_LOOKUP, message, _place(table, statement), hint=_lookup_hint(table))
     yield from _misused_beside(plan)

@@ -74,8 +74,13 @@ def open_tables(directory: Path, tables: Iterable[Table]) -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def feed(directory: Path, table: Table, number: int, rows: Sequence[tuple[Sequence[Any], int]]) -> None:
-    """One file with (values of the physical columns as Arrow takes them, clock in ms) in arrival order."""
+def feed(
+    directory: Path, table: Table, number: int, rows: Sequence[tuple[Sequence[Any], int]], suffix: str = ""
+) -> None:
+    """One file with (values of the physical columns as Arrow takes them, clock in ms) in arrival order.
+
+    ``suffix`` WITHDRAWN: a lookup table has these rows no longer.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -84,7 +89,7 @@ def feed(directory: Path, table: Table, number: int, rows: Sequence[tuple[Sequen
     arrays = [
         pa.array(values, c.type.to_arrow()) for values, c in zip(zip(*records, strict=True), columns, strict=True)
     ]
-    target = _inputs(directory, table) / f"{number:09d}.parquet"
+    target = _inputs(directory, table) / f"{number:09d}{suffix}.parquet"
     hidden = target.with_name(f".{target.name}")
     pq.write_table(pa.table(arrays, names=[c.name for c in columns]), hidden)
     # Spark sorts files by modification time: seconds that follow the numbers keep the order of quick writes.

@@ -26,6 +26,7 @@ from sqlstream.sinks import SideSinks
 from sqlstream.testing.buffer import Flush
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.types import DataType, parse_type
+from sqlstream.udfs.lookup.sources.fed import WITHDRAWN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,11 +176,12 @@ class SteppedJob:
             self.stop()
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
 
-    def feed_lookup(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
-        """What lookups find from now on, behind what they found before."""
+    def feed_lookup(self, table: Table, rows: list[tuple[Any, ...]], *, withdrawn: bool) -> None:
+        """What lookups find from now on, behind what they found before, or find no longer."""
         self._flushes += 1
         test_connector.open_tables(self._directory, [table])
-        test_connector.feed(self._directory, table, self._flushes, [(values, 0) for values in rows])
+        suffix = WITHDRAWN if withdrawn else ""
+        test_connector.feed(self._directory, table, self._flushes, [(values, 0) for values in rows], suffix)
 
     def asked_keys(self, table: Table) -> tuple[tuple[str, ...], ...]:
         """The keys of the requests to a lookup table."""

@@ -73,7 +73,9 @@ class StreamTest:
         target = self._table(table)
         if target.name.casefold() in self._traits.lookup_tables:
             self._flush()  # rows that came before see the answers of before
-            self._job.feed_lookup(target, [_converted(target, row) for row in rows])
+            _require_known(kind)
+            withdrawn = kind in ("-U", "-D")
+            self._job.feed_lookup(target, [_converted(target, row) for row in rows], withdrawn=withdrawn)
             return
         _require_kind(target, kind)
         if self._finished:
@@ -280,9 +282,13 @@ def _moved_by_rows(traits: PlanTraits, watermarks: Watermarks) -> dict[str, int]
     return {name: delay for name, delay in delays.items() if watermarks == "rows" or (watermarks == "auto" and delay)}
 
 
-def _require_kind(table: Table, kind: str) -> None:
+def _require_known(kind: str) -> None:
     if kind not in KINDS:
         raise ValueError(f'"{kind}" is no row kind; there are {", ".join(KINDS)}')
+
+
+def _require_kind(table: Table, kind: str) -> None:
+    _require_known(kind)
     if kind not in {k.value for k in table.changelog}:
         raise unsupported.refusal("changelog input", None, f'Table "{table.name}" has rows of kind {kind}.')
 

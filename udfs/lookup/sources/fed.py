@@ -22,6 +22,9 @@ Requests are counted there, because a test that restarts its job may get other p
 
 _POLL_S = 0.01
 
+WITHDRAWN = "-withdrawn"
+"""What the names of files end with whose rows a table has no longer."""
+
 Asked = tuple[str, ...]
 """The values of a key, as texts."""
 
@@ -117,8 +120,15 @@ def asked(folder: Path) -> Iterator[Asked]:
         yield from (tuple(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
 
 
-def _rows_of(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def _rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The rows that are there after all files: those of WITHDRAWN ones have left, the oldest of equal ones first."""
     import pyarrow.parquet as pq
 
+    found: list[dict[str, Any]] = []
     for path in files:
-        yield from pq.read_table(path).to_pylist()
+        for row in pq.read_table(path).to_pylist():
+            if not path.stem.endswith(WITHDRAWN):
+                found.append(row)
+            elif row in found:
+                found.remove(row)
+    return found

@@ -36,9 +36,9 @@ def _(node: AssignWindows, context: Context) -> DataFrame:
     projected = with_key_hash(rows.select(*values, *inputs.columns(), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     kernel = kernel_of(design, AllRows(tuple(fields)), schema)
-    operator = operator_of(
-        node, kernel, spark_schema(kernel.output, projected.schema), context, keyed=bool(node.partition_by)
-    )
+    output = spark_schema(kernel.output, projected.schema)
+    keyed = bool(node.partition_by)
+    operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
     emitted = run(projected, operator, context.runtime)
     names = (column(_field(i)).alias(f.name) for i, f in enumerate(node.input.schema))
     return emitted.select(*names, *_window(node), *hidden(emitted))

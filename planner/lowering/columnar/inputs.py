@@ -48,8 +48,8 @@ class Inputs:
 
     def time(self, name: str, to: str = TIME) -> str:
         """A time column in microseconds."""
-        watched = self.watermark is not None and name == self.watermark.time
-        return self.add_text(self.watermark.micros if self.watermark and watched else micros(name), to)
+        told = self.watermark
+        return self.add_text(told.micros if told is not None and name == told.time else micros(name), to)
 
     def columns(self) -> list[Column]:
         return [F.expr(text).alias(name) for name, text in self.texts.items()]

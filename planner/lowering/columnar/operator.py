@@ -22,7 +22,7 @@ from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.side_outputs import marker
-from sqlstream.planner.nodes import AssignWindows, Lookup, WindowAggregate
+from sqlstream.planner.nodes import Lookup, WindowAggregate
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, LIFT, PARTS, TICK, Exchange
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
@@ -109,7 +109,15 @@ def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
     return out.mapInArrow(decoder.rows, _decoded(operator.output, decoder))
 
 
-def operator_of(node: StatefulNode, kernel: Kernel, output: StructType, context: Context, *, keyed: bool) -> Operator:
+def operator_of(
+    node: StatefulNode,
+    kernel: Kernel,
+    output: StructType,
+    context: Context,
+    *,
+    keyed: bool,
+    told_by_blobs: BlobWatermark | None = None,
+) -> Operator:
     """The operator of a node of the plan."""
     plan = context.plan
     number = next(i for i, found in enumerate(clocks.stateful_nodes(plan)) if found is node)
@@ -124,7 +132,7 @@ def operator_of(node: StatefulNode, kernel: Kernel, output: StructType, context:
         chained=any(map(keeps_state, context.above)),
         keyed=keyed,
         goes_on=clocks.defers(plan),
-        told_by_blobs=blob_watermark(node, plan) if isinstance(node, (AssignWindows, WindowAggregate)) else None,
+        told_by_blobs=told_by_blobs,
     )
 
 

@@ -36,7 +36,8 @@ def _(node: WindowAggregate, context: Context) -> DataFrame:
     aggregates = Aggregates(tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls)), schema)
     kernel = kernel_of(design, aggregates, schema)
     keyed = bool(node.keys) or node.grouping_sets is not None
-    operator = operator_of(node, kernel, spark_schema(kernel.output, projected.schema), context, keyed=keyed)
+    output = spark_schema(kernel.output, projected.schema)
+    operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
     emitted = run(projected, operator, context.runtime)
     return emitted.select(*_results(node), *hidden(emitted))
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
 from functools import cmp_to_key, reduce
 from operator import and_, or_, xor
 from typing import Any
@@ -59,8 +60,10 @@ def average(values: Values) -> Any:
 
 
 def moment(values: Values, power: int) -> float:
-    mean = sum(map(float, values)) / len(values)
-    return sum((float(v) - mean) ** power for v in values)
+    """In fractions: the mean of equal floats may differ from them, and what is no spread would be one."""
+    exact = [Fraction(float(v)) for v in values]
+    mean = sum(exact) / len(exact)
+    return float(sum((v - mean) ** power for v in exact))
 
 
 def variance(values: Values, freedom: int) -> float | None:

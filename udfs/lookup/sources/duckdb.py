@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlstream.types import DataType
-from sqlstream.udfs.lookup.source import Request
-from sqlstream.udfs.lookup.sources.file_database import Connection, FileClient
-from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
+from sqlstream.udfs.lookup.sources.file_database import FileClient, FileDatabase
+from sqlstream.udfs.lookup.sources.sql_text import Dialect
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,22 +66,10 @@ def connect(path: str) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(path, read_only=True)
 
 
-@dataclass(frozen=True)
-class DuckDbSource:
-    """``path`` must be there on every worker, and no process may have it open for writing."""
-
-    name: str
-    path: str
-    table: tuple[str, ...]
-    request: Request
-    stored: tuple[tuple[str, StoredColumn], ...]
-    connections: int = 8
+class DuckDbSource(FileDatabase):
+    """No process may have the file open for writing."""
 
     async def open(self) -> FileClient:
         from duckdb import Error
 
-        def connected() -> Connection:
-            return connect(self.path)
-
-        question = Question(DIALECT, self.table, self.request, dict(self.stored))
-        return FileClient(question, connected, Error, self.connections)
+        return self.client(DIALECT, connect, Error)

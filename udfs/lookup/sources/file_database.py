@@ -6,10 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
-from sqlstream.udfs.lookup.source import Key, Row
-from sqlstream.udfs.lookup.sources.sql_text import Question
+from sqlstream.udfs.lookup.source import Key, Request, Row
+from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
 
 _KEYS_OF_A_STATEMENT = 1000
 """SQLite takes 32,766 parameters."""
@@ -77,6 +79,22 @@ class FileClient:
             self._connections.append(self._own.connection)
         connection: Connection = self._own.connection
         return connection
+
+
+@dataclass(frozen=True)
+class FileDatabase:
+    """What the sources in files have in common. ``path`` must be there on every worker."""
+
+    name: str
+    path: str
+    table: tuple[str, ...]
+    request: Request
+    stored: tuple[tuple[str, StoredColumn], ...]
+    connections: int = 8
+
+    def client(self, dialect: Dialect, connect: Callable[[str], Connection], errors: type[Exception]) -> FileClient:
+        question = Question(dialect, self.table, self.request, dict(self.stored))
+        return FileClient(question, partial(connect, self.path), errors, self.connections)
 
 
 def _chunks(keys: list[tuple[int, Key]]) -> Iterator[list[tuple[int, Key]]]:

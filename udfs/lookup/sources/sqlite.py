@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 from sqlstream.types import DataType
-from sqlstream.udfs.lookup.source import Request
-from sqlstream.udfs.lookup.sources.file_database import Connection, FileClient
-from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
+from sqlstream.udfs.lookup.sources.file_database import FileClient, FileDatabase
+from sqlstream.udfs.lookup.sources.sql_text import Dialect
 
 
 def encode(value: object, type_: DataType, stored: str) -> object:
@@ -93,20 +91,6 @@ def connect(path: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, check_same_thread=False)
 
 
-@dataclass(frozen=True)
-class SqliteSource:
-    """``path`` must be there on every worker."""
-
-    name: str
-    path: str
-    table: tuple[str, ...]
-    request: Request
-    stored: tuple[tuple[str, StoredColumn], ...]
-    connections: int = 8
-
+class SqliteSource(FileDatabase):
     async def open(self) -> FileClient:
-        def connected() -> Connection:
-            return connect(self.path)
-
-        question = Question(DIALECT, self.table, self.request, dict(self.stored))
-        return FileClient(question, connected, sqlite3.Error, self.connections)
+        return self.client(DIALECT, connect, sqlite3.Error)

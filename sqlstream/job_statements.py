@@ -50,6 +50,10 @@ def _identity(job: Job) -> Iterator[Property]:
     yield "status", job.state.value
     if job.exception is not None:
         yield "error", f"{job.exception.code}: {job.exception.diagnostic.message}"
+    if job.last_failure is not None and job.exception is None:
+        yield "last failure", f"{job.last_failure.code}: {job.last_failure.diagnostic.message}"
+    if job.progress().restarts:
+        yield "restarts", f"{job.progress().restarts:,}"
     yield "start time", time_text(job.started)
     yield "checkpoint", job.checkpoint_path
 

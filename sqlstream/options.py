@@ -82,6 +82,13 @@ def _ratio(text: str) -> float:
     return value
 
 
+def _factor(text: str) -> float:
+    value = float(text)
+    if not 1 <= value < float("inf"):
+        raise ValueError(text)
+    return value
+
+
 def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
@@ -130,6 +137,7 @@ PATH = Kind("path", "a path or a URI that is not empty", _nonempty)
 CHARACTER = Kind("character", r"one character, or '\t' for a tab", _character)
 BOOLEAN = Kind("boolean", "'true' or 'false'", _boolean)
 RATIO = Kind("number", "a number from 0 to 1", _ratio)
+FACTOR = Kind("number", "a number, 1 or more", _factor)
 DURATION = Kind("duration", "a duration such as '500 ms', '10 s', '1 min', '2 h' or '1 d'", duration_ms)
 
 

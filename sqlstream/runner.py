@@ -74,6 +74,7 @@ class Runner:
     def start(self, plan: Output | Insert, workspace: Workspace) -> Job:
         """Run the plan: into the table of an Insert, else to the reader of ``Job.results``."""
         from sqlstream.jobs import checkpoint_exists, run_of, start_job
+        from sqlstream.jobs.restart import restart_strategy
 
         require_sources(plan)
         settings = workspace.settings
@@ -98,6 +99,7 @@ class Runner:
             clock_interval_ms=settings["sqlstream.clock-interval"],
             gear=settings["sqlstream.gear"],
             key_groups=settings["pipeline.max-parallelism"],
+            restart=restart_strategy(settings),
         )
         self.jobs.append(job)
         return job

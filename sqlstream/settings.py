@@ -11,9 +11,11 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
     DURATION,
+    FACTOR,
     NAME,
     NOT_EXECUTED,
     PATH,
+    RATIO,
     Kind,
     Option,
     check_value,
@@ -44,6 +46,32 @@ def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
     )
 
 
+def _restart_options() -> tuple[Option, ...]:
+    """Flink's restart strategies, with Flink's defaults but for the type, which is none."""
+    prefix = "restart-strategy"
+    fixed, growing, rate = (f"{prefix}.{kind}" for kind in ("fixed-delay", "exponential-delay", "failure-rate"))
+    kinds = one_of("none", "fixed-delay", "exponential-delay", "failure-rate")
+    growing_again = "After so long without a failure the delay is the initial one again, and attempts count anew."
+    return (
+        Option(f"{prefix}.type", kinds, "Whether a failed job starts again from its checkpoint, and when.", "none"),
+        Option(f"{fixed}.attempts", integer(1), "How often a job starts again at most.", "1"),
+        Option(f"{fixed}.delay", DURATION, "How long it waits before it does.", "1 s"),
+        Option(f"{growing}.initial-backoff", DURATION, "How long a job waits after its first failure.", "1 s"),
+        Option(f"{growing}.max-backoff", DURATION, "The longest delay.", "1 min"),
+        Option(f"{growing}.backoff-multiplier", FACTOR, "How many times longer it waits after each failure.", "1.5"),
+        Option(f"{growing}.reset-backoff-threshold", DURATION, growing_again, "1 h"),
+        Option(f"{growing}.jitter-factor", RATIO, "The part of a delay that chance adds or takes away.", "0.1"),
+        Option(
+            f"{growing}.attempts-before-reset-backoff",
+            integer(1),
+            "How often a job starts again at most, before that. Not given, without end.",
+        ),
+        Option(f"{rate}.max-failures-per-interval", integer(1), "So many failures within the interval are borne.", "1"),
+        Option(f"{rate}.failure-rate-interval", DURATION, "The interval in which failures are counted.", "1 min"),
+        Option(f"{rate}.delay", DURATION, "How long a job waits before it starts again.", "1 s"),
+    )
+
+
 OPTIONS = (
     Option(
         "execution.checkpointing.interval",
@@ -64,6 +92,7 @@ OPTIONS = (
         "A job keeps that of its checkpoint. Not given, 64.",
     ),
     Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
+    *_restart_options(),
     Option(
         "sqlstream.clock-interval",
         DURATION,

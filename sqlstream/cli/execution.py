@@ -123,7 +123,7 @@ class Execution:
 
     def _interrupted(self) -> int:
         """Stop what runs, after its last complete micro-batch, and say where one can go on."""
-        running = [job for job in self._session.jobs if job.state is JobState.RUNNING]
+        running = [job for job in self._session.jobs if job.state in (JobState.RUNNING, JobState.RESTARTING)]
         kept = self._session.workspace.settings["execution.checkpointing.dir"] is not None
         for job in running:
             job.stop()

@@ -30,7 +30,8 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         f"{progress.rows_per_second:,.0f} rows/s",
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
-    return f"{name}: {', '.join(parts + _late(progress) + _lookups(progress) + _pending(progress))}, {seconds:.0f} s"
+    parts += [*_late(progress), *_lookups(progress), *_pending(progress), *_restarts(progress)]
+    return f"{name}: {', '.join(parts)}, {seconds:.0f} s"
 
 
 def _late(progress: Progress) -> list[str]:
@@ -62,6 +63,10 @@ def _lookup(totals: LookupTotals) -> str:
 
 def _pending(progress: Progress) -> list[str]:
     return [f"{progress.pending:,} waiting for lookups"] if progress.pending else []
+
+
+def _restarts(progress: Progress) -> list[str]:
+    return [f"{progress.restarts:,} restart{'' if progress.restarts == 1 else 's'}"] if progress.restarts else []
 
 
 class View:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from threading import Event, Lock, Thread
@@ -21,6 +24,7 @@ from sqlstream.jobs.failure import is_cancellation, job_error
 from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
 from sqlstream.jobs.layout import AUTO
 from sqlstream.jobs.progress import Progress, advanced, observed
+from sqlstream.jobs.restart import NO_RESTART, Failures, RestartStrategy, after_failure
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
 from sqlstream.jobs.stored_results import StoredResults
@@ -54,6 +58,7 @@ _numbers = itertools.count(1)
 
 class JobState(Enum):
     RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
     FINISHED = "FINISHED"
     FAILED = "FAILED"
     STOPPED = "STOPPED"
@@ -67,11 +72,16 @@ class Job:
     and a job that restarts does whatever is still undone.
     """
 
-    def __init__(self, name: str, plan: Node, launch: Launch, results: Results | None) -> None:
+    def __init__(
+        self, name: str, plan: Node, launch: Launch, results: Results | None, restart: RestartStrategy = NO_RESTART
+    ) -> None:
         self.name = name
         self.plan = plan
         self._launch = launch
         self._results = results
+        self._restart = restart
+        self._failures = Failures()
+        self._last_failure: SqlStreamError | None = None
         self._progress = Progress()
         self._state = JobState.RUNNING
         self._error: SqlStreamError | None = None
@@ -95,6 +105,11 @@ class Job:
     def exception(self) -> SqlStreamError | None:
         """Why the job FAILED."""
         return self._error
+
+    @property
+    def last_failure(self) -> SqlStreamError | None:
+        """What the job failed with last; it may have been started again since."""
+        return self._last_failure
 
     @property
     def checkpoint_path(self) -> str:
@@ -142,7 +157,8 @@ class Job:
     def _run(self) -> None:
         clock = self._started_clock()
         try:
-            self._run_to_end()
+            while not self._run_until_failure():
+                pass
             self._state = JobState.STOPPED if self._stopping.is_set() else JobState.FINISHED
         except Exception as error:
             self._fail(error)
@@ -152,6 +168,41 @@ class Job:
                 self._results.close()
             if clock is not None:
                 clock.join()
+
+    def _run_until_failure(self) -> bool:
+        """True at the end; False where the job failed and has been started again. Raises what it ends with."""
+        try:
+            if self._state is JobState.RESTARTING:
+                self._start_again()
+            self._run_to_end()
+        except Exception as error:
+            if not self._waited_to_restart(error):
+                raise
+            return False
+        return True
+
+    def _waited_to_restart(self, error: Exception) -> bool:
+        """Whether the restart strategy lets the job go on; after the time that it says, or before, if it is stopped."""
+        if self._stopping.is_set() or is_cancellation(error):
+            return False
+        failure, now_ms = job_error(error, self.name, self.checkpoint_path), time.time_ns() // 1_000_000
+        self._last_failure = failure
+        self._failures, delay_ms = after_failure(self._restart, self._failures, failure, now_ms, random.random())
+        if delay_ms is None:
+            return False
+        self._state = JobState.RESTARTING
+        return not self._stopping.wait(delay_ms / 1000)
+
+    def _start_again(self) -> None:
+        """From the checkpoint, as a new process would: the sources' watermarks are not in Spark's."""
+        if self._launch.watermarks is not None:
+            self._launch.watermarks.restore()
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._query = self._launch.start()
+            self._progress = replace(self._progress, restarts=self._progress.restarts + 1)
+            self._state = JobState.RUNNING
 
     def _started_clock(self) -> Thread | None:
         launch = self._launch
@@ -230,6 +281,7 @@ def start_job(
     gear: str = AUTO,
     key_groups: int | None = None,
     side: SideSinks | None = None,
+    restart: RestartStrategy = NO_RESTART,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -237,6 +289,7 @@ def start_job(
     ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible;
     ``clock_interval_ms`` that between ticks of processing time, where something waits for them. ``gear`` and
     ``key_groups`` as ``open_checkpoint`` takes them. ``side`` gets what a query without ``sink`` has for other tables.
+    ``restart`` says what happens when the job fails.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
@@ -264,7 +317,7 @@ def start_job(
         ended=bounded and input_has_ended(control, flushed, clock),
         watermarks=watermarks,
     )
-    return Job(name or launch.query_name, plan, launch, results)
+    return Job(name or launch.query_name, plan, launch, results, restart)
 
 
 def _rows_after_the_end() -> ExecutionError:

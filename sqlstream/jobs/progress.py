@@ -34,7 +34,7 @@ class Progress:
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
     columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
     ``pending`` are the rows that wait after the last batch because their lookups were deferred; None before the first
-    batch of a query with such lookups.
+    batch of a query with such lookups. ``restarts``: how often the job has failed and started again.
     """
 
     rows_in: int = 0
@@ -46,6 +46,7 @@ class Progress:
     late_by_operator: Mapping[int, int] = field(default_factory=dict)
     lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
     pending: int | None = None
+    restarts: int = 0
     last_batch: int = -1
 
     @property

@@ -40,12 +40,16 @@ class Results:
         self._side = side
         self._tables: queue.Queue[pa.Table] = queue.Queue(_WAITING)
         self._closed = Event()
+        self._written = -1
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
         return rows.writeStream.foreachBatch(self._side.beside(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
-        self.put(with_kind_first(batch).toArrow())
+        """Once each: after a failure Spark may run again the batch that it wrote last."""
+        if number > self._written:
+            self.put(with_kind_first(batch).toArrow())
+            self._written = number
 
     def on_progress(self, last_batch: int) -> None:
         """The job calls this when it knows of new micro-batches, up to ``last_batch``."""

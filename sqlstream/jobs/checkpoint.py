@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.fingerprint import fingerprint, first_difference
+from sqlstream.jobs.compatibility import Difference, difference
+from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, to_text
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
 from sqlstream.planner.lowering.gears import gear_of
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 OTHER_PLAN = "SS421"
 PATTERN_AS_PATH = "SS423"
 
-_PLAN, _RUN = "plan.txt", "run.txt"
+PLAN, RUN = "plan.json", "run.txt"
+_NEW = "('execution.checkpointing.dir')"
 _OF_PATTERNS = "*?[]{}\\"
 
 
@@ -39,41 +41,58 @@ class Checkpoint:
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
     """True where a job has started with this checkpoint directory before; SS423 where none can."""
     _require_plain(path)
-    return storage_at(path, spark).read(_PLAN) is not None
+    return storage_at(path, spark).read(PLAN) is not None
 
 
 def run_of(path: str, spark: SparkSession) -> str:
     """A word of the checkpoint's own, chosen when it is asked for first."""
     _require_plain(path)
     storage = storage_at(path, spark)
-    found = storage.read(_RUN)
+    found = storage.read(RUN)
     if found is None:
         found = uuid.uuid4().hex
-        storage.write(_RUN, found)
+        storage.write(RUN, found)
     return found.strip()
 
 
 def open_checkpoint(
-    path: str, plan: Node, spark: SparkSession, gear: str = AUTO, key_groups: int | None = None
+    path: str,
+    plan: Node,
+    spark: SparkSession,
+    gear: str = AUTO,
+    key_groups: int | None = None,
+    declared: Declared | None = None,
 ) -> Checkpoint:
     """The checkpoint of a plan, new or to go on from.
 
-    ExecutionError SS421 where it belongs to another plan, SS424 and SS425 where its state is laid out otherwise than
+    ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
     ``gear`` and ``key_groups`` say; ``auto`` and None leave that to the checkpoint, or to us where it is new.
+    ``declared`` tells the state of process functions.
     """
     _require_plain(path)
     storage = storage_at(path, spark)
-    stored, current = storage.read(_PLAN), fingerprint(plan)
-    if stored is not None and stored.strip() != current.strip():
-        raise _other_plan(path, stored, current)
+    stored, current = storage.read(PLAN), fingerprint(plan, declared)
+    if stored is not None:
+        require_compatible(path, stored, current)
     layout = stored_layout(storage)
     if layout is None:
         layout = Layout(gear_of(plan, gear).value, key_groups or DEFAULT_KEY_GROUPS)
         store_layout(storage, layout)
     require_same(path, layout, gear, key_groups)
-    if stored is None:
-        storage.write(_PLAN, current)
+    if stored is None or stored.strip() != to_text(current):
+        storage.write(PLAN, to_text(current))
     return Checkpoint(path, storage, layout)
+
+
+def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: str = "checkpoint") -> None:
+    """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan."""
+    parts = from_text(stored)
+    if parts is None:
+        message = f'{what} "{path}" was written by another version of sqlstream'
+        raise ExecutionError(OTHER_PLAN, message, hint=f"Start in a new directory {_NEW}.")
+    found = difference(parts, current)
+    if found is not None:
+        raise _other_plan(path, found, what)
 
 
 def _require_plain(path: str) -> None:
@@ -84,11 +103,10 @@ def _require_plain(path: str) -> None:
         raise ExecutionError(PATTERN_AS_PATH, message, hint=f"Spark finds no files there: do without {_OF_PATTERNS}")
 
 
-def _other_plan(path: str, stored: str, current: str) -> ExecutionError:
-    before, now = first_difference(stored, current)
+def _other_plan(path: str, found: Difference, what: str) -> ExecutionError:
     return ExecutionError(
         OTHER_PLAN,
-        f'checkpoint "{path}" belongs to another query',
-        detail=f'Its state is that of "{before}", where the query now has "{now}".',
-        hint="Go on with the query that wrote it, or start in a new directory ('execution.checkpointing.dir').",
+        f'{what} "{path}" belongs to another query: {found.part}',
+        detail=f"It holds {found.text}.",
+        hint=f"Filters, columns, sinks and the delay of watermarks may change; else start in a new directory {_NEW}.",
     )

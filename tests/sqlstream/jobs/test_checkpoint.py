@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.fingerprint import fingerprint, first_difference
 from sqlstream.jobs.layout import Layout
 from sqlstream.jobs.storage import LocalStorage, SparkStorage, storage_at
-from sqlstream.planner.nodes import AssignWindows, Hop, Output, Tumble, Union, WindowAggregate
+from sqlstream.planner.nodes import AssignWindows, Output, Tumble, WindowAggregate
 from tests.streams import item, table, timed
 
 EVENTS = table("events", delay_ms=500, k="STRING", v="INT", ts="TIMESTAMP")
@@ -26,35 +24,6 @@ TUMBLE = Tumble(1000)
 def plan(window=TUMBLE, source=EVENTS, aggregate="SUM(v)"):
     rows = AssignWindows(timed(source), window, "ts", ())
     return Output(WindowAggregate(rows, ("k",), (item("s", aggregate),)), ("k", "a", "b", "c", "s"))
-
-
-def test_the_fingerprint_has_a_line_per_node_and_leaves_options_out():
-    text = fingerprint(plan())
-    assert [line.strip().partition("(")[0] for line in text.splitlines()] == [
-        "Output",
-        "WindowAggregate",
-        "AssignWindows",
-        "AssignTime",
-        "Scan",
-    ]
-    assert fingerprint(plan(source=dataclasses.replace(EVENTS, options=(("path", "/elsewhere"),)))) == text
-    assert "\n    Assign" not in fingerprint(Union((timed(EVENTS), timed(EVENTS))))
-
-
-@pytest.mark.parametrize(
-    ("other", "now"),
-    [
-        (plan(Hop(1000, 2000)), "AssignWindows(window=Hop(1000, 2000, 0"),
-        (plan(aggregate="SUM(DISTINCT v)"), "WindowAggregate(keys=[k], aggregates=[Item(s, SUM(DISTINCT v)"),
-        (plan(source=table("events", k="STRING", v="INT", ts="TIMESTAMP")), "AssignTime(column=ts, delay_ms=0"),
-    ],
-)
-def test_the_first_difference_is_the_node_that_changed(other, now):
-    assert first_difference(fingerprint(plan()), fingerprint(other))[1].startswith(now)
-
-
-def test_a_longer_plan_differs_behind_the_end_of_the_other():
-    assert first_difference("a\n", "a\nb\n") == ("", "b")
 
 
 def test_local_texts_appear_whole(tmp_path):

@@ -1,0 +1,90 @@
+"""What the fields of plan nodes mean: expressions over columns of tables, whatever they are called on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    Correlate,
+    Lookup,
+    Node,
+    ProcessTable,
+    Project,
+    Union,
+    WindowAggregate,
+    WindowColumns,
+)
+
+Names = Mapping[str, str]
+"""The meaning of each field by its name."""
+
+_PLAIN = re.compile(r"[\w.]+(\([^()]*\))?")
+
+
+def meaning(expression: exp.Expr, names: Names) -> str:
+    """The text of an expression over fields with these meanings."""
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.name not in names:
+            return node
+        text = names[node.name]
+        return exp.Var(this=text if _PLAIN.fullmatch(text) else f"({text})")
+
+    found = expression.copy().transform(replaced)
+    return sql(found)
+
+
+def names_of(node: Node) -> Names:
+    """The meaning of each field of a node's schema."""
+    match node:
+        case Project():
+            below = names_of(node.input)
+            return {item.name: meaning(item.expression, below) for item in node.items}
+        case Union():
+            branches = [tuple(_in_order(branch)) for branch in node.branches]
+            together = (" or ".join(dict.fromkeys(texts)) for texts in zip(*branches, strict=True))
+            return dict(zip((f.name for f in node.schema), together, strict=True))
+        case Correlate():
+            below = names_of(node.input)
+            call = meaning(node.function, below)
+            return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(node.outputs)}}
+        case Lookup():
+            added = {o.name: f"{node.source.name}.{sql(o.expression)}" for o in node.outputs}
+            return {**names_of(node.input), **added}
+        case AssignWindows():
+            return {**names_of(node.input), **_of_windows(node.columns)}
+        case WindowAggregate():
+            return _of_aggregate(node)
+        case ProcessTable():
+            return _of_process(node)
+    return {f.name: f.name for f in node.schema} | {n: t for child in node.inputs for n, t in names_of(child).items()}
+
+
+def _in_order(node: Node) -> list[str]:
+    names = names_of(node)
+    return [names[f.name] for f in node.schema]
+
+
+def _of_windows(columns: WindowColumns) -> dict[str, str]:
+    return {columns.start: "window_start", columns.end: "window_end", columns.time: "window_time"}
+
+
+def _of_aggregate(node: WindowAggregate) -> Names:
+    below = names_of(node.input)
+    found = {key: below[key] for key in node.keys}
+    found |= {a.name: meaning(a.expression, below) for a in node.aggregates} | _of_windows(node.columns)
+    extra = {"grouping_id": node.grouping_id, "pane": node.pane, "pane_index": node.pane_index}
+    return found | {name: text for text, name in extra.items() if name is not None}
+
+
+def _of_process(node: ProcessTable) -> Names:
+    found = {f.name: f"{node.uid}.{f.name}" for f in node.schema}
+    below = names_of(node.tables[0])
+    first = node.arguments[0]
+    given = zip(node.passed or node.keys, first.passed if node.passed else first.partition_by, strict=False)
+    return found | {field.name: below[name] for field, name in given}

@@ -1,0 +1,151 @@
+"""Which changes of a query its state outlives: by the plans alone, and with Spark from savepoints."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from sqlstream.jobs.compatibility import difference
+from sqlstream.jobs.fingerprint import Part, fingerprint, from_text, to_text
+from sqlstream.planner.nodes import AssignWindows, Hop, Output, Session, Tumble, Union, WindowAggregate
+from tests.sqlstream.jobs.changed_plans import CHANGES, plan, refusal, script, table
+from tests.streams import item, timed
+from tests.streams import table as stream
+
+EVENTS = stream("events", delay_ms=500, k="STRING", v="INT", ts="TIMESTAMP")
+ACCEPTED = [change for change in CHANGES if not change.refused]
+REFUSED = [change for change in CHANGES if change.refused]
+
+
+TUMBLE = Tumble(1000)
+
+
+def totals(window=TUMBLE, source=EVENTS, aggregate="SUM(v)"):
+    rows = AssignWindows(timed(source), window, "ts", ())
+    return Output(WindowAggregate(rows, ("k",), (item("s", aggregate),)), ("k", "a", "b", "c", "s"))
+
+
+def found(before, now):
+    there = difference(fingerprint(before), fingerprint(now))
+    return there.text if there is not None else None
+
+
+def of(definitions, query):
+    return plan(definitions, f"INSERT INTO sink {query}")
+
+
+# --- the twelve changes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.name)
+def test_a_refusal_names_the_part_and_the_difference(change):
+    error = refusal(plan(*script("/data")), plan(*script("/data", change)))
+    assert error is not None
+    assert (error.code, error.diagnostic.detail) == ("SS421", change.refused)
+    assert error.diagnostic.message.startswith('checkpoint "jobs/totals" belongs to another query: ')
+
+
+@pytest.mark.parametrize("change", ACCEPTED, ids=lambda change: change.name)
+def test_other_changes_leave_the_state_as_it_is(change):
+    before, now = plan(*script("/data")), plan(*script("/data", change))
+    assert before != now
+    assert refusal(before, now) is None
+    assert refusal(now, before) is None
+
+
+def test_the_table_has_a_row_per_change():
+    rows = list(table())
+    assert len(rows) == 12
+    assert [verdict for _, verdict, _ in rows] == ["accepted"] * len(ACCEPTED) + ["refused"] * len(REFUSED)
+    assert all(message.startswith("SS421: ") == (verdict == "refused") for _, verdict, message in rows)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------
+
+
+def test_the_parts_are_what_has_state_or_is_read():
+    parts = fingerprint(totals())
+    assert [(p.kind, p.depth) for p in parts] == [
+        ("window aggregate", 0), ("windows", 1), ("watermark", 2), ("source", 3)
+    ]  # fmt: skip
+    assert [p.kind for p in fingerprint(Output(timed(EVENTS), ("k", "v", "ts")))] == ["source"]
+
+
+def test_parts_come_back_from_their_text_and_others_are_told():
+    parts = fingerprint(totals())
+    assert from_text(to_text(parts)) == parts
+    assert from_text("Insert(table=o)") is None
+    assert from_text('{"version": 0, "parts": []}') is None
+
+
+def test_options_that_say_what_is_read_are_compared():
+    files = dataclasses.replace(EVENTS, connector="filesystem", options=(("path", "/in"), ("format", "json")))
+    watched = dataclasses.replace(files, options=(("path", "/in/"), ("source.monitor-interval", "1 s")))
+    assert found(totals(source=files), totals(source=watched)) is None
+    moved = dataclasses.replace(files, options=(("path", "/elsewhere"),))
+    assert found(totals(source=files), totals(source=moved)) == (
+        'the source "events" with the option "path" "/in", where the query has "/elsewhere"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (totals(Hop(1000, 2000)),
+         'the windows with the window "TUMBLE size 1 s", where the query has "HOP slide 1 s size 2 s"'),
+        (totals(Session(1000)),
+         'the windows with the window "TUMBLE size 1 s", where the query has "SESSION gap 1 s"'),
+        (totals(aggregate="SUM(DISTINCT v)"),
+         'the window aggregate with the aggregates "SUM(v)", where the query has "SUM(DISTINCT v)"'),
+        (Output(AssignWindows(timed(EVENTS), Tumble(1000), "ts", ()), ("k", "v", "ts", "a", "b", "c")),
+         "a window aggregate (keys k STRING), which the query no longer has"),
+        (Output(Union((totals().input, totals().input)), ("k", "a", "b", "c", "s")),
+         "nothing of a window aggregate (keys k STRING), which the query has"),
+    ],
+)  # fmt: skip
+def test_the_first_difference_from_the_top_is_told(now, text):
+    assert found(totals(), now) == text
+
+
+def test_sources_that_change_places_are_told():
+    other = dataclasses.replace(EVENTS, name="other")
+    left, right = (Output(Union((timed(a), timed(b))), ("k", "v", "ts")) for a, b in ((EVENTS, other), (other, EVENTS)))
+    assert found(left, left) is None
+    assert "source" in (found(left, right) or "")
+
+
+def test_a_part_at_another_place_is_told():
+    inner = Part("source", 'source "a"', 1, (("table", "a"),))
+    told = difference((inner,), (dataclasses.replace(inner, depth=2),))
+    assert told is not None
+    assert told.text == 'the source "a" at another place of the plan'
+
+
+# --- operators of other kinds ---------------------------------------------------------------------------------
+
+DDL = """
+CREATE TABLE t (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
+CREATE TABLE sink (k STRING, n BIGINT) WITH ('connector' = 'blackhole');
+"""
+
+
+def test_rows_that_state_holds_whole_are_compared_by_their_columns():
+    def rows(inside):
+        table = f"TABLE (SELECT {inside} FROM t)"
+        windows = f"SESSION({table} PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)"
+        return of(DDL, f"SELECT k, CAST(v AS BIGINT) FROM {windows}")
+
+    assert found(rows("k, v, ts"), rows("k, v, ts")) is None
+    assert found(rows("k, v, ts"), rows("k, v + 1 AS v, ts")) == (
+        'the windows with the columns "k STRING, v INT, ts TIMESTAMP", '
+        'where the query has "k STRING, v + 1 INT, ts TIMESTAMP"'
+    )
+
+
+def test_other_triggers_are_told():
+    def fired(clauses):
+        windows = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND)"
+        return of(DDL, f"SELECT k, COUNT(*) FROM {windows} GROUP BY k, window_start, window_end {clauses}")
+
+    assert "firing" in (found(fired(""), fired("TRIGGER EVERY 2 ROWS")) or "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.lookup.answers import AnswerShape
 from sqlstream.udfs.lookup.metrics import METRICS, METRICS_TYPE
 from sqlstream.udfs.lookup.options import LookupOptions, Order
@@ -70,6 +71,7 @@ class LookupRows:
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the input with their answers; at the end one row with METRICS alone, if there was any input."""
+        spare_imports()
         task = Task(self.steps, self.order, worker())
         try:
             yield from task.run(batches, self.output)

@@ -12,6 +12,7 @@ from pyspark import TaskContext
 
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
+from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import EMITTED_AHEAD, Context
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
@@ -29,6 +30,7 @@ def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
     numbers = pa.array(numbers_of(exchange.groups))
 
     def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         for batch in exchange.blobs((_as(batch, schema) for batch in batches), partition):
@@ -42,6 +44,7 @@ def to_calls(exchange: Exchange) -> Batches:
     numbers = pa.array(numbers_of(exchange.groups))
 
     def calls(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         for batch in exchange.calls(batches):
             yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
@@ -67,6 +70,7 @@ class Decoder:
         return [*ahead, *([pa.field(HOLD, pa.int64())] if self.hold else []), *late]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         held: list[int] = []
         for batch in batches:
             for blob in batch.to_pylist():
@@ -108,6 +112,7 @@ class WindowsOfRows:
     assigner: Assigner
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         for batch in batches:
             for marker in (HOLD, LATE_TABLE):
                 if marker in batch.schema.names:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.spark.state_server import open_entries
 
 if TYPE_CHECKING:
@@ -51,4 +52,5 @@ class ShippedProcessor(StatefulProcessor):
         if self._arrived is None:
             self._arrived = pickle.loads(self._pickled)
             self._arrived.begin(self._entries)
+            spare_imports()
         return self._arrived

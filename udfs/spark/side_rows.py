@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, pieces, to_bytes
+from sqlstream.udfs.garbage import spare_imports
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class SideRows:
     markers: tuple[tuple[str, str], ...]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         for batch in batches:
             kept = batch.drop_columns([name for name, _ in self.markers])
             leaving = [(marker, batch.column(name)) for name, marker in self.markers]

@@ -15,6 +15,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.failures import UNREADABLE, beginning, keys_text
 from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
+from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, Unusual, are_plain, is_plain, origin_of
 from sqlstream.udfs.lookup.sources.json_values import json_object, parse_json, to_json
 from sqlstream.udfs.lookup.sources.scalars import to_text
 from sqlstream.udfs.lookup.sources.templates import Template
@@ -77,7 +78,7 @@ class HttpSource:
     miss: tuple[int, ...] = (404, 204)
 
     async def open(self) -> HttpClient:
-        return HttpClient(self, open_session(self.server))
+        return HttpClient(self, open_session(self.server), _plain(self))
 
 
 def open_session(server: HttpServer) -> ClientSession:
@@ -89,9 +90,22 @@ def open_session(server: HttpServer) -> ClientSession:
     return ClientSession(connector=connector, timeout=timeout, headers=server.headers)
 
 
+def _plain(source: HttpSource) -> PlainConnections | None:
+    """Connections for requests of one key. With ``max_connections`` there are none beside those of the session."""
+    server, origin = source.server, origin_of(source.call.url)
+    if origin is None or source.call.method != "GET" or source.call.body is not None:
+        return None
+    if server.max_connections or not are_plain(server.headers):
+        return None
+    return PlainConnections(origin, server.headers, server.timeout_ms / 1000, server.max_bytes)
+
+
 class HttpClient:
-    def __init__(self, source: HttpSource, session: ClientSession) -> None:
-        self._source, self._session = source, session
+    """``plain`` is asked once an answer to the session has shown that it may be."""
+
+    def __init__(self, source: HttpSource, session: ClientSession, plain: PlainConnections | None) -> None:
+        self._source, self._session, self._plain = source, session, plain
+        self._answers_plainly = False
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
         """Without a batch call, several keys are asked for at the same time; one that fails fails them all."""
@@ -107,6 +121,8 @@ class HttpClient:
         return [one for one in found if not isinstance(one, BaseException)]
 
     async def close(self) -> None:
+        if self._plain is not None:
+            self._plain.close()
         await self._session.close()
 
     async def _rows(self, key: Key) -> list[Row]:
@@ -118,7 +134,7 @@ class HttpClient:
         what = _Keys(self._source.request, keys)
         url, body = filled(call, self._source.request.keys, keys, many=call is self._source.batch)
         try:
-            status, text = await self._sent(call.method, url, body, what)
+            status, text = await self._sent(call, url, body, what)
         except ConnectorError:
             raise
         except Exception as error:
@@ -134,9 +150,22 @@ class HttpClient:
             message = f'answer of {address} to table "{self._source.name}" for {what} is no JSON: {shown}'
             raise ConnectorError(UNREADABLE, message, hint="Correct the option url.") from None
 
-    async def _sent(self, method: str, url: str, body: str | None, what: object) -> tuple[int, str]:
-        async with send(self._session, method, url, body) as answer:
-            return answer.status, await text_of(answer, self._source.name, self._source.server, what)
+    async def _sent(self, call: Call, url: str, body: str | None, what: object) -> tuple[int, str]:
+        plain = self._plain if call is self._source.call else None
+        if plain is not None and self._answers_plainly:
+            try:
+                return await plain.get(url)
+            except TimeoutError:  # an OSError, but it has had its time
+                raise
+            except OSError:
+                pass
+            except Unusual:
+                plain.close()
+                self._plain = None
+        async with send(self._session, call.method, url, body) as answer:
+            text = await text_of(answer, self._source.name, self._source.server, what)
+            self._answers_plainly = plain is not None and is_plain(answer)
+            return answer.status, text
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "job statement": Unsupported(
         "SS328",
-        "CHECKPOINT JOB, SAVEPOINT JOB, SHOW CHECKPOINTS and STOP JOB with WITH",
+        "SAVEPOINT JOB and STOP JOB with WITH",
         "STOP JOB j stops after the last micro-batch; with 'execution.checkpointing.dir' the job goes on from there.",
     ),
     "module": Unsupported("SS329", "USE statements", "There is one catalog: name tables without a prefix."),

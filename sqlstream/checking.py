@@ -9,6 +9,7 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.explaining import explained_plan
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.inspection import inspect_statement
+from sqlstream.job_statements import is_job_statement
 from sqlstream.plans import plan_of
 from sqlstream.workspace import Workspace
 
@@ -41,10 +42,10 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
             scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
         case nodes.Explain():
             explained_plan(statement, scratch)
-        case nodes.Set(key=None) | nodes.Show(what="JOBS") | nodes.Describe(kind="JOB"):
-            pass  # which jobs there are shows when the script runs
-        case nodes.StopJob(savepoint=False, drain=False):
+        case nodes.Set(key=None):
             pass
+        case _ if is_job_statement(statement):
+            pass  # which jobs there are shows when the script runs
         case _ if isinstance(statement, DEFINITIONS):
             define(statement, scratch, text)
         case _:

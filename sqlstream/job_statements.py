@@ -1,100 +1,111 @@
-"""SHOW JOBS, DESCRIBE JOB and STOP JOB: the jobs that a session has started."""
+"""Statements about jobs: those that the session has started, and all with a record in the checkpoint directory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
-from sqlstream.errors import BindError
+from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
-from sqlstream.times import time_text, watermark_text
 
 if TYPE_CHECKING:
-    from sqlstream.jobs import Job
-    from sqlstream.jobs.lookups import LookupTotals
+    from sqlstream.jobs.history import CheckpointLine
+    from sqlstream.jobs.records import JobRecord
 
 NO_JOB = "SS230"
 
+STATEMENTS = nodes.StopJob | nodes.CheckpointJob | nodes.SavepointJob
+"""Those about one job; SHOW JOBS, SHOW CHECKPOINTS and DESCRIBE JOB are nodes of their own kind."""
 
-def job_statement(statement: nodes.Show | nodes.Describe | nodes.StopJob, jobs: Sequence[Job]) -> Rows:
-    """What the statement shows; a job that was stopped as DESCRIBE JOB shows it. BindError SS230 for an unknown job."""
+
+class ControlledJob(Protocol):
+    """A job of this session (``Job``), or of another process (``RecordedJob``)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def record(self) -> JobRecord: ...
+
+    @property
+    def id(self) -> str: ...
+
+    def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None: ...
+
+    def checkpoint(self) -> int | None: ...
+
+    def savepoint(self, path: str | None = None) -> str: ...
+
+    def checkpoints(self) -> tuple[CheckpointLine, ...]: ...
+
+
+def is_job_statement(statement: nodes.Statement) -> bool:
     match statement:
-        case nodes.Show():
-            return show_jobs(jobs)
-        case nodes.Describe():
-            return describe_job(_named(statement.name, jobs))
-    job = _named(statement.job, jobs)
-    job.stop()
-    return describe_job(job)
+        case nodes.Show(what="JOBS" | "CHECKPOINTS") | nodes.Describe(kind="JOB"):
+            return True
+    return isinstance(statement, STATEMENTS)
 
 
-def show_jobs(jobs: Iterable[Job]) -> Rows:
-    """The jobs and queries in the order in which they were started, with the columns of Flink."""
-    rows = [(job.id, job.name, job.state.value, time_text(job.started)) for job in jobs]
-    return Rows.of_text(("job id", "job name", "status", "start time"), rows)
+def job_statement(statement: nodes.Statement, jobs: Sequence[ControlledJob]) -> Rows:
+    """What the statement shows; a job that was stopped as DESCRIBE JOB shows it. BindError SS230 for an unknown job.
+
+    ``jobs`` are those of the session first.
+    """
+    from sqlstream.job_listings import job_rows, properties  # loads what no other statement needs
+
+    try:
+        match statement:
+            case nodes.Show(what="JOBS"):
+                return job_rows(job.record for job in jobs)
+            case nodes.Show(what="CHECKPOINTS"):
+                return _checkpoints(statement.name, jobs)
+            case nodes.Describe():
+                return properties(named_job(statement.name, jobs).record)
+            case nodes.StopJob():
+                return _stopped(statement, jobs)
+            case nodes.CheckpointJob():
+                job = named_job(statement.job, jobs)
+                epoch = job.checkpoint()
+                return Rows.of_text(("job name", "epoch"), [(job.name, None if epoch is None else str(epoch))])
+            case nodes.SavepointJob():
+                job = named_job(statement.job, jobs)
+                return Rows.of_text(("job name", "savepoint path"), [(job.name, job.savepoint(statement.path))])
+    except SqlStreamError as error:
+        raise _at(error, statement) from error.__cause__
+    raise TypeError(type(statement).__name__)
 
 
-def describe_job(job: Job) -> Rows:
-    """What the job is and has done, up to its last micro-batch; times in UTC."""
-    return Rows.of_text(("property", "value"), [*_identity(job), *_counts(job)])
+def _stopped(statement: nodes.StopJob, jobs: Sequence[ControlledJob]) -> Rows:
+    from sqlstream.job_listings import properties
+
+    job = named_job(statement.job, jobs)
+    path = job.stop(savepoint=statement.path or statement.savepoint, drain=statement.drain)
+    return properties(job.record, () if path is None else [("savepoint path", path)])
 
 
-Property = tuple[str, str]
+def _checkpoints(name: nodes.Name | None, jobs: Sequence[ControlledJob]) -> Rows:
+    """Of one job, or of all."""
+    from sqlstream.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
+
+    shown = jobs if name is None else [named_job(name, jobs)]
+    rows = [row for job in shown for row in checkpoint_rows(job.name, job.checkpoints())]
+    return Rows.of_text(CHECKPOINT_COLUMNS, rows)
 
 
-def _identity(job: Job) -> Iterator[Property]:
-    yield "job name", job.name
-    yield "job id", job.id
-    yield "status", job.state.value
-    if job.exception is not None:
-        yield "error", f"{job.exception.code}: {job.exception.diagnostic.message}"
-    if job.last_failure is not None and job.exception is None:
-        yield "last failure", f"{job.last_failure.code}: {job.last_failure.diagnostic.message}"
-    if job.progress().restarts:
-        yield "restarts", f"{job.progress().restarts:,}"
-    yield "start time", time_text(job.started)
-    yield "checkpoint", job.checkpoint_path
-
-
-def _counts(job: Job) -> Iterator[Property]:
-    progress = job.progress()
-    yield "rows in", f"{progress.rows_in:,}"
-    yield "rows out", f"{progress.rows_out:,}"
-    yield "micro-batches", f"{progress.batches:,}"
-    yield "rows per second", f"{progress.rows_per_second:,.0f}"
-    yield "watermark", "end of input" if progress.input_ended else watermark_text(progress.watermark_ms)
-    yield "late rows", f"{progress.late_rows:,}"
-    for number, rows in progress.late_by_operator.items():
-        yield f"operator {number}: late rows", f"{rows:,}"
-    if progress.pending is not None:
-        yield "rows waiting for lookups", f"{progress.pending:,}"
-    for number, totals in progress.lookups.items():
-        yield from ((f"lookup {number}: {name}", value) for name, value in _lookup(totals))
-
-
-def _lookup(totals: LookupTotals) -> Iterator[Property]:
-    counts = {
-        "rows": totals.rows,
-        "requests": totals.requests,
-        "most in flight": totals.max_in_flight,
-        "retries": totals.retries,
-        "timeouts": totals.timeouts,
-        "errors": totals.errors,
-        "deferred": totals.deferred,
-    }
-    yield from ((name, f"{count:,}") for name, count in counts.items())
-    if totals.hit_rate is not None:
-        yield "cache hits", f"{totals.hits:,} of {totals.hits + totals.misses:,} ({totals.hit_rate:.0%})"
-    yield from ((f"latency {name}", f"{ms:,.0f} ms") for name, ms in totals.latencies.items())
-
-
-def _named(name: nodes.Name, jobs: Sequence[Job]) -> Job:
+def named_job(name: nodes.Name, jobs: Sequence[ControlledJob]) -> ControlledJob:
     """By name, in any case, or by id."""
     wanted = str(name).casefold()
     for job in jobs:
         if wanted in (job.name.casefold(), job.id.casefold()):
             return job
-    hint = did_you_mean(str(name), [job.name for job in jobs], "jobs") or "This session has started no job."
+    none = "This session has started no job; SET 'execution.checkpointing.dir' to see those of others."
+    hint = did_you_mean(str(name), [job.name for job in jobs], "jobs") or none
     raise BindError(NO_JOB, f'job "{name}" does not exist', name.span, hint=hint)
+
+
+def _at(error: SqlStreamError, statement: nodes.Statement) -> SqlStreamError:
+    """The error with the place of the statement, where it has none of its own."""
+    return SqlStreamError.of(d if d.span is not None else replace(d, span=statement.span) for d in error.diagnostics)

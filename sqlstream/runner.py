@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlstream.catalog import Catalog
@@ -23,7 +24,10 @@ from sqlstream.workspace import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sqlstream.job_statements import ControlledJob
     from sqlstream.jobs import Job, JobRuntime
+    from sqlstream.jobs.storage import Storage
+    from sqlstream.settings import Settings
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
 
@@ -71,8 +75,12 @@ class Runner:
         self.folders = Folders()
         self.jobs: list[Job] = []
 
-    def start(self, plan: Output | Insert, workspace: Workspace) -> Job:
-        """Run the plan: into the table of an Insert, else to the reader of ``Job.results``."""
+    def start(self, plan: Output | Insert, workspace: Workspace, sql: str) -> Job:
+        """Run the plan: into the table of an Insert, else to the reader of ``Job.results``.
+
+        ``sql`` is its statement, for the record of the job.
+        """
+        from sqlstream.job_options import checkpointing_of, description_of
         from sqlstream.jobs import checkpoint_exists, run_of, start_job
         from sqlstream.jobs.restart import restart_strategy
 
@@ -95,14 +103,51 @@ class Runner:
             side=SideSinks(environment, plan) if sink is None else None,
             name=name,
             checkpoint_dir=checkpoint,
-            interval_ms=_interval_ms(plan, settings["execution.checkpointing.interval"]),
+            checkpointing=checkpointing_of(settings, partial(_poll_ms, plan)),
             clock_interval_ms=settings["sqlstream.clock-interval"],
             gear=settings["sqlstream.gear"],
             key_groups=settings["pipeline.max-parallelism"],
             restart=restart_strategy(settings),
+            savepoints=settings["execution.checkpointing.savepoint-dir"],
+            description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
         )
         self.jobs.append(job)
         return job
+
+    def _restore(self, plan: Output | Insert, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
+        """Make the savepoint of the settings the checkpoint of a job that has none."""
+        from sqlstream.jobs.declared_states import declared_states
+        from sqlstream.jobs.fingerprint import fingerprint
+        from sqlstream.jobs.savepoints import restore
+
+        settings = workspace.settings
+        partitions = spark_settings(settings).get("spark.sql.shuffle.partitions")
+        restore(
+            settings["execution.state-recovery.path"],
+            checkpoint,
+            fingerprint(plan, declared_states(sources)),
+            self.spark.get(settings),
+            settings["sqlstream.gear"],
+            settings["pipeline.max-parallelism"],
+            None if partitions is None else int(partitions),
+        )
+
+    def known_jobs(self, settings: Settings) -> list[ControlledJob]:
+        """The jobs of this session, then those of others with a record in the checkpoint directory, which Spark reads
+        where it is not one of this machine."""
+        directory = settings["execution.checkpointing.dir"]
+        if directory is None:
+            return list(self.jobs)
+        from sqlstream.jobs.recorded_job import recorded_jobs
+        from sqlstream.jobs.storage import local_storage_at, storage_at
+
+        def storage_of(path: str) -> Storage:
+            here = None if self.spark.is_remote else local_storage_at(path)
+            return storage_at(path, self.spark.get(settings)) if here is None else here
+
+        own = {job.id for job in self.jobs}
+        others = (job for job in recorded_jobs(directory, storage_of) if job.id not in own)
+        return [*self.jobs, *others]
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""
@@ -142,9 +187,7 @@ def _default_name(plan: Output | Insert) -> str:
     return f"insert-into-{plan.table.name}" if isinstance(plan, Insert) else "query"
 
 
-def _interval_ms(plan: Node, stated: int | None) -> int:
-    """The setting, else the shortest time after which a source wants to be looked at, else 0: at once."""
-    if stated is not None:
-        return stated
+def _poll_ms(plan: Node) -> int:
+    """The shortest time after which a source wants to be looked at, else 0: at once."""
     polls = [connector(table.connector).poll_ms(table) for table in scanned_tables(plan)]
     return min((ms for ms in polls if ms is not None), default=0)

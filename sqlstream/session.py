@@ -11,9 +11,9 @@ from sqlstream.connectors import connector
 from sqlstream.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.explaining import explained
-from sqlstream.grammar import nodes, parse_script
+from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.inspection import inspect_statement
-from sqlstream.job_statements import job_statement
+from sqlstream.job_statements import is_job_statement, job_statement
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import plan_of
@@ -86,10 +86,10 @@ class Session:
             case nodes.Explain():
                 lines = self._explained(statement).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
-            case nodes.Show(what="JOBS") | nodes.Describe(kind="JOB") | nodes.StopJob(savepoint=False, drain=False):
-                return job_statement(statement, self._runner.jobs)
             case nodes.Set(key=None):
                 return Rows.of_text(("key", "value"), self.workspace.settings.rows())
+        if is_job_statement(statement):
+            return job_statement(statement, self._runner.known_jobs(self.workspace.settings))
         if isinstance(statement, DEFINITIONS):
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
@@ -184,8 +184,8 @@ class Session:
 
     def _insert(self, statement: nodes.Insert) -> Job:
         plan = plan_of(statement, self.workspace)
-        assert isinstance(plan, Insert)
-        job = self._runner.start(plan, self.workspace)
+        assert not isinstance(plan, Output)
+        job = self._runner.start(plan, self.workspace, to_sql(statement))
         if self.workspace.settings["table.dml-sync"]:
             job.wait()
         return job
@@ -205,7 +205,7 @@ class Session:
     def _query(self, statement: nodes.Query) -> Query:
         plan = plan_of(statement, self.workspace)
         assert isinstance(plan, Output)
-        job = self._runner.start(plan, self.workspace)
+        job = self._runner.start(plan, self.workspace, to_sql(statement))
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         assert zone is not None, "Spark always has a time zone"
         return Query(job, plan, zone)

@@ -84,7 +84,52 @@ OPTIONS = (
         "Where jobs keep their checkpoints, one folder per job name. Not given, in the session's scratch folder, "
         "which goes away with the session.",
     ),
-    Option("parallelism.default", integer(1, 4096), "Partitions of shuffles. Not given, one per core."),
+    Option(
+        "execution.checkpointing.min-pause",
+        DURATION,
+        "The least time from the end of an epoch to the start of the next, for jobs over unbounded input.",
+        "0 ms",
+    ),
+    Option(
+        "execution.checkpointing.timeout",
+        DURATION,
+        "How long an epoch may take. One that takes longer is given up and begun again, where failed ones are "
+        "tolerated, or else fails the job. Not given, as long as it needs.",
+    ),
+    Option(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        integer(0, 1_000_000),
+        "How many epochs in a row may take too long before the job fails.",
+        "0",
+    ),
+    Option(
+        "execution.checkpointing.externalized-checkpoint-retention",
+        one_of("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
+        "What becomes of the checkpoint when its job ends. The first keeps it where the job was stopped or failed, the "
+        "second where it failed, the third never. Not given, it stays in any case.",
+    ),
+    Option(
+        "execution.checkpointing.num-retained",
+        integer(1, 1_000_000),
+        "How many epochs stay in a checkpoint, to go back to. Not given, Spark's 100.",
+    ),
+    Option(
+        "execution.checkpointing.savepoint-dir",
+        PATH,
+        "Where savepoints go that are given no path. Not given, in savepoints beside the checkpoint of the job.",
+    ),
+    Option(
+        "execution.state-recovery.path",
+        PATH,
+        "A savepoint, or the checkpoint of a job that has ended, from which the jobs started next begin. They must "
+        "have no checkpoint of their own, and a query that the state fits.",
+    ),
+    Option(
+        "parallelism.default",
+        integer(1, 4096),
+        "Partitions of shuffles. Not given, one per core, or those of the checkpoint; with a savepoint the state is "
+        "spread anew.",
+    ),
     Option(
         "pipeline.max-parallelism",
         integer(1, 32768),
@@ -141,11 +186,6 @@ OPTIONS = (
 )
 
 PLANNED = {
-    "execution.checkpointing.externalized-checkpoint-retention": "Checkpoints stay in execution.checkpointing.dir.",
-    "execution.checkpointing.min-pause": "Set execution.checkpointing.interval.",
-    "execution.checkpointing.num-retained": "Spark keeps 100 checkpoints; set spark.sql.streaming.minBatchesToRetain.",
-    "execution.checkpointing.timeout": "A micro-batch may take as long as it needs.",
-    "execution.checkpointing.tolerable-failed-checkpoints": "A job stops at its first failed micro-batch.",
     "execution.runtime-mode": "Bounded tables end by themselves; leave the setting out.",
     "table.exec.source.idle-timeout": "Every source counts for the watermark.",
     "table.exec.state.ttl": "State is dropped when its window closes.",
@@ -177,6 +217,11 @@ class Settings:
     def __getitem__(self, key: str) -> Any:
         """The value of a known key as a Python object; None where it has neither value nor default."""
         return parsed(OPTIONS, {k: v for k, v in self._given.items() if not k.startswith("spark.")})[key]
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The settings that were given, as spelled."""
+        return dict(sorted(self._given.items()))
 
     def text(self, key: str) -> str | None:
         """The value of a known key as spelled in SQL."""

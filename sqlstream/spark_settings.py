@@ -27,6 +27,15 @@ class SparkHandle:
     def started(self) -> bool:
         return self._spark is not None
 
+    @property
+    def is_remote(self) -> bool:
+        """True for sessions of Spark Connect, whose files may be on another machine."""
+        if self._given is None:
+            return (self._master or "").startswith("sc://")
+        from sqlstream.spark import is_connect
+
+        return is_connect(self._given)
+
     def get(self, settings: Settings) -> SparkSession:
         if self._spark is None:
             self._spark = self._start(settings)
@@ -93,4 +102,7 @@ def spark_settings(settings: Settings) -> Mapping[str, str]:
         found["spark.sql.session.timeZone"] = settings["table.local-time-zone"]
     if settings["parallelism.default"] is not None:
         found["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
+    retained = settings["execution.checkpointing.num-retained"]
+    if retained is not None:
+        found["spark.sql.streaming.minBatchesToRetain"] = str(retained)
     return found

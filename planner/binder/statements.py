@@ -6,16 +6,12 @@ from sqlglot import exp
 
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar.nodes import (
-    CheckpointJob,
     CreateView,
     Insert,
     Name,
     Query,
-    SavepointJob,
-    Show,
     Statement,
     StatementSet,
-    StopJob,
     Use,
 )
 from sqlstream.planner import unsupported
@@ -87,10 +83,6 @@ def bind_statement_set(
 def refuse_statement(statement: Statement) -> None:
     """UnsupportedError for statements that parse and are not executed."""
     match statement:
-        case (
-            StopJob(savepoint=True) | StopJob(drain=True) | CheckpointJob() | SavepointJob() | Show(what="CHECKPOINTS")
-        ):
-            raise unsupported.refusal("job statement", statement.span)
         case Use():
             raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
 

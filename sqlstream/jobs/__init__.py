@@ -1,13 +1,45 @@
 """Jobs: running plans, with checkpoints, progress, results and an end.
 
-``start_job`` is the way in; it returns a ``Job``.
+``start_job`` is the way in; it returns a ``Job``. ``recorded_jobs`` finds those of other processes by their records.
+Importing this package loads no PySpark; what runs jobs does.
 """
 
 from __future__ import annotations
 
-from sqlstream.jobs.checkpoint import checkpoint_exists, run_of
-from sqlstream.jobs.job import Job, JobState, start_job
-from sqlstream.jobs.progress import Progress
-from sqlstream.jobs.runtime import JobRuntime, Sources
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Job", "JobRuntime", "JobState", "Progress", "Sources", "checkpoint_exists", "run_of", "start_job"]
+if TYPE_CHECKING:
+    from sqlstream.jobs.checkpoint import checkpoint_exists, run_of
+    from sqlstream.jobs.job import Job, JobState, start_job
+    from sqlstream.jobs.progress import Progress
+    from sqlstream.jobs.recorded_job import RecordedJob, recorded_jobs
+    from sqlstream.jobs.runtime import JobRuntime, Sources
+
+__all__ = [
+    "Job",
+    "JobRuntime",
+    "JobState",
+    "Progress",
+    "RecordedJob",
+    "Sources",
+    "checkpoint_exists",
+    "recorded_jobs",
+    "run_of",
+    "start_job",
+]
+
+_MODULES = {
+    "checkpoint": ("checkpoint_exists", "run_of"),
+    "job": ("Job", "JobState", "start_job"),
+    "progress": ("Progress",),
+    "recorded_job": ("RecordedJob", "recorded_jobs"),
+    "runtime": ("JobRuntime", "Sources"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -20,13 +21,20 @@ from sqlstream.errors import ExecutionError, SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.clock import clock_of
 from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing, EpochDeadline, Pace
+from sqlstream.jobs.declared_states import declared_states
+from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
 from sqlstream.jobs.failure import is_cancellation, job_error
+from sqlstream.jobs.history import CheckpointLine, checkpoints, last_committed
 from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
 from sqlstream.jobs.layout import AUTO
 from sqlstream.jobs.progress import Progress, advanced, observed
+from sqlstream.jobs.recorder import Recorder, recorder_of
+from sqlstream.jobs.records import Description, JobRecord, require_running
 from sqlstream.jobs.restart import NO_RESTART, Failures, RestartStrategy, after_failure
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
+from sqlstream.jobs.savepoints import create_savepoint, default_savepoint, require_sink
 from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
@@ -73,7 +81,15 @@ class Job:
     """
 
     def __init__(
-        self, name: str, plan: Node, launch: Launch, results: Results | None, restart: RestartStrategy = NO_RESTART
+        self,
+        name: str,
+        plan: Node,
+        launch: Launch,
+        results: Results | None,
+        recorder: Recorder,
+        checkpointing: Checkpointing,
+        restart: RestartStrategy = NO_RESTART,
+        savepoints: str | None = None,
     ) -> None:
         self.name = name
         self.plan = plan
@@ -85,17 +101,33 @@ class Job:
         self._progress = Progress()
         self._state = JobState.RUNNING
         self._error: SqlStreamError | None = None
+        self._not_gone_on: Exception | None = None
+        self._savepoints = savepoints
+        self._savepoint_at_end: str | bool = False
+        self._last_savepoint: str | None = None
         self._stopping = Event()
         self._lock = Lock()
         self.started = datetime.now(UTC)
+        self._recorder = recorder
+        self._deadline = EpochDeadline(checkpointing)
+        self._pace = Pace(checkpointing) if launch.paced else None
         self._query = launch.start()
+        self.ids = str(self._query.id), str(self._query.runId)
+        self._start_record()
         self._thread = Thread(target=self._run, name=f"sqlstream-{name}", daemon=True)
         self._thread.start()
 
     @property
     def id(self) -> str:
         """Spark's id of the query, which stays the same over restarts from one checkpoint."""
-        return str(self._query.id)
+        return self.ids[0]
+
+    def _start_record(self) -> None:
+        try:
+            self._recorder.start(self)
+        except BaseException:
+            self._query.stop()
+            raise
 
     @property
     def state(self) -> JobState:
@@ -124,6 +156,11 @@ class Job:
         """Totals up to the last micro-batch, at most a second old."""
         return self._progress
 
+    @property
+    def record(self) -> JobRecord:
+        """What the job runs and how it is doing now, as other processes read it from the checkpoint."""
+        return self._recorder.record(self)
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED job."""
         self._thread.join(timeout)
@@ -133,14 +170,105 @@ class Job:
             raise self._error
         return True
 
-    def stop(self) -> None:
-        """Stop after the last complete micro-batch, without flushing; its checkpoint can be gone on from."""
+    def savepoint(self, path: str | None = None) -> str:
+        """Copy the last epoch to ``path``, from which jobs can start anew; returns where it is. The job goes on.
+
+        BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint could be taken.
+        """
+        require_running(self.name, self._state.value)
+        with self.between_epochs():
+            return self._take_savepoint(path or True)
+
+    def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
+        """Stop after the last complete micro-batch; the path of the savepoint, where one was asked for.
+
+        Without ``drain`` nothing is flushed, and the checkpoint can be gone on from. ``drain`` takes the input as
+        ended: what there is now is read, all windows and timers fire, and the job ends as FINISHED; its savepoint is
+        taken behind all that, as Flink's is. Errors as those of ``savepoint``, after which a job that was not to be
+        drained goes on.
+        """
+        path = None
+        if drain:
+            return self._drained(savepoint)
+        if savepoint:
+            require_running(self.name, self._state.value)
+            with self.between_epochs():
+                path = self._take_savepoint(savepoint)
+                self._stopping.set()
         self._stopping.set()
         if self._results is not None:
             self._results.close()
+        if self._pace is not None:
+            self._pace.skip()
         with self._lock:
             self._query.stop()
         self._thread.join()
+        return path
+
+    def _drained(self, savepoint: str | bool) -> str | None:
+        require_running(self.name, self._state.value)
+        if savepoint:
+            require_sink(self.name, self._results is None)
+        self._savepoint_at_end = savepoint
+        with self.between_epochs():
+            self._launch = replace(self._launch, bounded=True)
+        if self._pace is not None:
+            self._pace.skip()
+        self.wait()
+        return self._last_savepoint
+
+    def _take_savepoint(self, path: str | bool, *, drained: bool = False) -> str:
+        require_sink(self.name, self._results is None)
+        target = path if isinstance(path, str) else default_savepoint(self.checkpoint_path, self.name, self._savepoints)
+        return create_savepoint(self._launch.checkpoint.storage, target, self.name, drained=drained)
+
+    def checkpoint(self) -> int | None:
+        """Complete an epoch with all that is there now; its number, None where nothing has come yet.
+
+        BindError SS231 where the job does not run.
+        """
+        require_running(self.name, self._state.value)
+        query = self._query
+        if self._pace is not None:
+            self._pace.run_at_once()
+        elif self._launch.bounded or not self._launch.interval_ms:
+            wait_for_all_there_is(query, self._progress.last_batch, self._stopping.is_set)
+        else:
+            with self.between_epochs():  # Spark's trigger fires when a query starts
+                pass
+            wait_for_first_trigger(self._query)
+        return last_committed(self._launch.checkpoint.storage)
+
+    def checkpoints(self) -> tuple[CheckpointLine, ...]:
+        """Its epochs, newest first."""
+        return checkpoints(self._launch.checkpoint.storage)
+
+    @contextmanager
+    def between_epochs(self) -> Iterator[None]:
+        """Spark's query at rest after a micro-batch; it goes on afterwards, unless it had come to its end before.
+
+        For other threads than the job's own, which meanwhile waits.
+        """
+        wait_for_rest(self._query)
+        with self._lock:
+            query = self._query
+            active = query.isActive
+            query.stop()
+            try:
+                yield
+            finally:
+                if active and not self._stopping.is_set():
+                    self._go_on_after(query)
+
+    def _go_on_after(self, query: StreamingQuery) -> None:
+        if self._launch.watermarks is not None:
+            self._report(query)
+            self._launch.watermarks.restore()
+        try:
+            self._query = self._launch.start()
+        except Exception as error:
+            self._not_gone_on = error  # the job's thread would take the stopped query for one that has ended
+            raise
 
     def results(self) -> Iterator[pa.Table]:
         """The rows of a query without sink, a table per micro-batch, while the job runs and then to its end.
@@ -159,6 +287,8 @@ class Job:
         try:
             while not self._run_until_failure():
                 pass
+            if self._savepoint_at_end and not self._stopping.is_set():
+                self._last_savepoint = self._take_savepoint(self._savepoint_at_end, drained=True)
             self._state = JobState.STOPPED if self._stopping.is_set() else JobState.FINISHED
         except Exception as error:
             self._fail(error)
@@ -166,8 +296,11 @@ class Job:
             self._stopping.set()
             if self._results is not None:
                 self._results.close()
+            if self._pace is not None:
+                self._pace.end()
             if clock is not None:
                 clock.join()
+            self._recorder.finish(self)
 
     def _run_until_failure(self) -> bool:
         """True at the end; False where the job failed and has been started again. Raises what it ends with."""
@@ -213,6 +346,7 @@ class Job:
     def _run_to_end(self) -> None:
         try:
             self._watch()
+            self._go_on_in_pace()
         except Exception as error:
             if self._launch.ended and _EMITTED_TOO_LATE in str(error):  # how kernels tell Spark of rows that are late
                 raise _rows_after_the_end() from error
@@ -224,6 +358,13 @@ class Job:
             self._go_on()
         if self._launch.bounded and self._launch.clock.calls:
             self._drain()
+
+    def _go_on_in_pace(self) -> None:
+        while self._pace is not None and not self._stopping.is_set() and not self._launch.bounded:
+            self._pace.rest()
+            if self._launch.watermarks is not None:
+                self._launch.watermarks.restore()
+            self._go_on()
 
     def _go_on(self) -> None:
         """Start Spark's query again, unless the job has been stopped."""
@@ -243,11 +384,31 @@ class Job:
 
     def _watch(self) -> None:
         """Until Spark's query ends; raises what it failed with."""
-        try:
-            while not self._query.awaitTermination(_REPORT_SECONDS):
-                self._report(self._query)
-        finally:
-            self._report(self._query)
+        while True:
+            query = self._query
+            try:
+                while not query.awaitTermination(_REPORT_SECONDS):
+                    self._report(query)
+                    if self._deadline.is_set:
+                        self._keep_deadline(query)
+            finally:
+                self._report(query)
+            with self._lock:  # whoever held it may have stopped the query in order to go on with another
+                if self._not_gone_on is not None:
+                    error, self._not_gone_on = self._not_gone_on, None
+                    raise error
+                if self._query is query:
+                    return
+
+    def _keep_deadline(self, query: StreamingQuery) -> None:
+        """Give up an epoch that takes too long, and begin it again where that is tolerated."""
+        if not self._deadline.is_over(under_way(query), self._progress.last_batch):
+            return
+        with self._lock:
+            if self._query is query and not self._stopping.is_set():
+                query.stop()
+                self._deadline.give_up()
+                self._query = self._launch.start()
 
     def _report(self, query: StreamingQuery) -> None:
         control = urlparse(self._launch.checkpoint.storage.location("control")).path
@@ -276,24 +437,28 @@ def start_job(
     sink: Sink | None = None,
     name: str | None = None,
     checkpoint_dir: str | None = None,
-    interval_ms: int = 0,
+    checkpointing: Checkpointing = AT_ONCE,
     clock_interval_ms: int = 1000,
     gear: str = AUTO,
     key_groups: int | None = None,
     side: SideSinks | None = None,
     restart: RestartStrategy = NO_RESTART,
+    description: Description | None = None,
+    savepoints: str | None = None,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
     ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
-    ``interval_ms`` is the time between micro-batches of unbounded jobs, 0 for as fast as possible;
-    ``clock_interval_ms`` that between ticks of processing time, where something waits for them. ``gear`` and
-    ``key_groups`` as ``open_checkpoint`` takes them. ``side`` gets what a query without ``sink`` has for other tables.
-    ``restart`` says what happens when the job fails.
+    ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks of
+    processing time, where something waits for them. ``gear`` and ``key_groups`` as ``open_checkpoint`` takes them.
+    ``side`` gets what a query without ``sink`` has for other tables. ``restart`` says what happens when the job fails.
+    ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
+    ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups)
+    recorder = recorder_of(path, spark, description, checkpointing.retention)
+    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources))
     layout = checkpoint.layout
     clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
@@ -313,11 +478,12 @@ def start_job(
         bounded=bounded,
         flushed=flushed,
         clock=clock,
-        interval_ms=interval_ms,
+        interval_ms=checkpointing.interval_ms,
+        paced=checkpointing.min_pause_ms > 0 and not bounded,
         ended=bounded and input_has_ended(control, flushed, clock),
         watermarks=watermarks,
     )
-    return Job(name or launch.query_name, plan, launch, results, restart)
+    return Job(name or launch.query_name, plan, launch, results, recorder, checkpointing, restart, savepoints)
 
 
 def _rows_after_the_end() -> ExecutionError:

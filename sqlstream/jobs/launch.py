@@ -30,6 +30,7 @@ class Launch:
     """``flushed`` are the tables whose end must be told when a bounded input has been read.
 
     ``ended``: an earlier run has told it, so that all windows are closed. ``watermarks``: of jobs with several sources.
+    ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
     """
 
     query_name: str
@@ -43,6 +44,7 @@ class Launch:
     interval_ms: int
     ended: bool = False
     watermarks: SourceWatermarks | None = None
+    paced: bool = False
 
     @property
     def needs_flush(self) -> bool:
@@ -53,7 +55,7 @@ class Launch:
         """Start Spark's query; from the checkpoint, where there is one."""
         writer = self.sink(self.rows).queryName(self.query_name).outputMode("append")
         writer = writer.option("checkpointLocation", self.checkpoint.spark_location)
-        if self.bounded:
+        if self.bounded or self.paced:
             writer = writer.trigger(availableNow=True)
         elif self.interval_ms:
             writer = writer.trigger(processingTime=f"{self.interval_ms} milliseconds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,20 @@ class Progress:
     @property
     def input_ended(self) -> bool:
         return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
+
+
+def progress_from_json(values: Mapping[str, Any]) -> Progress:
+    """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""
+    known = {f.name for f in fields(Progress)}
+    return Progress(**{name: _from_json(value) for name, value in values.items() if name in known})
+
+
+def _from_json(value: Any) -> Any:
+    """JSON makes texts of the numbers of operators."""
+    if not isinstance(value, dict):
+        return value
+    found = {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
+    return {key: LookupTotals(**entry) if isinstance(entry, dict) else entry for key, entry in found.items()}
 
 
 def observed(rows: DataFrame) -> DataFrame:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
-
-from pyspark.errors import AnalysisException
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@dataclass(frozen=True)
+class StoredFile:
+    """``time`` is that of its last change, in seconds since 1970."""
+
+    size: int
+    time: float
+
+
 class Storage(Protocol):
     """Texts by relative path. A text appears whole or not at all."""
+
+    can_remove: bool
 
     def location(self, path: str = "") -> str:
         """What Spark reads or writes at a relative path."""
@@ -29,20 +39,45 @@ class Storage(Protocol):
         """Spark's file source wants its directory to be there."""
         ...
 
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        """The texts whose paths match, by path; ``*`` stands for one name or a part of it."""
+        ...
+
+    def files(self, folder: str) -> Mapping[str, StoredFile]:
+        """All files below a folder, by their path in it; hidden ones, of a dot or an underscore, left out."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a text or a folder with all that is in it, if there; only where ``can_remove``."""
+        ...
+
+    def clear(self, keep: Collection[str]) -> None:
+        """Remove all but the names to keep; only where ``can_remove``."""
+        ...
+
 
 def storage_at(root: str, spark: SparkSession) -> Storage:
     """Local for paths and ``file:`` URLs, unless the session is one of Connect, whose files are the server's."""
     from sqlstream.spark import shares_files
 
-    url = urlparse(root)
-    if url.scheme not in ("", "file") or not shares_files(spark):
+    found = local_storage_at(root)
+    if found is None or not shares_files(spark):
         return SparkStorage(root.rstrip("/"), spark)
+    return found
+
+
+def local_storage_at(root: str) -> LocalStorage | None:
+    """The storage of a path or a ``file:`` URL; None for all other URLs."""
+    url = urlparse(root)
+    if url.scheme not in ("", "file"):
+        return None
     return LocalStorage(Path(unquote(url.path) if url.scheme else root).absolute())
 
 
 @dataclass(frozen=True)
 class LocalStorage:
     root: Path
+    can_remove = True
 
     def location(self, path: str = "") -> str:
         return f"file://{self.root / path}"  # Spark takes paths as they are, without the escapes of a URL
@@ -66,6 +101,26 @@ class LocalStorage:
     def make_folder(self, path: str) -> None:
         (self.root / path).mkdir(parents=True, exist_ok=True)
 
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        found = sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern) if not _is_hidden(path))
+        texts = ((path, self.read(path)) for path in found)
+        return {path: text for path, text in texts if text is not None}
+
+    def files(self, folder: str) -> Mapping[str, StoredFile]:
+        return dict(_files(self.root / folder, ""))
+
+    def remove(self, path: str) -> None:
+        target = self.root / path
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+
+    def clear(self, keep: Collection[str]) -> None:
+        for path in list(self.root.iterdir()):
+            if path.name not in keep:
+                self.remove(path.name)
+
 
 @dataclass(frozen=True)
 class SparkStorage:
@@ -73,11 +128,14 @@ class SparkStorage:
 
     root: str
     spark: SparkSession
+    can_remove = False
 
     def location(self, path: str = "") -> str:
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> str | None:
+        from pyspark.errors import AnalysisException
+
         try:
             rows = self.spark.read.text(self.location(path), wholetext=True).collect()
         except AnalysisException:
@@ -91,3 +149,56 @@ class SparkStorage:
     def make_folder(self, path: str) -> None:
         if self.read(path) is None:
             self.write(f"{path}/created", "")
+
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F  # noqa: N812
+
+        try:
+            read = self.spark.read.text(self.location(pattern), wholetext=True)
+            rows = read.select(F.col("_metadata.file_path"), "value").collect()
+        except AnalysisException:
+            return {}
+        depth = len(PurePosixPath(pattern).parts)
+        found = ((PurePosixPath(unquote(row[0])).parts[-depth - 1 : -1], row[1]) for row in rows)
+        return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(found)}
+
+    def files(self, folder: str) -> Mapping[str, StoredFile]:
+        from pyspark.errors import AnalysisException
+
+        try:
+            read = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+            rows = read.load(self.location(folder)).select("path", "length", "modificationTime").collect()
+        except AnalysisException:
+            return {}
+        start = f"{urlparse(self.location(folder)).path.rstrip('/')}/"
+        return {
+            unquote(urlparse(row[0]).path).removeprefix(start): StoredFile(row[1], row[2].timestamp()) for row in rows
+        }
+
+    def remove(self, path: str) -> None:
+        raise TypeError("Spark does not remove files")
+
+    def clear(self, keep: Collection[str]) -> None:
+        raise TypeError("Spark does not remove files")
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.name.startswith((".", "_"))
+
+
+def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
+    """Files may vanish meanwhile, because Spark removes old ones."""
+    try:
+        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith((".", "_"))]
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(folder / entry.name, f"{prefix}{entry.name}/")
+            continue
+        try:
+            found = entry.stat()
+        except FileNotFoundError:
+            continue
+        yield f"{prefix}{entry.name}", StoredFile(found.st_size, found.st_mtime)

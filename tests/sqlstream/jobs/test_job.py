@@ -10,6 +10,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
 from sqlstream.jobs import JobState, checkpoint_exists, start_job
+from sqlstream.jobs.coordinator import Checkpointing
 from sqlstream.jobs.launch import Launch
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.nodes import (
@@ -129,7 +130,9 @@ def test_an_unbounded_job_runs_until_stopped_and_goes_on_from_its_checkpoint(spa
     assert checkpoint_exists(checkpoint, spark)
 
     streams.write(LIVE, [ROWS[3], ("z", 1, 2500)])
-    again = start_job(spark, Insert(totals(LIVE), TOTALS), streams, **start, interval_ms=100)
+    again = start_job(
+        spark, Insert(totals(LIVE), TOTALS), streams, **start, checkpointing=Checkpointing(interval_ms=100)
+    )
     assert again.id == job.id
     until(lambda: again.progress().rows_out == 3)
     streams.write(LIVE, [("late", 1, 1999)])

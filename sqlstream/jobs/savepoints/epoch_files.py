@@ -1,0 +1,142 @@
+"""Which files of Spark's checkpoint make up one epoch, by their paths below it.
+
+Layout: ``offsets/N`` and ``commits/N`` per micro-batch, ``sources/S/N`` and ``N.compact`` as logs of sources, and below
+``state/operator/partition`` (and a store's name, where an operator has several) versions of state: ``V.zip`` or
+``V.snapshot`` are whole, ``V.changelog`` or ``V.delta`` what has changed since V - 1. Micro-batch N leaves the version
+N + 1. A zip of RocksDB lists the files of ``SSTs`` and ``logs`` that belong to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+WHOLE = {".zip", ".snapshot"}
+CHANGES = {".changelog", ".delta"}
+
+_VERSION = re.compile(r"(\d+)(?:_[0-9a-f-]+)?(\.\w+)")
+_LOGGED = re.compile(r"(\d+)(\.compact)?")
+
+
+def last_epoch(spark: Path) -> int | None:
+    """The last micro-batch that is complete; None where none is. ``spark``: Spark's checkpoint."""
+    complete = set(_numbers(spark / "commits")) & set(_numbers(spark / "offsets"))
+    return max(complete, default=None)
+
+
+def files_of_epoch(spark: Path, epoch: int) -> tuple[str, ...]:
+    """The files that a query needs to go on after the micro-batch ``epoch``, sorted."""
+    return tuple(sorted({"metadata", *_logs(spark, epoch), *_sources(spark, epoch), *_state(spark, epoch)}))
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(p.name) for p in folder.iterdir() if p.name.isdecimal()] if folder.is_dir() else []
+
+
+def _logs(spark: Path, epoch: int) -> Iterator[str]:
+    """Spark reads the offsets before the last ones, too: where the last micro-batch began."""
+    for folder in ("offsets", "commits"):
+        yield from (f"{folder}/{n}" for n in _numbers(spark / folder) if n in (epoch - 1, epoch))
+
+
+# --- sources --------------------------------------------------------------------------------------------------
+
+
+def _sources(spark: Path, epoch: int) -> Iterator[str]:
+    lines = (spark / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()[2:]
+    for folder in _folders(spark / "sources"):
+        position = int(folder.name)
+        offset = lines[position] if position < len(lines) else "-"
+        for name in _of_source(folder, offset):
+            yield f"sources/{folder.name}/{name}"
+
+
+def _of_source(folder: Path, offset: str) -> list[str]:
+    """All files of a source; of a log of files only what the epoch knows, or Spark takes the rest for read."""
+    names = [p.name for p in folder.iterdir() if p.is_file() and not _is_checksum(p.name)]
+    end = _end_of_log(offset)
+    if end is None and not any(map(_is_log_of_files, (folder / name for name in names))):
+        return names
+    known = [
+        name for name in names if (found := _LOGGED.fullmatch(name)) and int(found[1]) <= (-1 if end is None else end)
+    ]
+    return known if _is_whole(known, end) else names
+
+
+def _end_of_log(offset: str) -> int | None:
+    """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
+    try:
+        found = json.loads(offset)
+    except ValueError:
+        return None
+    return found["logOffset"] if isinstance(found, dict) and set(found) == {"logOffset"} else None
+
+
+def _is_log_of_files(path: Path) -> bool:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return len(lines) > 1 and lines[1].startswith('{"path":')
+
+
+def _is_whole(names: list[str], end: int | None) -> bool:
+    """False where Spark has compacted entries into a file that lies behind the end."""
+    if end is None:
+        return True
+    last = max((int(n.removesuffix(".compact")) for n in names if n.endswith(".compact")), default=-1)
+    return all(str(n) in names for n in range(last + 1, end + 1))
+
+
+# --- state ----------------------------------------------------------------------------------------------------
+
+
+def _state(spark: Path, epoch: int) -> Iterator[str]:
+    for operator in _folders(spark / "state"):
+        for folder in (p for p in operator.iterdir() if p.name.startswith("_")):
+            named = (p for p in folder.rglob("*") if p.is_file() and not _is_checksum(p.name))
+            known = (p for p in named if folder.name != "_metadata" or int(p.name) <= epoch)
+            yield from (str(p.relative_to(spark)) for p in known)
+        for partition in _folders(operator):
+            for store in (
+                partition,
+                *(p for p in partition.iterdir() if p.is_dir() and p.name not in ("SSTs", "logs")),
+            ):
+                yield from (str((store / name).relative_to(spark)) for name in _of_store(store, epoch + 1))
+
+
+def _of_store(store: Path, version: int) -> Iterator[str]:
+    """The newest whole version up to ``version``, and all changes since."""
+    versions: dict[str, int] = {}
+    for path in store.iterdir():
+        found = _VERSION.fullmatch(path.name)
+        if found is not None and path.is_file() and found[2] in WHOLE | CHANGES and int(found[1]) <= version:
+            versions[path.name] = int(found[1])
+    whole = max((n for name, n in versions.items() if Path(name).suffix in WHOLE), default=0)
+    for name, number in versions.items():
+        if Path(name).suffix in WHOLE and number == whole:
+            yield name
+            yield from _of_zip(store / name)
+        elif Path(name).suffix in CHANGES and number > whole:
+            yield name
+
+
+def _of_zip(path: Path) -> Iterator[str]:
+    """The files beside a zip of RocksDB that hold its data."""
+    if path.suffix != ".zip":
+        return
+    with zipfile.ZipFile(path) as archive:
+        lines = archive.read("metadata").decode().splitlines()
+    found = json.loads(lines[-1])
+    yield from (f"SSTs/{f['dfsSstFileName']}" for f in found.get("sstFiles") or ())
+    yield from (f"logs/{f['dfsLogFileName']}" for f in found.get("logFiles") or ())
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder whose names are numbers, in order."""
+    found = [p for p in folder.iterdir() if p.is_dir() and p.name.isdecimal()] if folder.is_dir() else []
+    return sorted(found, key=lambda p: int(p.name))
+
+
+def _is_checksum(name: str) -> bool:
+    return name.startswith(".") or name.endswith(".crc")

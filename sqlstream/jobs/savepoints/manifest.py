@@ -1,0 +1,108 @@
+"""``savepoint.json``: what a savepoint is a copy of, and its files with sizes and checksums. Written last."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from sqlstream.errors import ExecutionError
+
+INVALID = "SS428"
+
+FILE = "savepoint.json"
+VERSION = 1
+
+_CHUNK = 1 << 20
+_HINT = "Copy the savepoint anew, or start from another one."
+
+
+@dataclass(frozen=True)
+class CopiedFile:
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``created`` is a time in UTC, ``partitions`` those of the shuffles, ``drained``: the input was taken as ended."""
+
+    job: str
+    checkpoint: str
+    epoch: int
+    partitions: int
+    created: str
+    drained: bool = False
+    sqlstream: str = ""
+    spark: str = ""
+    files: Mapping[str, CopiedFile] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files.values())
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a savepoint; None where there is none. ExecutionError SS428 where it cannot be read."""
+    try:
+        text = (folder / FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(text)
+        if found.pop("version") != VERSION:
+            raise ValueError("it is of another version of sqlstream")
+        files = {path: CopiedFile(**file) for path, file in found.pop("files").items()}
+        return Manifest(**found, files=files)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f'file "{folder / FILE}" of a savepoint cannot be read'
+        raise ExecutionError(INVALID, message, detail=str(error), hint=_HINT) from error
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    with (folder / FILE).open("w", encoding="utf-8") as file:
+        json.dump({"version": VERSION, **asdict(manifest)}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def require_whole(folder: Path, manifest: Manifest) -> None:
+    """ExecutionError SS428 that names the first file that is missing, or is not what was written."""
+    for path, file in manifest.files.items():
+        found = folder / path
+        if not found.is_file():
+            raise _invalid(f'file "{found}" of a savepoint is missing', "")
+        if found.stat().st_size != file.bytes:
+            size = f"It has {found.stat().st_size:,} bytes instead of {file.bytes:,}."
+            raise _invalid(f'file "{found}" of a savepoint is cut off or longer than it was', size)
+        if checksum(found) != file.sha256:
+            raise _invalid(f'file "{found}" of a savepoint is not what was written', "Its checksum is another one.")
+
+
+def checksum(path: Path) -> str:
+    digest = sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def copied(source: Path, target: Path) -> CopiedFile:
+    """Copy a file, making folders where they are missing."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, size = sha256(), 0
+    with source.open("rb") as from_, target.open("wb") as to:
+        while chunk := from_.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            to.write(chunk)
+        to.flush()
+        os.fsync(to.fileno())
+    return CopiedFile(size, digest.hexdigest())
+
+
+def _invalid(message: str, detail: str) -> ExecutionError:
+    return ExecutionError(INVALID, message, detail=detail or None, hint=_HINT)

@@ -1,0 +1,153 @@
+"""Starting from a savepoint, or from the checkpoint of another job: its epoch becomes a new checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs.checkpoint import PLAN, require_compatible
+from sqlstream.jobs.fingerprint import Part
+from sqlstream.jobs.layout import require_same, stored_layout
+from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
+from sqlstream.jobs.savepoints.epoch_files import last_epoch
+from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole
+from sqlstream.jobs.savepoints.repartition import repartition
+from sqlstream.jobs.storage import LocalStorage, local_storage_at, storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OWN_CHECKPOINT = "SS427"
+DRAINED = "SS429"
+NO_SAVEPOINT = "SS455"
+NOT_LOCAL = "SS456"
+
+_SETTING = "'execution.state-recovery.path'"
+_RESET = f"RESET {_SETTING}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A savepoint or a checkpoint to start from: its directory and files of one epoch."""
+
+    folder: Path
+    what: str
+    epoch: int
+    partitions: int
+    files: tuple[str, ...]
+    drained: bool = False
+
+
+def restore(
+    source: str,
+    target: str,
+    plan: tuple[Part, ...],
+    spark: SparkSession,
+    gear: str,
+    key_groups: int | None,
+    partitions: int | None = None,
+) -> int:
+    """Make ``source`` the new checkpoint ``target`` of a job with this ``plan``; the last epoch that it holds.
+
+    ``partitions``: how many the state shall have, None for as many as it has. ExecutionError SS427 where the job has
+    a checkpoint, SS428 and SS455 where the source is none, SS429 where all of its windows are closed, SS421, SS424,
+    SS425 where its state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be
+    spread anew. Nothing is left at ``target`` then.
+    """
+    storage = storage_at(target, spark)
+    if not isinstance(storage, LocalStorage):
+        raise _not_local(target)
+    _require_new(storage, target)
+    origin = origin_at(source)
+    _require_fits(origin, plan, gear, key_groups)
+    _clear(storage)
+    try:
+        _fill(storage.root, origin)
+        epoch = origin.epoch
+        if partitions not in (None, origin.partitions) and any((storage.root / "spark/state").glob("[0-9]*")):
+            repartition(spark, storage, partitions)
+            found = last_epoch(storage.root / "spark")
+            assert found is not None, "the savepoint had an epoch"
+            epoch = found
+        storage.write(PLAN, (origin.folder / PLAN).read_text(encoding="utf-8"))  # the last: now it is a checkpoint
+    except BaseException:
+        _clear(storage)
+        raise
+    return epoch
+
+
+def origin_at(source: str) -> Origin:
+    """What there is to start from; all files are there and whole. ExecutionError SS428, SS455, SS456."""
+    found = local_storage_at(source)
+    if found is None:
+        raise _not_local(source)
+    manifest = read_manifest(found.root)
+    if manifest is not None:
+        require_whole(found.root, manifest)
+        files = tuple(manifest.files)
+        return Origin(found.root, "savepoint", manifest.epoch, manifest.partitions, files, manifest.drained)
+    epoch = last_epoch(found.root / "spark")
+    if epoch is None or not (found.root / PLAN).is_file():
+        detail = "It has no savepoint.json." if found.root.is_dir() else "The directory does not exist."
+        hint = f"SET {_SETTING} = '…' to the path that SAVEPOINT JOB or STOP JOB … WITH SAVEPOINT has told."
+        raise ExecutionError(
+            NO_SAVEPOINT, f'"{source}" is neither a savepoint nor a checkpoint', detail=detail, hint=hint
+        )
+    partitions = partitions_of(found.root / "spark", epoch)
+    return Origin(found.root, "checkpoint", epoch, partitions, tuple(epoch_of(found.root, epoch)))
+
+
+def _require_new(storage: LocalStorage, target: str) -> None:
+    if storage.read(PLAN) is not None:
+        message = f'the job has a checkpoint of its own, "{target}", and cannot start from another one'
+        hint = f"{_RESET} to go on from it, or give the job a new 'pipeline.name' or 'execution.checkpointing.dir'."
+        raise ExecutionError(OWN_CHECKPOINT, message, hint=hint)
+
+
+def _require_fits(origin: Origin, plan: tuple[Part, ...], gear: str, key_groups: int | None) -> None:
+    require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
+    layout = stored_layout(LocalStorage(origin.folder))
+    if layout is not None:
+        require_same(str(origin.folder), layout, gear, key_groups)
+    if origin.drained and any(part.kind == "watermark" for part in plan):
+        message = f'savepoint "{origin.folder}" was taken with DRAIN: all of its windows are closed'
+        hint = f"Start from a savepoint without DRAIN, or anew: {_RESET}."
+        raise ExecutionError(DRAINED, message, detail="All rows to come would be late.", hint=hint)
+
+
+def _fill(root: Path, origin: Origin) -> None:
+    for name in origin.files:
+        if name != PLAN:
+            copied(origin.folder / name, root / name)
+    (root / "spark/metadata").write_text(json.dumps({"id": str(uuid.uuid4())}), encoding="utf-8")  # another query
+    _move_schemas(root / "spark", (root / "spark/state").glob("*/_metadata/v2/*"))
+
+
+def _move_schemas(spark: Path, files: Iterable[Path]) -> None:
+    """Spark keeps absolute paths of the schemas of state; they become those of the new place."""
+    for file in files:
+        version, text = file.read_text(encoding="utf-8").split("\n", 1)
+        found = json.loads(text)
+        for store in found["stateStoreInfo"]:
+            paths = store.get("stateSchemaFilePaths", [])
+            store["stateSchemaFilePaths"] = [f"file:{spark}/state/{path.rpartition('/state/')[2]}" for path in paths]
+        file.write_text(f"{version}\n{json.dumps(found)}", encoding="utf-8")
+
+
+def _clear(storage: LocalStorage) -> None:
+    """What was copied before is no checkpoint without its plan."""
+    for name in ("spark", "control", "layout.json", "watermarks.json"):
+        path = storage.root / name
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(storage.root / "control-clock", ignore_errors=True)
+
+
+def _not_local(path: str) -> ExecutionError:
+    message = f'"{path}" is not on this machine, where jobs start from savepoints'
+    return ExecutionError(NOT_LOCAL, message, hint="Copy the savepoint to a local path or to a mounted one.")

@@ -17,6 +17,7 @@ from uuid import UUID
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
+from sqlstream.udfs.lookup.sources.together import Together
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,8 +25,16 @@ if TYPE_CHECKING:
 _TEXTS = ("text", "character varying", "name")
 
 
+MOST_KEYS = 32
+"""Of a round trip, where keys are not asked for in larger batches: a slow one holds up the others."""
+
+
 class PostgresError(Exception):
     """What PostgreSQL answered, in one line."""
+
+
+class NoConnection(PostgresError):
+    """It did not answer."""
 
 
 def encode(value: object, type_: DataType, stored: str) -> object:
@@ -111,25 +120,34 @@ class PostgresSource:
 
 
 class PostgresClient:
-    """Connects when the first request comes. A request is one round trip."""
+    """Connects when the first request comes. A request is one round trip, or goes with others that wait for one."""
 
     def __init__(self, source: PostgresSource) -> None:
         self._question = Question(DIALECT, source.table, source.request, dict(source.stored))
         self._pool = Connections(dict(source.connection), source.connections, source.statement_timeout_ms)
+        self._together: Together[list[Row]] = Together(self._found, source.connections, MOST_KEYS, _of_all)
 
     async def ask(self, keys: Sequence[Key]) -> list[list[Row]]:
         encoded = [(number, key) for number, k in enumerate(keys) if (key := self._question.encoded(k)) is not None]
         answers: list[list[Row]] = [[] for _ in keys]
         if encoded:
-            found = await self._pool.fetch(
-                self._question.text(len(encoded)), self._question.parameters([key for _, key in encoded])
-            )
-            for (number, _), rows in zip(encoded, self._question.rows(found, len(encoded)), strict=True):
+            found = await self._together.ask([key for _, key in encoded])
+            for (number, _), rows in zip(encoded, found, strict=True):
                 answers[number] = rows
         return answers
 
+    async def _found(self, encoded: Sequence[Key]) -> list[list[Row]]:
+        count = len(encoded)
+        rows = await self._pool.fetch(self._question.text(count), self._question.parameters(encoded))
+        return self._question.rows(rows, count)
+
     async def close(self) -> None:
+        await self._together.close()
         await self._pool.close()
+
+
+def _of_all(error: Exception) -> bool:
+    return isinstance(error, NoConnection)
 
 
 class Connections:
@@ -160,8 +178,10 @@ class Connections:
                         cursor = await connection.execute(text, parameters, prepare=True)
                         return await cursor.fetchall()
                 except psycopg.Error as error:
-                    if not (reused and isinstance(error, psycopg.OperationalError) and connection_lost(error)):
-                        raise PostgresError(one_line(error, self._statement_timeout_ms)) from None
+                    lost = isinstance(error, psycopg.OperationalError) and connection_lost(error)
+                    if not (reused and lost):
+                        kind = NoConnection if lost else PostgresError
+                        raise kind(one_line(error, self._statement_timeout_ms)) from None
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

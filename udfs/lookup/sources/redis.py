@@ -17,9 +17,14 @@ from sqlstream.udfs.lookup.sources.json_path import JsonPath
 from sqlstream.udfs.lookup.sources.json_values import from_field, from_json, parse_json
 from sqlstream.udfs.lookup.sources.scalars import shown, to_text
 from sqlstream.udfs.lookup.sources.templates import Template
+from sqlstream.udfs.lookup.sources.together import Together
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+MOST_TRIPS = 4
+MOST_KEYS = 100
+"""Of a round trip, where keys are not asked for in larger batches."""
 
 UNREACHABLE = "SS571"
 REFUSED = "SS572"
@@ -79,8 +84,10 @@ class RedisClient:
 
     def __init__(self, source: RedisSource, redis: Redis) -> None:
         self._source, self._redis = source, redis
-        # The pool would let requests wait in no order, and fail those that wait longer than an answer may take.
-        self._free = asyncio.Semaphore(source.server.max_connections)
+        # Redis answers one command after the other: more round trips at once only cost more. Errors of single commands
+        # come as answers, so what fails fails for all.
+        trips = min(source.server.max_connections, MOST_TRIPS)
+        self._together: Together[list[Any]] = Together(self._answers, trips, MOST_KEYS, of_all=lambda _: True)
         self._zone = ZoneInfo(source.zone)
         self._kinds, self._paths = dict(source.request.keys), dict(source.paths)
         in_key = source.key.names
@@ -90,30 +97,32 @@ class RedisClient:
         self._stored = {name: kind for name, kind in wanted.items() if name not in in_key}
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
-        names = [self._source.key.filled(key_texts(self._source.request.keys, key)) for key in keys]
         try:
-            answers = await self._answers(names)
+            answers = await self._together.ask(keys)
         except Exception as error:
             raise self._failure(error, keys) from error
-        size = len(answers) // len(keys)
-        return [self._rows(key, answers[i * size : (i + 1) * size]) for i, key in enumerate(keys)]
+        return [self._rows(key, found) for key, found in zip(keys, answers, strict=True)]
 
     async def close(self) -> None:
+        await self._together.close()
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
-    async def _answers(self, names: list[str]) -> list[Any]:
-        """As many answers for each name. MGET is no use here: it answers nothing for a key of another type."""
+    async def _answers(self, keys: Sequence[Key]) -> list[list[Any]]:
+        """As many answers for each key. MGET is no use here: it answers nothing for a key of another type."""
         fields = tuple(self._stored)
-        async with self._free, self._redis.pipeline(transaction=False) as pipeline:
-            for name in names:
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                name = self._source.key.filled(key_texts(self._source.request.keys, key))
                 if self._source.data_type != "hash":
                     pipeline.get(name)
                     continue
                 if fields:
                     pipeline.hmget(name, fields)
                 pipeline.hlen(name)
-            return await pipeline.execute(raise_on_error=False)
+            found = await pipeline.execute(raise_on_error=False)
+        size = len(found) // len(keys)
+        return [found[begin : begin + size] for begin in range(0, len(found), size)]
 
     def _failure(self, error: Exception, keys: Sequence[Key]) -> ConnectorError:
         return failure(error, self._source.name, self._source.server, keys_text(self._source.request, keys))

@@ -1,0 +1,128 @@
+"""Requests that would wait for a connection go together in one round trip, each with its own answer.
+
+What a client would spend per request, on waking, on statements and on system calls, it spends per round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from sqlstream.udfs.lookup.source import Key
+
+Answer = TypeVar("Answer")
+
+
+class _Asked(Generic[Answer]):
+    """``trip``: the requests that it goes with, itself among them, while ``task`` takes them there. ``alone``: it goes
+    without others.
+    """
+
+    __slots__ = ("alone", "answer", "keys", "task", "trip")
+
+    def __init__(self, keys: Sequence[Key], answer: asyncio.Future[Sequence[Answer]]) -> None:
+        self.keys = keys
+        self.answer = answer
+        self.alone = False
+        self.trip: Sequence[_Asked[Answer]] = ()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Together(Generic[Answer]):
+    """At most ``at_once`` round trips are under way, each of about ``most`` keys.
+
+    ``fetch`` answers keys in their order. Where it fails for several requests, each of them is asked alone, so that
+    only those fail that are to blame, but for errors that are ``of_all``: those of the connection.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[Sequence[Key]], Awaitable[Sequence[Answer]]],
+        at_once: int,
+        most: int,
+        of_all: Callable[[Exception], bool],
+    ) -> None:
+        self._fetch, self._at_once, self._most, self._of_all = fetch, at_once, most, of_all
+        self._waiting: deque[_Asked[Answer]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, keys: Sequence[Key]) -> Sequence[Answer]:
+        """The answers of the keys. Who is cancelled takes no other's answer away."""
+        loop = asyncio.get_running_loop()
+        asked: _Asked[Answer] = _Asked(keys, loop.create_future())
+        self._waiting.append(asked)
+        self._start(loop)
+        try:
+            return await asked.answer
+        except asyncio.CancelledError:
+            if asked.task is not None and all(other.answer.done() for other in asked.trip):
+                asked.task.cancel()
+            raise
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._waiting and len(self._tasks) < self._at_once:
+            task = loop.create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Also where it was cancelled with its last request, while others wait."""
+        self._tasks.discard(task)
+        if self._waiting:
+            self._start(task.get_loop())
+
+    async def _run(self) -> None:
+        while trip := self._next():
+            await self._travel(trip)
+
+    def _next(self) -> list[_Asked[Answer]]:
+        """Those that have waited longest and are still wanted."""
+        taken: list[_Asked[Answer]] = []
+        keys = 0
+        while self._waiting and (not taken or self._fits(self._waiting[0], taken, keys)):
+            asked = self._waiting.popleft()
+            if not asked.answer.done():
+                taken.append(asked)
+                keys += len(asked.keys)
+        return taken
+
+    def _fits(self, asked: _Asked[Answer], taken: Sequence[_Asked[Answer]], keys: int) -> bool:
+        return not asked.alone and not taken[0].alone and keys + len(asked.keys) <= self._most
+
+    async def _travel(self, trip: Sequence[_Asked[Answer]]) -> None:
+        task = asyncio.current_task()
+        for asked in trip:
+            asked.trip, asked.task = trip, task
+        try:
+            self._arrive(trip, await self._fetch([key for asked in trip for key in asked.keys]))
+        except Exception as error:
+            self._fail(trip, error)
+        finally:
+            for asked in trip:  # the task is on its way with others soon
+                asked.task = None
+
+    def _arrive(self, trip: Sequence[_Asked[Answer]], found: Sequence[Answer]) -> None:
+        begin = 0
+        for asked in trip:
+            end = begin + len(asked.keys)
+            if not asked.answer.done():
+                asked.answer.set_result(found[begin:end])
+            begin = end
+
+    def _fail(self, trip: Sequence[_Asked[Answer]], error: Exception) -> None:
+        again = len(trip) > 1 and not self._of_all(error)
+        for asked in reversed(trip):
+            if again:
+                asked.alone = True
+                self._waiting.appendleft(asked)
+            elif not asked.answer.done():
+                asked.answer.set_exception(error)

@@ -16,7 +16,7 @@ from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan
 from sqlstream.plans import require_sources, scanned_tables, side_tables
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, TableSink
-from sqlstream.spark_settings import SparkHandle
+from sqlstream.spark_settings import SparkHandle, spark_settings
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.workspace import Workspace
@@ -82,7 +82,9 @@ class Runner:
         """
         from sqlstream.job_options import checkpointing_of, description_of
         from sqlstream.jobs import checkpoint_exists, run_of, start_job
+        from sqlstream.jobs.history import last_committed
         from sqlstream.jobs.restart import restart_strategy
+        from sqlstream.jobs.storage import storage_at
 
         require_sources(plan)
         settings = workspace.settings
@@ -92,8 +94,13 @@ class Runner:
         sink, checkpoint = None, self.folders.scratch_checkpoint()
         if isinstance(plan, Insert):
             checkpoint = self.folders.checkpoint(settings, name)
+            anew = settings["execution.state-recovery.path"] is not None
+            if anew:
+                self._restore(plan, workspace, checkpoint, SessionSources(environment, workspace.catalog))
             resumed = checkpoint_exists(checkpoint, spark)
-            environment = replace(environment, resumed=resumed, run=run_of(checkpoint, spark))
+            after = last_committed(storage_at(checkpoint, spark)) if resumed else None
+            run = run_of(checkpoint, spark)
+            environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
             sink = TableSink(environment, plan.table, plan)
         job = start_job(
             spark,

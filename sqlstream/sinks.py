@@ -37,7 +37,7 @@ class TableSink:
             writer = rows.writeStream.foreachBatch(side.beside(main))
         else:
             writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
-        self._environment = replace(self._environment, resumed=True)
+        self._environment = replace(self._environment, resumed=True, anew=False)
         return writer
 
 

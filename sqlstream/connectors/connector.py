@@ -61,7 +61,8 @@ class Environment:
     ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart
     and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``run`` is the
     checkpoint's own word: numbers of micro-batches begin anew with another one. ``in_order``: the query looks at the
-    order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``).
+    order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``after`` is the last
+    micro-batch of the checkpoint that the job goes on from; ``anew``: it has just been made of a savepoint.
     """
 
     spark: SparkSession
@@ -70,6 +71,8 @@ class Environment:
     resumed: bool = False
     run: str = "run"
     in_order: bool = False
+    after: int | None = None
+    anew: bool = False
 
 
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]

@@ -21,6 +21,7 @@ from sqlstream.connectors.connector import (
     folder_of_batch,
 )
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
+from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_OPTIONS,
@@ -192,6 +193,9 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
     target = _target(environment, table)
+    local = local_path(target.path)
+    if environment.after is not None and local is not None:
+        begin_after(Path(local), environment.after)
     writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
     return writer.partitionBy(*target.partitions) if target.partitions else writer
 
@@ -227,7 +231,15 @@ def _target(environment: Environment, table: Table) -> _Target:
 def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
     """Spark's file sink keeps one log per directory and skips the batches that another job logged there."""
     local = local_path(path)
-    if environment.resumed or local is None or not Path(local).exists():
+    if (environment.resumed and not environment.anew) or local is None or not Path(local).exists():
+        return
+    newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
+    if newest is not None and environment.after is not None:
+        if newest > environment.after:
+            message = f'path "{local}" of table "{table.name}" holds the micro-batch {newest}'
+            detail = f"The job goes on after micro-batch {environment.after}, that of its savepoint."
+            hint = "Write to another directory, which then has what comes after the savepoint."
+            raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
         return
     if not Path(local).is_dir() or any(Path(local).iterdir()):
         message = f'path "{local}" of table "{table.name}" is not an empty directory'

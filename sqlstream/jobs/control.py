@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _CLOCK = "control-clock"
 _END = "end-of-input"
 
+END_FILE = f"{_END}.json"
+"""The name of the files that say the end of an input."""
+
 
 @dataclass(frozen=True)
 class ControlRows:

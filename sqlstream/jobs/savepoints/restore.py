@@ -14,6 +14,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN, require_compatible
 from sqlstream.jobs.fingerprint import Part
 from sqlstream.jobs.layout import require_same, stored_layout
+from sqlstream.jobs.records import read_record
 from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole
@@ -27,6 +28,7 @@ OWN_CHECKPOINT = "SS427"
 DRAINED = "SS429"
 NO_SAVEPOINT = "SS455"
 NOT_LOCAL = "SS456"
+STILL_RUNS = "SS458"
 
 _SETTING = "'execution.state-recovery.path'"
 _RESET = f"RESET {_SETTING}"
@@ -58,7 +60,7 @@ def restore(
     ``partitions``: how many the state shall have, None for as many as it has. ExecutionError SS427 where the job has
     a checkpoint, SS428 and SS455 where the source is none, SS429 where all of its windows are closed, SS421, SS424,
     SS425 where its state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be
-    spread anew. Nothing is left at ``target`` then.
+    spread anew, SS458 for the checkpoint of a running job. Nothing is left at ``target`` then.
     """
     storage = storage_at(target, spark)
     if not isinstance(storage, LocalStorage):
@@ -99,8 +101,18 @@ def origin_at(source: str) -> Origin:
         raise ExecutionError(
             NO_SAVEPOINT, f'"{source}" is neither a savepoint nor a checkpoint', detail=detail, hint=hint
         )
+    _require_ended(found)
     partitions = partitions_of(found.root / "spark", epoch)
     return Origin(found.root, "checkpoint", epoch, partitions, tuple(epoch_of(found.root, epoch)))
+
+
+def _require_ended(storage: LocalStorage) -> None:
+    """Files of the checkpoint of a running job come and go."""
+    record = read_record(storage)
+    if record is not None and record.is_running:
+        message = f'the checkpoint "{storage.root}" is that of the job "{record.name}", which runs'
+        hint = "Start from a savepoint of it (SAVEPOINT JOB), or stop it first."
+        raise ExecutionError(STILL_RUNS, message, hint=hint)
 
 
 def _require_new(storage: LocalStorage, target: str) -> None:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from sqlstream.connectors import Environment
+from sqlstream.grammar import parse_script
+from sqlstream.grammar.nodes import Insert
 from sqlstream.jobs.compatibility import difference
+from sqlstream.jobs.declared_states import declared_states
 from sqlstream.jobs.fingerprint import Part, fingerprint, from_text, to_text
 from sqlstream.planner.nodes import AssignWindows, Hop, Output, Session, Tumble, Union, WindowAggregate
+from sqlstream.plans import plan_of
+from sqlstream.runner import SessionSources
+from sqlstream.session import Session as SqlSession
+from sqlstream.udfs.process import MapState, ProcessContext, ProcessFunction, Row, ValueState
 from tests.sqlstream.jobs.changed_plans import CHANGES, plan, refusal, script, table
 from tests.streams import item, timed
 from tests.streams import table as stream
@@ -149,3 +160,49 @@ def test_other_triggers_are_told():
         return of(DDL, f"SELECT k, COUNT(*) FROM {windows} GROUP BY k, window_start, window_end {clauses}")
 
     assert "firing" in (found(fired(""), fired("TRIGGER EVERY 2 ROWS")) or "")
+
+
+class Sum(NamedTuple):
+    total: int
+
+
+class Totals(ProcessFunction):
+    total = ValueState(int)
+    seen = MapState(str, int, ttl="1 hour")
+
+    def eval(self, ctx: ProcessContext, row: Row) -> Iterator[Sum]:
+        yield Sum(0)
+
+
+class LongerTotals(Totals):
+    seen = MapState(str, int, ttl="2 hours")
+
+
+class OtherTotals(Totals):
+    total = ValueState(str)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (Totals, None),
+        (LongerTotals, None),
+        (OtherTotals, 'the process function "totals" with the state "seen MapState of STRING, BIGINT with a time to '
+         'live, total ValueState of BIGINT", where the query has "seen MapState of STRING, BIGINT with a time to live, '
+         'total ValueState of STRING"'),
+    ],
+)  # fmt: skip
+def test_another_state_of_a_process_function_is_told(other, text):
+    def parts(kind):
+        session = SqlSession()
+        session.register_function("totals", kind)
+        session.sql(DDL)
+        (statement,) = parse_script("INSERT INTO sink SELECT k, total FROM totals(TABLE t PARTITION BY k)")
+        assert isinstance(statement, Insert)
+        workspace = session.workspace
+        no_spark: Any = None
+        sources = SessionSources(Environment(no_spark, Path()), workspace.catalog)
+        return fingerprint(plan_of(statement, workspace), declared_states(sources))
+
+    found = difference(parts(Totals), parts(other))
+    assert (found.text if found is not None else None) == text

@@ -11,7 +11,7 @@ import pytest
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import JobState
-from sqlstream.jobs.savepoints import create_savepoint, read_manifest
+from sqlstream.jobs.savepoints import Manifest, create_savepoint, read_manifest
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.session import Session
 from tests.sqlstream.jobs.changed_plans import CHANGES, Change, script
@@ -70,6 +70,12 @@ class Jobs:
             session.close()
 
 
+def manifest_of(folder) -> Manifest:
+    found = read_manifest(Path(folder))
+    assert found is not None
+    return found
+
+
 def until(condition):
     deadline = time.monotonic() + 60
     while not condition():
@@ -102,7 +108,7 @@ def later(spark, saved):
 
 
 def test_a_savepoint_says_what_it_holds_and_is_nothing_but_one_epoch(saved):
-    manifest = read_manifest(saved / "first")
+    manifest = manifest_of(saved / "first")
     files = {str(p.relative_to(saved / "first")) for p in (saved / "first").rglob("*") if p.is_file()}
     assert files == {"savepoint.json", *manifest.files}
     assert {"plan.json", "layout.json", "spark/metadata"} <= files
@@ -134,14 +140,14 @@ def test_state_is_spread_over_more_partitions_and_a_running_job_gives_savepoints
     job = later.start("spread-checkpoints", saved / "first", change, **settings)
     until(lambda: job.progress().rows_in == len(THEN))
     path = job.savepoint()
-    assert read_manifest(Path(path)).partitions == 3
+    assert manifest_of(path).partitions == 3
     assert Path(path).parent == tmp_path
     assert (job.state, list(tmp_path.iterdir())) == (JobState.RUNNING, [Path(path)])
     drained = job.stop(savepoint=True, drain=True)
     assert job.state is JobState.FINISHED
     assert later.output("spread") == SUMS
 
-    assert read_manifest(Path(drained)).drained
+    assert manifest_of(drained).drained
     with pytest.raises(SqlStreamError, match=r"SS429: savepoint .* was taken with DRAIN"):
         later.start("drained-checkpoints", drained, change)
     with pytest.raises(SqlStreamError, match="SS231"):
@@ -206,3 +212,14 @@ def test_a_savepoint_takes_no_directory_of_another(saved):
     assert found.value.diagnostic.detail == "No micro-batch is complete yet."
     with pytest.raises(SqlStreamError, match="SS426"):
         create_savepoint(storage, "s3a://bucket/savepoint", "totals")
+
+
+def test_a_savepoint_that_cannot_be_written_leaves_nothing(saved, tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sqlstream.jobs.savepoints.create.copied", full)
+    with pytest.raises(SqlStreamError) as found:
+        create_savepoint(LocalStorage(saved / "ended/insert-into-totals"), str(tmp_path / "second"), "totals")
+    assert (found.value.code, list(tmp_path.iterdir())) == ("SS426", [])
+    assert "No space left" in str(found.value.diagnostic.detail)

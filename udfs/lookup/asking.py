@@ -3,7 +3,8 @@
 All methods run on the event loop. Decisions where the language is silent:
 
 * A row's TIMEOUT begins when the first attempt for its key is sent, as in Flink, where it begins with a place in the
-  queue; for a row that joins a request under way it begins then.
+  queue; for a row that joins a request under way it begins then. It does not run while the source is opened (drivers
+  are imported, files loaded), as Flink opens its functions before the first row: that fails after OPENING_S.
 * A request is in flight while its source works on it. Between two attempts it holds no capacity, but its rows go on
   waiting, and their time runs. Keys that are tried again go before those that have not been asked.
 * A batch is one request. If it fails, it fails for all of its keys; each is tried again, in whatever batch is next.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 
+from sqlstream.errors import ExecutionError
 from sqlstream.udfs.lookup.answers import AnswerShape
 from sqlstream.udfs.lookup.cache import AnswerCache
 from sqlstream.udfs.lookup.deadlines import Deadlines
@@ -29,6 +31,12 @@ from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
 BACKGROUND_S = 180.0
 """How long, where TIMEOUT is not longer, a request goes on in the background and its outcome is kept after that: rows
 in state ask for it no more often than there are micro-batches, and answers that take longer than TIMEOUT must come."""
+
+
+OPENING_S = 120.0
+"""How long, where TIMEOUT is not longer, a source may take to open before the keys that wait for it fail."""
+
+NOT_OPEN = "SS436"
 
 
 class Cancelled(Exception):
@@ -59,6 +67,7 @@ class Asker:
         self._rows, self._background = (Lane(options.capacity, options.batch, within) for _ in range(2))
         seconds = options.timeout_ms / 1000
         self._deadlines: Deadlines[Waiter] = Deadlines(loop, seconds, self._expired)
+        self._opening_s = max(seconds, OPENING_S)
         patience = max(seconds, BACKGROUND_S)
         self._left: Deadlines[KeyRequest] = Deadlines(loop, patience, self._background_expired)
         self._left_over = LeftOver(patience, loop.time)
@@ -149,12 +158,18 @@ class Asker:
         attempt = Attempt(requests, lane, self._loop.time())
         for request in requests:
             request.attempt = attempt
-            if not request.started:
-                self._begin(request)
+        if self._client is not None:
+            self._begin(attempt)
         requests[0].meter.sent(lane.in_flight)
         attempt.task = self._loop.create_task(self._run(attempt))
 
-    def _begin(self, request: KeyRequest) -> None:
+    def _begin(self, attempt: Attempt) -> None:
+        attempt.begun = self._loop.time()
+        for request in attempt.requests:
+            if not request.started and not request.gone:
+                self._begin_time(request)
+
+    def _begin_time(self, request: KeyRequest) -> None:
         request.started = True
         for waiter in request.waiters:
             self._deadlines.add(waiter)
@@ -165,9 +180,11 @@ class Asker:
         requests = attempt.requests
         answers: Sequence[Sequence[Row] | BaseException]
         try:
-            if self._client is None:
-                self._client = await self._open_client()
-            found = await self._client.ask([request.key for request in requests])
+            client = self._client
+            if client is None:
+                client = self._client = await self._opened()
+                self._begin(attempt)
+            found = await client.ask([request.key for request in requests])
             answers = self.shape.checked(len(requests), found)
         except asyncio.CancelledError:
             answers = () if attempt.cancelled else [Cancelled("the request was cancelled")] * len(requests)
@@ -178,6 +195,16 @@ class Asker:
         for request, answer in zip(requests, answers, strict=False):
             self._settle(request, answer)
         self._pump(attempt.lane)
+
+    async def _opened(self) -> LookupClient:
+        try:
+            async with asyncio.timeout(self._opening_s) as limit:
+                return await self._open_client()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        message = f'the source of the lookup in "{self.source.name}" did not open in {self._opening_s:.0f} s'
+        raise ExecutionError(NOT_OPEN, message, hint="See what it waits for, or give it more time with TIMEOUT.")
 
     def _settle(self, request: KeyRequest, answer: Sequence[Row] | BaseException) -> None:
         failed = isinstance(answer, BaseException)

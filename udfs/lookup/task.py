@@ -6,8 +6,7 @@ rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and 
 
 from __future__ import annotations
 
-import queue
-import time
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -35,11 +34,9 @@ MOST_ROWS = 100_000
 KEYS_AHEAD = 1_000
 """So many keys wait for their turn at least, where there are rows: or requests would run dry while answers linger."""
 
-LINGER_S = 0.05
-"""Answers that come so soon after each other leave together: a batch of few rows costs as much as one of many."""
-
-PAUSE_S = 0.005
-"""How often the task's thread looks for answers meanwhile: to wake it for each would cost more than to ask for it."""
+LINGER_S = 0.1
+"""So long answers are waited for, where fewer come than half of those that are missing: a batch of few rows costs as
+much as one of many, and to wake the task's thread for each answer would cost more than to ask for it."""
 
 Answered = tuple[Waiter, Outcome]
 
@@ -61,7 +58,9 @@ class Task:
         self._backlog: deque[Waiting] = deque()
         self._waiters: set[Waiter] = set()
         self._parts: dict[tuple[int, int, int], list[Waiting]] = {}
-        self._answered: queue.SimpleQueue[Answered] = queue.SimpleQueue()
+        self._answered: deque[Answered] = deque()
+        self._wanted = 1
+        self._enough = threading.Event()
         self._rows = 0
         self._taken = 0
         self._schema: pa.Schema | None = None
@@ -149,30 +148,28 @@ class Task:
 
     def _deliver(self, waiter: Waiter, outcome: Outcome) -> None:
         """On the event loop."""
-        self._answered.put((waiter, outcome))
+        self._answered.append((waiter, outcome))
+        if len(self._answered) >= self._wanted or outcome.failure is not None:
+            self._enough.set()
 
     def _collect(self, *, wait: bool) -> None:
-        """Takes the outcomes that have come; ``wait``: at least one, and those that come right after."""
+        """Takes the outcomes that have come; ``wait``: at least one."""
         if not self._waiters:
             return
         if wait:
-            self._receive(*self._first())
-            until = time.monotonic() + LINGER_S
-            while self._waiters and time.monotonic() < until:
-                time.sleep(PAUSE_S)
-                self._receive_those_there()
-        self._receive_those_there()
+            self._wait()
+        while self._answered:
+            self._receive(*self._answered.popleft())
 
-    def _receive_those_there(self) -> None:
-        while not self._answered.empty():
-            self._receive(*self._answered.get())
-
-    def _first(self) -> Answered:
+    def _wait(self) -> None:
+        self._wanted = max(1, len(self._waiters) // 2)
         while True:
-            try:
-                return self._answered.get(timeout=1)
-            except queue.Empty:
-                assert self._worker.is_alive, "the event loop of the lookups has ended"
+            self._enough.clear()
+            if len(self._answered) < self._wanted:
+                self._enough.wait(LINGER_S)
+            if self._answered:
+                return
+            assert self._worker.is_alive, "the event loop of the lookups has ended"
 
     def _receive(self, waiter: Waiter, outcome: Outcome) -> None:
         self._waiters.discard(waiter)

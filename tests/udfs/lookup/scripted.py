@@ -58,6 +58,7 @@ class Script:
     opened: int = 0
     closed: int = 0
     open_fails: int = 0
+    open_takes: float = 0
     in_flight: Counter[Key] = field(default_factory=Counter)
     requests: int = 0
     most_requests: int = 0
@@ -88,6 +89,8 @@ class ScriptedSource:
     async def open(self) -> LookupClient:
         script = SCRIPTS[self.name]
         script.opened += 1
+        if script.open_takes:
+            await asyncio.sleep(script.open_takes / 1000)
         if script.open_fails:
             script.open_fails -= 1
             raise ConnectionError("nobody is there")

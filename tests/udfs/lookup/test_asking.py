@@ -232,6 +232,47 @@ def test_a_client_that_does_not_open_is_opened_again(desk):
     assert found.rows == [(10, 1, [(1, "v1")])]
 
 
+def test_time_does_not_run_while_the_client_is_opened(desk):
+    found = desk(Script(values(1, 2), after(10), open_takes=5_000), capacity=1, timeout_ms=30, **NULL)
+    found.ask(1, 2)
+    found.run()
+    assert found.rows == [(5_010, 1, [(1, "v1")]), (5_020, 2, [(2, "v2")])]
+    assert found.meter.counts["latency_le_10"] == 2
+
+
+def test_time_runs_from_the_opening_on(desk):
+    found = desk(Script(values(1), after(100), open_takes=5_000), timeout_ms=30, **NULL)
+    found.ask(1)
+    found.run(4_000)
+    found.ask(1)  # joins
+    found.run()
+    assert found.answers == [(5_030, 1, Outcome((), counted=("timeouts",)))] * 2
+    assert found.asker.is_idle
+
+
+@pytest.mark.parametrize(("timeout_ms", "seconds"), [(30, 120), (300_000, 300)])
+def test_opening_has_a_bound_of_its_own(desk, timeout_ms, seconds):
+    found = desk(Script(values(1), open_takes=10_000_000), timeout_ms=timeout_ms, on_error=OnError.TO)
+    found.ask(1)
+    found.run()
+    ((time, _, outcome),) = found.answers
+    assert time == seconds * 1000
+    assert outcome.error == (
+        f'SS436: the source of the lookup in "desk" did not open in {seconds} s\n'
+        "HINT: See what it waits for, or give it more time with TIMEOUT."
+    )
+
+
+def test_rows_that_are_given_up_while_the_client_is_opened_leave_nothing_behind(desk):
+    found = desk(Script(values(1, 2), after(10), open_takes=1_000), timeout_ms=30, batch=2, **NULL)
+    found.ask(1, 2)
+    found.run(500)
+    found.asker.forget(found.waiters[:1])
+    found.run()
+    assert found.rows == [(1_010, 2, [(2, "v2")])]
+    assert found.asker.is_idle
+
+
 def test_waiters_that_are_forgotten_give_their_requests_up(desk):
     found = desk(Script(values(1, 2, 3), after(100)), capacity=2)
     found.ask(1, 2, 3)

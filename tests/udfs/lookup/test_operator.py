@@ -213,7 +213,7 @@ def test_input_is_read_no_further_than_answers_come(still_worker):
     step = lookup(script, capacity=5)
     found = LookupRows((step,)).rows(endless())
     assert rows_of([next(found)], "n") == [(0,)]
-    assert len(read) <= 2
+    assert len(read) <= 102  # 1,000 keys ahead, and twice those in flight
     assert isinstance(found, Generator)
     found.close()
 

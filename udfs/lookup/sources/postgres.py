@@ -116,6 +116,8 @@ class PostgresSource:
     statement_timeout_ms: int = 30_000
 
     async def open(self) -> PostgresClient:
+        import psycopg  # noqa: F401 - takes longer than a request, whose time runs
+
         return PostgresClient(self)
 
 

@@ -19,7 +19,11 @@ def page() -> str:
     for name in COMMANDS:
         command = commands.get_command(whole, name)
         assert command is not None
-        lines += _section(click.Context(command, info_name=name, parent=whole, **_WIDTH))
+        context = click.Context(command, info_name=name, parent=whole, **_WIDTH)
+        lines += _section(context)
+        if isinstance(command, click.Group):
+            for inner_name, inner in command.commands.items():
+                lines += _section(click.Context(inner, info_name=inner_name, parent=context, **_WIDTH))
     return "\n".join(lines) + "\n"
 
 

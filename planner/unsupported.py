@@ -101,11 +101,6 @@ FEATURES: dict[str, Unsupported] = {
     "mixed time": Unsupported(
         "SS327", "queries with both event-time and processing-time windows", "Run two queries, connected by a table."
     ),
-    "job statement": Unsupported(
-        "SS328",
-        "SAVEPOINT JOB and STOP JOB with WITH",
-        "STOP JOB j stops after the last micro-batch; with 'execution.checkpointing.dir' the job goes on from there.",
-    ),
     "module": Unsupported("SS329", "USE statements", "There is one catalog: name tables without a prefix."),
     "several generators": Unsupported("SS330", "several generators in one select list", "Use LATERAL VIEW for each."),
     "pivot": Unsupported(

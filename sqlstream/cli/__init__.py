@@ -13,7 +13,7 @@ import click
 from sqlstream.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
 from sqlstream.errors import SqlStreamError
 
-COMMANDS = ("run", "check", "explain", "format", "shell", "test", "version")
+COMMANDS = ("run", "check", "explain", "format", "shell", "jobs", "test", "version")
 
 _EPILOG = """\b
 Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from threading import Lock
 from typing import Any
 
 from sqlstream.jobs.storage import Storage, StoredFile
@@ -56,21 +57,24 @@ class History:
         self._control = control
         self._epochs = read_epochs(storage)
         self._changed = False
+        self._lock = Lock()
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Those known before change nothing."""
-        for report in reports:
-            number = int(report["batchId"])
-            if number not in self._epochs:
-                self._epochs[number] = _epoch(report, self._control)
-                self._changed = True
+        with self._lock:
+            for report in reports:
+                number = int(report["batchId"])
+                if number not in self._epochs:
+                    self._epochs[number] = _epoch(report, self._control)
+                    self._changed = True
 
     def write(self) -> None:
         """Write down what has come since the last time."""
-        if self._changed:
-            self._changed = False
-            self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-REMEMBERED:]}
-            self._storage.write(FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
+        with self._lock:
+            if self._changed:
+                self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-REMEMBERED:]}
+                self._storage.write(FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
+                self._changed = False
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:

@@ -241,6 +241,9 @@ class Job:
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
         """Its epochs, newest first."""
+        if self._state is JobState.RUNNING:
+            self._report(self._query)
+            self._recorder.write_history()
         return checkpoints(self._launch.checkpoint.storage)
 
     @contextmanager
@@ -415,6 +418,7 @@ class Job:
         last = query.lastProgress
         if last is not None and last["batchId"] > self._progress.last_batch:
             reports = query.recentProgress
+            self._recorder.on_reports(reports)
             self._progress = advanced(self._progress, reports, control)
             if self._launch.watermarks is not None:
                 self._launch.watermarks.keep(reports)

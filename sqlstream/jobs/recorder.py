@@ -99,6 +99,11 @@ class Recorder:
         if self._history is not None:
             self._history.add(reports)
 
+    def write_history(self) -> None:
+        """Write down the epochs that have been reported so far."""
+        if self._history is not None:
+            self._history.write()
+
     def finish(self, job: Job) -> None:
         """On the job's own thread, when all else has ended: the last word of the record."""
         self._ended = time.time()
@@ -155,8 +160,7 @@ class Recorder:
 
     def _write(self, job: Job) -> None:
         state = job.state.value, job.progress()
-        if self._history is not None:
-            self._history.write()
+        self.write_history()
         write_record(self.storage, self.record(job))
         self._written, self._written_at = state, time.time()
 

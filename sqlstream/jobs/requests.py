@@ -55,13 +55,14 @@ def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> Non
     try:
         reply: Mapping[str, object] = {"answer": act()}
     except SqlStreamError as error:
-        reply = {"error": [asdict(replace_place(d)) for d in error.diagnostics]}
+        reply = {"error": [asdict(_without_place(d)) for d in error.diagnostics]}
     except Exception as error:
         reply = {"error": [asdict(Diagnostic("SS400", f"{type(error).__name__}: {error}"))]}
     storage.write(f"replies/{request.id}.json", json.dumps(reply))
+    _withdraw(storage, request)
 
 
-def replace_place(diagnostic: Diagnostic) -> Diagnostic:
+def _without_place(diagnostic: Diagnostic) -> Diagnostic:
     """Without its place in a text that the other process does not have."""
     return Diagnostic(diagnostic.code, diagnostic.message, detail=diagnostic.detail, hint=diagnostic.hint)
 

@@ -1,0 +1,183 @@
+"""``sqlstream jobs``: the jobs with checkpoints in a directory, asked from another process than the one that runs them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sqlstream.cli.output import FORMATS
+
+if TYPE_CHECKING:
+    from sqlstream.jobs import RecordedJob
+    from sqlstream.results import Rows
+
+_EPILOG = """\b
+DIR is what jobs have as execution.checkpointing.dir; each keeps a record there, which is read without Spark.
+What is asked of a job, its own process does. A JOB is a name or an id. LOST is a job whose process is gone.
+Exit codes: 0 success, 1 the job cannot do what is asked, 2 there is no such job, 3 it has not answered or has failed.
+
+\b
+Examples:
+  sqlstream jobs list --dir /var/lib/checkpoints
+  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints --savepoint
+  sqlstream jobs checkpoints insert-into-totals --dir /var/lib/checkpoints --output jsonl
+"""
+
+_SHOW = """\b
+Examples:
+  sqlstream jobs show insert-into-totals --dir /var/lib/checkpoints
+  sqlstream jobs show insert-into-totals --dir /var/lib/checkpoints --record | jq .description.plan
+"""
+
+_STOP = """\b
+A job that does not run any more is left as it is. With --savepoint or --drain it must run.
+
+\b
+Examples:
+  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints
+  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints --savepoint --drain
+  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints --savepoint-path /var/lib/savepoints/monday
+"""
+
+_WAIT = 600.0
+
+
+@click.group("jobs", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """List, describe, stop and checkpoint jobs that other processes run."""
+
+
+def _directory(function: Callable[..., Any]) -> Callable[..., Any]:
+    option = click.option(
+        "--dir", "-d", "directory", required=True, metavar="DIR", help="Where jobs keep their checkpoints."
+    )
+    return option(function)
+
+
+def _output(function: Callable[..., Any]) -> Callable[..., Any]:
+    option = click.option(
+        "--output", "-o", type=click.Choice(FORMATS), default="table", show_default=True, help="How rows are printed."
+    )
+    return option(function)
+
+
+def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
+    option = click.option(
+        "--timeout", type=click.FloatRange(0), default=_WAIT, show_default=True, help="Seconds to wait for the answer."
+    )
+    return option(function)
+
+
+@command.command("list")
+@_directory
+@_output
+def list_jobs(directory: str, output: str) -> None:
+    """List the jobs of a directory, oldest first."""
+    from sqlstream.job_listings import job_rows
+
+    _print(job_rows(job.record for job in _jobs(directory)), output)
+
+
+@command.command("show", epilog=_SHOW)
+@click.argument("job")
+@_directory
+@_output
+@click.option("--record", is_flag=True, help="The whole record as JSON, with the plan.")
+def show_job(job: str, directory: str, output: str, record: bool) -> None:
+    """Show what a job is and has done."""
+    from sqlstream.job_listings import properties
+    from sqlstream.jobs.records import to_text
+
+    found = _job(job, directory).record
+    if record:
+        click.echo(to_text(found))
+    else:
+        _print(properties(found), output)
+
+
+@command.command("stop", epilog=_STOP)
+@click.argument("job")
+@_directory
+@click.option("--savepoint", is_flag=True, help="Take a savepoint, in the default place.")
+@click.option("--savepoint-path", metavar="PATH", help="Take a savepoint at PATH.")
+@click.option("--drain", is_flag=True, help="Take the input as ended: all windows and timers fire.")
+@_timeout
+def stop_job(
+    job: str, directory: str, savepoint: bool, savepoint_path: str | None, drain: bool, timeout: float
+) -> None:
+    """Stop a job. Prints where its savepoint is, if there is one.
+
+    It stops after its last complete micro-batch.
+    """
+    found = _job(job, directory)
+    path = found.stop(savepoint=savepoint_path or savepoint, drain=drain, timeout_s=timeout)
+    if path is not None:
+        click.echo(path)
+
+
+@command.command("checkpoint")
+@click.argument("job")
+@_directory
+@_timeout
+def checkpoint_job(job: str, directory: str, timeout: float) -> None:
+    """Complete an epoch now. Prints its number, or nothing where no row has come yet."""
+    epoch = _job(job, directory).checkpoint(timeout)
+    if epoch is not None:
+        click.echo(epoch)
+
+
+@command.command("savepoint")
+@click.argument("job")
+@click.argument("path", required=False)
+@_directory
+@_timeout
+def savepoint_job(job: str, path: str | None, directory: str, timeout: float) -> None:
+    """Take a savepoint. Prints where it is; the job goes on."""
+    click.echo(_job(job, directory).savepoint(path, timeout))
+
+
+@command.command("checkpoints")
+@click.argument("job", required=False)
+@_directory
+@_output
+def list_checkpoints(job: str | None, directory: str, output: str) -> None:
+    """List the epochs of jobs, newest first."""
+    from sqlstream.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
+    from sqlstream.results import Rows
+
+    found = _jobs(directory) if job is None else (_job(job, directory),)
+    rows = [row for each in found for row in checkpoint_rows(each.name, each.checkpoints())]
+    _print(Rows.of_text(CHECKPOINT_COLUMNS, rows), output)
+
+
+def _jobs(directory: str) -> tuple[RecordedJob, ...]:
+    from sqlstream.jobs import recorded_jobs
+    from sqlstream.jobs.storage import local_storage_at
+
+    here = local_storage_at(directory)
+    if here is not None and not here.root.is_dir():
+        raise click.UsageError(f'directory "{directory}" does not exist')
+    return recorded_jobs(directory)
+
+
+def _job(name: str, directory: str) -> RecordedJob:
+    """By name, in any case, or by id; a usage error where there is none."""
+    from sqlstream.planner.suggestions import did_you_mean
+
+    jobs = _jobs(directory)
+    for job in jobs:
+        if name.casefold() in (job.name.casefold(), job.id.casefold()):
+            return job
+    hint = did_you_mean(name, [job.name for job in jobs], "jobs") or f'There are no jobs in "{directory}".'
+    raise click.UsageError(f'job "{name}" does not exist. {hint}')
+
+
+def _print(rows: Rows, output: str) -> None:
+    from sqlstream.cli.output import writer_for
+
+    writer = writer_for(output, rows.columns, sys.stdout)
+    writer.write(rows.fetchall())
+    writer.close()

@@ -197,5 +197,19 @@ class Firing:
         """True for one result per window, when it closes, and late rows dropped: all that the native gear can do."""
         return self == DEFAULT_FIRING
 
+    @property
+    def at_barriers(self) -> bool:
+        """True where windows may fire when a barrier was aligned."""
+        return self.trigger is not None and _looks_at_barriers(self.trigger)
+
+
+def _looks_at_barriers(trigger: Trigger) -> bool:
+    match trigger:
+        case Purging(inner=inner):
+            return _looks_at_barriers(inner)
+        case Combined(left=left, right=right):
+            return _looks_at_barriers(left) or _looks_at_barriers(right)
+    return isinstance(trigger, OnBarrier)
+
 
 DEFAULT_FIRING = Firing()

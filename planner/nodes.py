@@ -15,6 +15,7 @@ from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, Firing, PythonCall
 from sqlstream.types import TIMESTAMP, DataType
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
+from sqlstream.udfs.barriers.marks import MOST_HELD
 from sqlstream.udfs.lookup.source import Comparison
 
 
@@ -209,6 +210,37 @@ class Lookup(Unary):
 
 @dataclass(frozen=True)
 class Rows:
+@dataclass(frozen=True)
+class AlignBarriers(Unary):
+    """Rows behind the marker of a barrier on one of ``channels`` channels wait for the markers on all of them.
+
+    ``channel`` and ``id`` are expressions over the input, ``marker``, ``cancel_when`` and ``end_when`` conditions; rows
+    that meet one of these, looked at in this order, are marks and do not come out. ``output`` is the field that is
+    added: the id of the last barrier aligned before a row. At most ``most_held`` rows may wait.
+    """
+
+    channel: exp.Expression
+    channels: int
+    marker: exp.Expression
+    id: exp.Expression
+    output: Field
+    cancel_when: exp.Expression | None = None
+    end_when: exp.Expression | None = None
+    at_least_once: bool = False
+    timeout_ms: int | None = None
+    most_held: int = MOST_HELD
+
+    @property
+    def expressions(self) -> tuple[exp.Expression, ...]:
+        """What it computes of each row."""
+        found = (self.channel, self.marker, self.id, self.cancel_when, self.end_when)
+        return tuple(e for e in found if e is not None)
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, self.output)
+
+
     """A size or slide that counts rows of a key, where others are milliseconds."""
 
     count: int

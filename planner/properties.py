@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Eviction, Firing, Never
 from sqlstream.planner.nodes import (
+    AlignBarriers,
     AlignedWindow,
     AssignTime,
     AssignWindows,
@@ -152,6 +153,7 @@ def _(node: Unary) -> WindowInfo | None:
 
 @window_of.register
 def _(node: AssignWindows) -> WindowInfo | None:
+@window_of.register(AlignBarriers)
     c = node.columns
     return WindowInfo(node.window, c.start, c.end, c.time, node.domain, node.partition_by)
 

@@ -64,9 +64,6 @@ FEATURES: dict[str, Unsupported] = {
         "Add the window's columns: GROUP BY …, window_start, window_end.",
         "The result would be one unbounded aggregate over all windows.",
     ),
-    "barrier trigger": Unsupported(
-        "SS310", "triggers ON BARRIER", "Fire at times or rows: TRIGGER EVERY INTERVAL '10' SECOND, EVERY 100 ROWS."
-    ),
     "emit": Unsupported(
         "SS313",
         "EMIT clauses on rows of a window table function that nothing aggregates",
@@ -84,7 +81,9 @@ FEATURES: dict[str, Unsupported] = {
         "Where a window ends is known only when it fires.",
     ),
     "barriers": Unsupported(
-        "SS321", "ALIGN BARRIERS clauses", "Read the table without aligning; marker rows can be filtered in WHERE."
+        "SS321",
+        "ALIGN BARRIERS clauses behind a joined table",
+        "Align the rows first: FROM (SELECT * FROM t ALIGN BARRIERS (…)) AS t JOIN ….",
     ),
     "match": Unsupported(
         "SS322", "MATCH_RECOGNIZE clauses", "Session windows with COLLECT_LIST find simple sequences."

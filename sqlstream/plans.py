@@ -62,7 +62,8 @@ def emit_settings(settings: Settings) -> EmitSettings:
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
     allow_ms = settings["table.exec.emit.allow-lateness"]
     early, late = _fire_delay(settings, "early"), _fire_delay(settings, "late")
-    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings))
+    most_held = settings["sqlstream.barriers.max-buffered-rows"]
+    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held)
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:

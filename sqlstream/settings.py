@@ -25,6 +25,7 @@ from sqlstream.options import (
     one_of,
     parsed,
 )
+from sqlstream.udfs.barriers.marks import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
 NEEDS_SETTING = "SS522"
@@ -139,10 +140,17 @@ OPTIONS = (
     Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
     *_restart_options(),
     Option(
+        "sqlstream.barriers.max-buffered-rows",
+        integer(1, 1_000_000_000),
+        "How many rows an ALIGN BARRIERS holds at most, behind markers that wait for those of other channels. A job that "
+        "would hold more fails; with a higher bound it goes on from its checkpoint.",
+        str(MOST_HELD),
+    ),
+    Option(
         "sqlstream.clock-interval",
         DURATION,
-        "How often the clock ticks for windows and triggers on processing time, and for lookups that defer rows, which "
-        "are asked for again then; without them it does not tick.",
+        "How often the clock ticks for windows and triggers on processing time, for lookups that defer rows, which are "
+        "asked for again then, and for barriers; without them it does not tick.",
         "1 s",
     ),
     Option(

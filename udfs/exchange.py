@@ -2,7 +2,8 @@
 
 A blob is an Arrow IPC stream of rows of one key group and one partition of the source. Rows arrived in the order of
 (partition, number of the blob, position in the blob), unless they tell the part of the source that they come from:
-then in the order of the parts. Ticks of processing time and held watermarks go to every key group.
+then in the order of the parts. Ticks of processing time and held watermarks go to every key group, and so do barriers,
+which keep their places among the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 
 TICK = "__tick"
 """BIGINT column of the exchange's input: microseconds of a tick of processing time, NULL for rows of data."""
@@ -205,15 +206,27 @@ def _cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, np.ndarray, pa.Tabl
     if groups == 1:
         yield 0, np.arange(rows.num_rows), rows
         return
-    group_of = key_groups(rows, groups)
-    order = np.argsort(group_of, kind="stable")  # a radix sort, for integers of 16 bits
-    ends = np.cumsum(np.bincount(group_of, minlength=groups))
+    order, ends = _by_group(rows, groups)
     taken = rows.take(pa.array(order))
     start = 0
     for group, end in enumerate(ends.tolist()):
         if end > start:
             yield group, order[start:end], taken.slice(start, end - start)
         start = end
+
+
+def _by_group(rows: pa.Table, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the rows of each group, one group behind the other, and where each ends. Barriers go to all."""
+    group_of = key_groups(rows, groups)
+    order = np.argsort(group_of, kind="stable")  # a radix sort, for integers of 16 bits
+    if BARRIER in rows.column_names:
+        is_barrier = np.asarray(rows.column(BARRIER).is_valid())
+        barriers, others = np.flatnonzero(is_barrier), np.flatnonzero(~is_barrier)
+        number = np.concatenate([others, np.repeat(barriers, groups)])
+        group_of = np.concatenate([group_of[others], np.tile(np.arange(groups, dtype=np.int16), len(barriers))])
+        in_order = np.lexsort((number, group_of))
+        order = number[in_order]
+    return order, np.cumsum(np.bincount(group_of, minlength=groups))
 
 
 # --- parts of the source --------------------------------------------------------------------------------------

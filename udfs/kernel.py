@@ -37,6 +37,10 @@ KEY_HASH = "__key_hash"
 EMITTED_AHEAD = "__ahead"
 """BOOLEAN column between chained operators: the row was emitted before the watermark of its batch passed."""
 
+BARRIER = "__barrier"
+"""BIGINT column between operators: a row of nothing else says that the barrier with this id was aligned, before the
+rows behind it and after those ahead of it. It reaches all key groups of the operator that fires windows at barriers."""
+
 ROW_KIND = "__row_kind"
 """STRING column of updating results: +I, -U, +U or -D."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlstream.udfs.barriers.marks import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
 
@@ -13,7 +14,8 @@ class EmitSettings:
 
     ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
     ``allow_ms`` is the allowed lateness. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock; None for
-    UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups.
+    UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
+    rows may wait for barriers.
     """
 
     early_ms: int | None = None
@@ -21,6 +23,7 @@ class EmitSettings:
     allow_ms: int | None = None
     zone: str | None = None
     lookup: LookupOptions = DEFAULT_LOOKUP
+    most_held: int = MOST_HELD
 
 
 DEFAULT_EMIT = EmitSettings()

@@ -13,6 +13,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
@@ -163,17 +164,17 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
 
 
 def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
-    """The clauses behind a table: Spark's WATERMARK is executed, the others are refused."""
+    """The clauses behind a table: Spark's WATERMARK, then ALIGN BARRIERS; the others are refused."""
     clauses = table_clauses_of(source)
-    _refuse_clauses(clauses, context)
+    _refuse_hint(clauses, context)
     refuse_lookup_clause(source, context, "a lookup join")
-    return _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
+    scope = _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
+    return align_barriers(clauses.barriers, scope, context) if clauses.barriers else scope
 
 
-def _refuse_clauses(clauses: TableClauses, context: Context) -> None:
-    for feature, clause in (("hint", clauses.hint), ("barriers", clauses.barriers)):
-        if clause is not None:
-            context.refuse(feature, clause.span)
+def _refuse_hint(clauses: TableClauses, context: Context) -> None:
+    if clauses.hint is not None:
+        context.refuse("hint", clauses.hint.span)
 
 
 def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
@@ -258,7 +259,9 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
 def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
     """The clauses behind a joined table, but LOOKUP ASYNC."""
     clauses = replace(table_clauses_of(right), lookup=None)
-    _refuse_clauses(clauses, context)
+    _refuse_hint(clauses, context)
+    if clauses.barriers is not None:
+        context.refuse("barriers", clauses.barriers.span)
     if clauses.watermark is not None:
         _misplaced_watermark(clauses.watermark, context)
 

@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes as syntax
 from sqlstream.grammar.spans import span_of
-from sqlstream.planner import firing, unsupported
+from sqlstream.planner import firing
+from sqlstream.planner.binder.barriers import require_barriers
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
 from sqlstream.planner.binder.numbers import bind_number, constant_number
@@ -84,7 +85,8 @@ def _(found: syntax.AfterSilence, fired: Fired, span: Span) -> Trigger:
 
 @bind_trigger.register
 def _(found: syntax.OnBarrier, fired: Fired, span: Span) -> Trigger:
-    raise unsupported.refusal("barrier trigger", span)
+    require_barriers(fired.scope.node, found.span)
+    return firing.OnBarrier()
 
 
 @bind_trigger.register

@@ -10,6 +10,7 @@ from sqlstream.planner.explain.lookup_text import lookup_text
 from sqlstream.planner.explain.window_text import firing_text, sql, window_text
 from sqlstream.planner.nodes import (
     AssignTime,
+    AlignBarriers,
     AssignWindows,
     Correlate,
     Filter,
@@ -88,6 +89,16 @@ def _(node: AssignWindows) -> str:
 
 @describe.register
 def _(node: WindowAggregate) -> str:
+@describe.register
+def _(node: AlignBarriers) -> str:
+    parts = [f"channel {sql(node.channel)} of {node.channels}", f"marker {sql(node.marker)}", f"id {sql(node.id)}"]
+    marks = (("cancel when", node.cancel_when), ("end when", node.end_when))
+    parts += [f"{words} {sql(condition)}" for words, condition in marks if condition is not None]
+    parts += ["at least once" if node.at_least_once else "exactly once"]
+    parts += [f"timeout {readable(node.timeout_ms)}"] if node.timeout_ms is not None else []
+    return f"AlignBarriers({'; '.join(parts)}; {node.output.name})"
+
+
     parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
     if node.grouping_sets is not None:
         sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)

@@ -38,8 +38,8 @@ def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
         message = "UNNEST and LATERAL above LATE DATA TO and ON ERROR TO are not executed"
         raise UnsupportedError("SS398", message, hint=hint)
     if HOLD in rows.columns and not node.outer:
-        message = "UNNEST and LATERAL between a lookup ON TIMEOUT DEFER and a window are not executed"
-        raise UnsupportedError(_ABOVE_DEFER, message, hint="Unnest below the lookup, or write LEFT JOIN … ON TRUE.")
+        message = "UNNEST and LATERAL between ALIGN BARRIERS or a lookup ON TIMEOUT DEFER and a window are not executed"
+        raise UnsupportedError(_ABOVE_DEFER, message, hint="Unnest below it, or write LEFT JOIN … ON TRUE.")
 
 
 def _generator(node: Correlate, rows: DataFrame, context: Context) -> Column:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Lookup, Node, ProcessTable, WindowAggregate
+from sqlstream.planner.nodes import (
+    AlignBarriers,
+    AlignedWindow,
+    AssignWindows,
+    Lookup,
+    Node,
+    ProcessTable,
+    WindowAggregate,
+)
 
 
 class Gear(Enum):
@@ -23,10 +31,10 @@ def gear_of(plan: Node, setting: str) -> Gear:
 
 
 def keeps_state(node: Node) -> bool:
-    """True for windows that fire, lookups that defer and process functions by key; the rows of a window table function
-    on aligned windows come out at once."""
+    """True for windows that fire, barriers, lookups that defer and process functions by key; the rows of a window
+    table function on aligned windows come out at once."""
     match node:
-        case WindowAggregate():
+        case WindowAggregate() | AlignBarriers():
             return True
         case AssignWindows(window=window):
             return not isinstance(window, AlignedWindow)

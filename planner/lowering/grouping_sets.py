@@ -6,16 +6,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column, quoted
+from sqlstream.planner.lowering.hidden import passes_by
 from sqlstream.planner.nodes import WindowAggregate
 
 SET = "__set"
 
 
 def in_sets(node: WindowAggregate, rows: DataFrame) -> DataFrame:
-    """The rows once per set, whose number is the column SET; as they are where there are no sets."""
+    """The rows once per set, whose number is the column SET; as they are where there are no sets, or no data."""
     if node.grouping_sets is None:
         return rows
-    return rows.select("*", F.explode(F.sequence(F.lit(0), F.lit(len(node.grouping_sets) - 1))).alias(SET))
+    sets = F.sequence(F.lit(0), F.lit(len(node.grouping_sets) - 1))
+    passing = passes_by(rows)
+    return rows.select(
+        "*", F.explode(sets if passing is None else F.when(passing, F.array(F.lit(0))).otherwise(sets)).alias(SET)
+    )
 
 
 def key_in_sets(node: WindowAggregate, key: str, value: Column) -> Column:

@@ -9,13 +9,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
-from sqlstream.udfs.kernel import EMITTED_AHEAD, ROW_KIND
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND
 
 _HIDDEN = {
     CLOCK: "TIMESTAMP",
     ROW_KIND: "STRING",
     EMITTED_AHEAD: "BOOLEAN",
     HOLD: "BIGINT",
+    BARRIER: "BIGINT",
     LATE_TABLE: "STRING",
     LATE: "BINARY",
     **dict(zip(PARTS, ("BIGINT", "STRING", "BIGINT"), strict=True)),
@@ -52,7 +53,7 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """True for rows on their way to something else, with NULL in all fields: late rows for a table, and what operators
-    say of held watermarks. None where there are no such rows."""
-    markers = [column(name).isNotNull() for name in (HOLD, LATE_TABLE) if name in rows.columns]
+    """True for rows on their way to something else, with NULL in all fields: late rows for a table, aligned
+    barriers, and what operators say of held watermarks. None where there are no such rows."""
+    markers = [column(name).isNotNull() for name in (HOLD, LATE_TABLE, BARRIER) if name in rows.columns]
     return reduce(lambda left, right: left | right, markers) if markers else None

@@ -19,6 +19,7 @@ from sqlstream.planner.lowering.lookup import together
 from sqlstream.planner.lowering.lower import lower, watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import (
+    AlignBarriers,
     AssignTime,
     AssignWindows,
     Correlate,
@@ -138,6 +139,12 @@ def _(node: Lookup) -> str:
 
 
 @physical.register
+@physical.register
+def _(node: AlignBarriers) -> str:
+    held = "counts the markers" if node.at_least_once else f"holds up to {node.most_held:,} rows of channels that wait"
+    return f"exchange to one key group, kernel that {held}, state in RocksDB"
+
+
 def _(node: AssignWindows) -> str:
     match node.window:
         case Tumble():

@@ -10,6 +10,7 @@ from sqlstream.planner.firing import Combined, Purging, Trigger, UserEvictor, Us
 from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import (
     LOOKUP_ERROR,
+    AlignBarriers,
     AssignTime,
     AssignWindows,
     Correlate,
@@ -114,6 +115,12 @@ def _(node: Lookup, required: Names) -> Node:
 def _cheapest(node: Lookup) -> Item:
     keys = {k.name for k in node.keys}
     return next((o for o in node.outputs if columns_of(o.expression) <= keys), node.outputs[0])
+
+
+@_pruned.register
+def _(node: AlignBarriers, required: Names) -> Node:
+    read = frozenset().union(*map(columns_of, node.expressions))
+    return replace(node, input=_pruned(node.input, (required - {node.output.name}) | read))
 
 
 @_pruned.register

@@ -101,6 +101,8 @@ class Case:
     config: dict[str, Any] = field(default_factory=dict)
     results: tuple[Any, ...] = ()
     """What comes out of these steps altogether, where it is not expected of each."""
+    outcome: dict[str, Any] = field(default_factory=dict)
+    """What holds of these steps, by name, where it is told neither of each nor by what comes out."""
     why: str | None = None
     """Why another outcome than the expected one is right, where the dialect decides otherwise on purpose."""
 
@@ -136,6 +138,7 @@ def load_case(path: Path, root: Path) -> Case:
             input=tuple(found.get("input", ())),
             config=found.get("config", {}),
             results=tuple(expected) if isinstance(expected := found.get("expected"), list) else (),
+            outcome=expected if isinstance(expected, dict) else {},
         )
     except (KeyError, TypeError, json.JSONDecodeError, OSError) as error:
         raise CaseFormatError(f"{type(error).__name__}: {error}") from error

@@ -26,7 +26,12 @@ _PROCESS = """
 @cache
 def corpus() -> dict[str, Node]:
     """Bound plans by the comment above their query, or by the query."""
-    files = (_GOLDEN / "planner" / "plans.golden", _GOLDEN / "plan_firing.golden", _GOLDEN / "plan_lookup.golden")
+    files = (
+        _GOLDEN / "planner" / "plans.golden",
+        _GOLDEN / "plan_firing.golden",
+        _GOLDEN / "plan_lookup.golden",
+        _GOLDEN / "plan_barriers.golden",
+    )
     found = {title: found for file in files for title, found in _plans(file).items()}
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
     return {**found, **own}

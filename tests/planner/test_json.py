@@ -44,7 +44,7 @@ def test_every_window_and_every_trigger_is_in_the_corpus():
     aggregates = [n for p in corpus().values() for n in optimize(p).walk() if isinstance(n, nodes.WindowAggregate)]
     assert {type(n.window) for n in aggregates} == {*get_args(nodes.Window), type(None)}
     triggers = {type(t) for n in aggregates if n.firing.trigger for t in parts(n.firing.trigger)}
-    assert triggers == {*get_args(firing.Trigger)} - {firing.OnBarrier}
+    assert triggers == {*get_args(firing.Trigger)}
     evictors = {type(n.firing.eviction.evictor) for n in aggregates if n.firing.eviction}
     assert evictors == {firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor}
 
@@ -201,6 +201,10 @@ PLANS = st.recursive(
             nodes.Lookup, below, TABLES | FUNCTIONS, tuples(ITEMS), tuples(FIELDS), tuples(ITEMS), st.booleans(),
             tuples(COMPARISONS), st.none() | EXPRESSIONS, LOOKUPS,
             st.none() | st.builds(nodes.FailedRows, TABLES, tuples(EXPRESSIONS)),
+        ),
+        st.builds(
+            nodes.AlignBarriers, below, EXPRESSIONS, st.integers(1), EXPRESSIONS, EXPRESSIONS, FIELDS,
+            st.none() | EXPRESSIONS, st.none() | EXPRESSIONS, st.booleans(), st.none() | MILLISECONDS, st.integers(1),
         ),
         st.builds(nodes.AssignWindows, below, WINDOWS, st.none() | NAMES, tuples(NAMES), COLUMNS, DOMAINS),
         st.builds(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE_TABLE
-from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Domain
+from sqlstream.udfs.kernel import BARRIER, KEY_HASH, NO_WATERMARK, Domain
 from sqlstream.udfs.process.call import Call
 from sqlstream.udfs.process.kernel import Process
 from sqlstream.udfs.state.memory import MemoryStore
@@ -76,7 +76,7 @@ def _with_hash(rows: pa.Table) -> pa.Table:
 
 
 def _passing(rows: pa.Table) -> pa.Array:
-    marks = [pc.is_valid(rows.column(name)) for name in (LATE_TABLE, HOLD) if name in rows.column_names]
+    marks = [pc.is_valid(rows.column(name)) for name in (LATE_TABLE, HOLD, BARRIER) if name in rows.column_names]
     none = pa.chunked_array([pa.array(np.zeros(rows.num_rows, bool))])
     for mark in marks:
         none = pc.or_(none, mark)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -13,7 +14,7 @@ from pyspark import TaskContext
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.kernel import EMITTED_AHEAD, Context
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -107,7 +108,7 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class WindowsOfRows:
-    """Rows once per window that holds them, with its bounds behind their columns; late rows and holds pass by."""
+    """Rows once per window that holds them, with its bounds behind their columns. What is no row of data passes by."""
 
     assigner: Assigner
 
@@ -121,9 +122,23 @@ class WindowsOfRows:
                     nulls = pa.nulls(passed.num_rows, _INSTANT)
                     yield _with_bounds(passed, nulls, nulls)
                     batch = batch.filter(pc.invert(passing))
-            no_context = cast(Context, None)  # the times are those of the rows
-            found = self.assigner.assign(pa.Table.from_batches([batch]), no_context)
-            yield _with_bounds(batch.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))
+            yield from self._in_order(batch)
+
+    def _in_order(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Barriers keep their places among the rows."""
+        known = BARRIER in batch.schema.names
+        barriers = np.flatnonzero(np.asarray(pc.is_valid(batch.column(BARRIER)))).tolist() if known else []
+        start = 0
+        for place in barriers:
+            yield self._assigned(batch.slice(start, place - start))
+            yield _with_bounds(batch.slice(place, 1), pa.nulls(1, _INSTANT), pa.nulls(1, _INSTANT))
+            start = place + 1
+        yield self._assigned(batch.slice(start))
+
+    def _assigned(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        no_context = cast(Context, None)  # the times are those of the rows
+        found = self.assigner.assign(pa.Table.from_batches([batch]), no_context)
+        return _with_bounds(batch.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))
 
 
 _INSTANT = pa.timestamp("us", "UTC")

@@ -26,6 +26,11 @@ class GroupEntry:
     spark_timer: int = 0
     holds: bool = False
 
+    @property
+    def waits(self) -> bool:
+        """True where the kernel must be called although nothing has come: it holds, or has set a timer of the clock."""
+        return self.holds or self.processing_timer != END_OF_TIME
+
     def to_bytes(self) -> bytes:
         times = (self.watermark, self.clock, self.event_timer, self.processing_timer, self.spark_timer)
         return _FORMAT.pack(*times) + (_HOLDS if self.holds else b"")

@@ -8,6 +8,7 @@ from sqlstream.udfs.triggers.clocks import (
     EachBatch,
     EveryInterval,
     Never,
+    OnBarrier,
 )
 from sqlstream.udfs.triggers.combined import AfterWatermark, And, Or, Purging, Then
 from sqlstream.udfs.triggers.counting import Delta, EveryRows, When
@@ -27,6 +28,7 @@ __all__ = [
     "EveryRows",
     "MergeContext",
     "Never",
+    "OnBarrier",
     "Or",
     "Purging",
     "Then",

@@ -55,6 +55,15 @@ class Never(_Silent):
 
 
 @dataclass(frozen=True)
+class OnBarrier(Never):
+    """Whenever a barrier was aligned: all windows that hold something."""
+
+    def on_time(self, state: TriggerState, due: Due) -> Answer:
+        fires = np.full(state.count, due.domain is None)
+        return Answer(fires, np.zeros_like(fires))
+
+
+@dataclass(frozen=True)
 class EachBatch(Never):
     """Once per call of the operator for each window that it touched: EMIT CHANGES. The operator itself sees to it."""
 
@@ -107,6 +116,8 @@ class AtWatermark(_LateAtOnce):
         return np.where(state["armed"] & (domain is Domain.EVENT), windows.last_moment, NONE)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
+        if due.domain is None:
+            return no_answer(state.count)
         fires = self.timer(state, due.domain, due.windows) == due.time
         state["armed"] = state["armed"] & ~fires
         return Answer(fires, np.zeros_like(fires))
@@ -137,6 +148,8 @@ class AfterProcessingTime(_Silent):
         return np.where(state["armed"] & (domain is Domain.PROCESSING), windows.last_moment, NONE)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
+        if due.domain is None:
+            return no_answer(state.count)
         fires = self.timer(state, due.domain, due.windows) == due.time
         state["armed"] = state["armed"] & ~fires
         return Answer(fires, np.zeros_like(fires))

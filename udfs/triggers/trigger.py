@@ -135,9 +135,12 @@ class Fires(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A timer of each instance has come. ``now`` is the clock of the domain, which may be far ahead of ``time``."""
+    """A timer of each instance has come. ``now`` is the clock of the domain, which may be far ahead of ``time``.
 
-    domain: Domain
+    Where ``domain`` is None a barrier was aligned, and the times mean nothing.
+    """
+
+    domain: Domain | None
     time: Values
     now: int
     windows: Windows
@@ -235,7 +238,7 @@ class Trigger(ABC):
     # --- time -------------------------------------------------------------------------------------------------
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
-        """The next timer of each instance in a domain, or NONE."""
+        """The next timer of each instance in a domain, or NONE. Barriers have no timers."""
         return np.full(state.count, NONE, np.int64)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:

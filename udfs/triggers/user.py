@@ -226,7 +226,7 @@ class User(Trigger):
 
     def _on_timer(self, memory: _Memory, due: Due, instance: int) -> TriggerResult:
         time = int(due.time[instance])
-        if time not in memory.timers[due.domain]:
+        if due.domain is None or time not in memory.timers[due.domain]:
             return TriggerResult.CONTINUE
         memory.timers[due.domain].discard(time)
         method = "on_event_time" if due.domain is Domain.EVENT else "on_processing_time"

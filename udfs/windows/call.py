@@ -64,6 +64,16 @@ class WindowCall:
         taken[due] = True
         self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, taken), loaded)
 
+    def on_barrier(self) -> None:
+        """A barrier was aligned: the windows of all keys may fire."""
+        loaded = self.state.load_all().combine_chunks()
+        count = loaded.num_rows
+        touched = Touched(self.kernel.layout.decode(loaded), np.arange(count), np.ones(count, bool))
+        instances = touched.instances
+        due = Due(None, np.zeros(count, np.int64), 0, self.windows(instances))
+        self._fire_timers(instances, np.arange(count), due, instances.trigger.at(np.arange(count)))
+        self.finish(touched, loaded)
+
     def finish(self, touched: Touched, loaded: pa.Table) -> None:
         """Fires what is due, writes the state and puts everything out."""
         for domain, now in ((Domain.EVENT, self.context.watermark), (Domain.PROCESSING, self.context.processing_time)):

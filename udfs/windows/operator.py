@@ -16,8 +16,9 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.evictors import Evictor
-from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import BARRIER, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.triggers.trigger import Trigger
+from sqlstream.udfs.windows.barriers import between_barriers
 from sqlstream.udfs.windows.buffered import Buffered
 from sqlstream.udfs.windows.call import WindowCall
 from sqlstream.udfs.windows.contents import Accumulated, Contents
@@ -86,7 +87,15 @@ class WindowKernel(Kernel):
         return Layout(keys, self.trigger, self.contents.held, self.emission.last)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        WindowCall.of(self, context).on_rows(rows)
+        """Rows of BARRIER alone stand for aligned barriers, in their places among the others."""
+        if BARRIER not in rows.column_names:
+            WindowCall.of(self, context).on_rows(rows)
+            return
+        for number, between in enumerate(between_barriers(rows)):
+            if number:
+                WindowCall.of(self, context).on_barrier()
+            if between.num_rows:
+                WindowCall.of(self, context).on_rows(between)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         WindowCall.of(self, context).on_time(Domain.EVENT, watermark)

@@ -2,7 +2,7 @@
 
 Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach
 every key group; otherwise the clock itself is Spark's watermark. Lookups that defer rows need micro-batches in which
-they are asked for again, so ticks make some.
+they are asked for again, and rows held by barriers such in which they say so, so ticks make some.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sqlstream.planner.firing import (
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
+    AlignBarriers,
     AssignWindows,
     CountWindow,
     Lookup,
@@ -34,19 +35,25 @@ from sqlstream.planner.nodes import (
 from sqlstream.udfs.spark.clocks import Watermark
 
 WindowNode = AssignWindows | WindowAggregate
-StatefulNode = WindowNode | Lookup | ProcessTable
+StatefulNode = WindowNode | AlignBarriers | Lookup | ProcessTable
 
 
 def stateful_nodes(plan: Node) -> Iterator[StatefulNode]:
-    """The nodes that keep state, top down: windows that fire, lookups that defer and process functions by key."""
+    """The nodes that keep state, top down: windows that fire, barriers, lookups that defer, process functions."""
     for node in plan.walk():
-        if isinstance(node, (AssignWindows, WindowAggregate, Lookup, ProcessTable)) and keeps_state(node):
+        if isinstance(node, (AssignWindows, WindowAggregate, AlignBarriers, Lookup, ProcessTable)) and keeps_state(
+            node
+        ):
             yield node
 
 
 def defers(plan: Node) -> bool:
-    """True where rows of the plan may wait in state for the answers to lookups."""
-    return any(isinstance(node, Lookup) for node in stateful_nodes(plan))
+    """True where rows of the plan may wait in state, and hold the watermark: for lookups, or for barriers."""
+    return any(isinstance(node, Lookup) or _aligns(node) for node in stateful_nodes(plan))
+
+
+def _aligns(node: Node) -> bool:
+    return isinstance(node, AlignBarriers) and not node.at_least_once
 
 
 def watermark_of(plan: Node) -> Watermark:
@@ -64,7 +71,7 @@ def clock_ticks(plan: Node) -> bool:
 
 
 def needs_ticks(plan: Node) -> bool:
-    """True where ticks must come, as processing time or to call lookups."""
+    """True where ticks must come, as processing time or to call what holds rows."""
     return clock_ticks(plan) or defers(plan)
 
 
@@ -74,9 +81,12 @@ def ends_by_tick(plan: Node) -> bool:
 
 
 def uses_processing_time(node: StatefulNode) -> bool:
-    """True where windows of the node may fire by the clock, or its function needs it."""
+    """True where windows of the node may fire by the clock, its function needs it, or it waits for the end of input
+    that only the clock may tell."""
     if isinstance(node, Lookup):
         return False
+    if isinstance(node, AlignBarriers):
+        return _aligns(node) or node.timeout_ms is not None
     if isinstance(node, ProcessTable):
         return node.clock
     if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):

@@ -46,7 +46,7 @@ def _projected(rows: DataFrame, lookup: Numbered) -> DataFrame:
     fields = [column(f.name).alias(_field(i)) for i, f in enumerate(lookup.node.input.schema)]
     added = [column(name) for name in (*lookup.keys, *_answered(lookup), lookup.deferred) if name is not None]
     clock = [c.alias(_CAME) for c in hidden_clock(rows)]
-    return rows.select(*fields, *clock, *added, _held(lookup.node.input).alias(_HELD), *passed_on(rows))
+    return rows.select(*fields, *clock, *added, held_from(lookup.node.input).alias(_HELD), *passed_on(rows))
 
 
 def _named(rows: DataFrame, lookup: Numbered) -> DataFrame:
@@ -60,7 +60,7 @@ def _answered(lookup: Numbered) -> tuple[str, ...]:
     return tuple(name for name in (lookup.answers, lookup.error) if name is not None)
 
 
-def _held(node: Node) -> Column:
+def held_from(node: Node) -> Column:
     """The watermark that would pass a row, in microseconds: that of its times and windows; NULL where it has none."""
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
     window = window_of(node)

@@ -17,7 +17,7 @@ from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Schema
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
-from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
 
 START = "__given_start"
 END = "__given_end"
@@ -73,7 +73,7 @@ def clock_of(rows: DataFrame) -> str:
 
 def passed_on(rows: DataFrame) -> list[Column]:
     """The hidden columns that the exchange reads."""
-    return [column(name) for name in (EMITTED_AHEAD, HOLD, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
+    return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
 
 
 def key(name: str, kind: DataType) -> Column:

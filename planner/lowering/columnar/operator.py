@@ -22,9 +22,9 @@ from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.side_outputs import marker
-from sqlstream.planner.nodes import Lookup, WindowAggregate
+from sqlstream.planner.nodes import AssignWindows, ProcessTable, WindowAggregate
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, LIFT, PARTS, TICK, Exchange
-from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH, Kernel
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
@@ -34,6 +34,10 @@ METRIC = "operator"
 """What the names of the metrics of operators begin with; the number of the operator ends them."""
 
 _TICK_TIME = "__tick_time"
+_PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"
+"""What of processing time has passed by a tick: rows of its millisecond may still come."""
+
+_TIMED = (AssignWindows, WindowAggregate, ProcessTable)
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,9 @@ def rows_below(node: WindowNode, context: Context) -> DataFrame:
 
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
-    """The rows' schema as kernels see it, without the columns that the exchange takes out."""
-    schema = arrow_schema(rows.schema)
-    return pa.schema([f for f in schema if f.name not in (EMITTED_AHEAD, HOLD, TICK, LIFT, LATE_TABLE, LATE, *PARTS)])
+    """The rows' schema as kernels see it, without the columns that are none of rows of data."""
+    schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, HOLD, BARRIER, TICK, LIFT, LATE_TABLE, LATE, *PARTS)
+    return pa.schema([f for f in schema if f.name not in none])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -127,7 +131,7 @@ def operator_of(
         number,
         clocks.watermark_of(plan),
         ticks=clocks.clock_ticks(plan) and clocks.uses_processing_time(node),
-        chained_by_clock=not isinstance(node, Lookup) and node.domain is TimeDomain.PROCESSING,
+        chained_by_clock=isinstance(node, _TIMED) and node.domain is TimeDomain.PROCESSING,
         late_table=marker(node, number) if isinstance(node, WindowAggregate) else None,
         chained=any(map(keeps_state, context.above)),
         keyed=keyed,
@@ -167,7 +171,7 @@ def _calls(exchange: Exchange, operator: Operator, runtime: Runtime) -> DataFram
 
     Spark drops operators over sources without new rows, but none that observes; ``coalesce`` then makes the one task.
     """
-    ticks = runtime.clock().select(F.expr("processing_time_ms * 1000L").alias(TICK))
+    ticks = runtime.clock().select(F.expr(f"({_PASSED}) * 1000L").alias(TICK))
     ticks = ticks.observe(f"calls/{operator.number}", F.count(TICK).alias("ticks")).coalesce(1)
     return ticks.mapInArrow(to_calls(exchange), BLOBS_DDL)
 
@@ -177,10 +181,7 @@ def _with_ticks(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFr
 
     Where the query has no watermark of a table, that of the ticks is its clock.
     """
-    passed = (
-        f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"  # rows of this ms may still come
-    )
-    ticks = runtime.clock().select(F.expr(passed).alias("processing_time_ms"))
+    ticks = runtime.clock().select(F.expr(_PASSED).alias("processing_time_ms"))
     if operator.watermark is Watermark.CLOCK:
         shifted = F.expr(f"timestamp_millis(processing_time_ms + {EPOCH_SHIFT_MS}L)")
         ticks = ticks.select("*", shifted.alias(_TICK_TIME)).withWatermark(_TICK_TIME, "0 milliseconds")

@@ -66,6 +66,7 @@ def _simple(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trig
 _PLAIN: dict[type[firing.Trigger], triggers.Trigger] = {
     firing.AfterProcessingTime: triggers.AfterProcessingTime(),
     firing.Never: triggers.Never(),
+    firing.OnBarrier: triggers.OnBarrier(),
     firing.EachBatch: triggers.EachBatch(),
 }
 

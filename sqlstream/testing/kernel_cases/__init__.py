@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.kernel_cases import lookups, merging, missing, timers, triggers
+from sqlstream.testing.kernel_cases import barriers, lookups, merging, missing, timers, triggers
 from sqlstream.testing.kernel_cases.steps import NotDriven
 
 __all__ = ["NotDriven", "run_kernel_case"]
 
 _DRIVERS: Mapping[str, Callable[[Case], None]] = {
     "async": lookups.run,
+    "checkpoint": barriers.run,
     "session": merging.run,
     "timers": timers.run,
     "trigger": triggers.run,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from sqlstream.testing.kernel_cases.steps import NotDriven
 
-_MICRO_BATCHES = "In micro-batches a checkpoint is the end of a batch; no barrier travels among the rows."
 _OF_SPARK = "Spark computes watermarks while a query runs; write the case in SQL with steps that give the watermarks."
 _MISSING = {
-    "checkpoint": ("there are no checkpoint barriers", _MICRO_BATCHES),
     "watermark-alignment": ("watermarks of several inputs are aligned by Spark, not by a kernel", _OF_SPARK),
     "watermark-generation": ("watermarks follow rows in Spark, not in a kernel", _OF_SPARK),
 }

@@ -123,13 +123,40 @@ def test_what_the_operator_emits_is_compared():
         run_kernel_case(replace(found, results=expected[:1]))
 
 
+# --- barriers -------------------------------------------------------------------------------------------------
+
+
+MARKERS = [{"op": "barrier", "channel": c, "checkpoint": 7} for c in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "wrong"),
+    [
+        ({"timeline": []}, 'timeline: expected [], got [[1, "trigger", 7]]'),
+        (
+            {"assertions": [{"after": 0, "blocked_channels": []}]},
+            "after step 0: blocked_channels: expected [], got [0]",
+        ),
+        ({"final": {"triggered": [7], "aborted_count": 1}}, "aborted_count: expected 1, got 0"),
+        ({"output_order": [{"op": "record", "input_index": 0}], "events": []}, "output_order: expected [0], got []"),
+    ],
+)
+def test_what_becomes_of_barriers_is_compared(outcome, wrong):
+    found = replace(case("checkpoint/barriers", MARKERS, channels=2), outcome=outcome)
+    with pytest.raises(Different) as different:
+        run_kernel_case(found)
+    assert str(different.value) == wrong
+
+
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("category", "steps", "config", "reason"),
     [
-        ("checkpoint/barrier-alignment", [], {}, "there are no checkpoint barriers"),
+        ("checkpoint/barriers", [], {"checkpoints_after_channel_end": False}, "aborts a barrier when a channel ends"),
+        ("checkpoint/barriers", [{"op": "wait", "channel": 0}], {}, 'the step "wait" is none of this mechanism'),
+        ("watermark-alignment", [], {}, "watermarks of several inputs are aligned by Spark"),
         ("dice", [], {}, 'no kernel has the mechanism "dice"'),
         ("trigger", [], {"trigger": {"type": "moon"}}, 'there is no trigger "moon"'),
         ("trigger", [{"op": "wait"}], {"trigger": COUNT}, 'the step "wait" is none of this mechanism'),

@@ -1,0 +1,105 @@
+"""ALIGN BARRIERS: one kernel over the rows of all channels, in the order in which they came."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.lowering.columnar.deferred import held_from
+from sqlstream.planner.lowering.columnar.inputs import clock_of, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columns import column, quoted
+from sqlstream.planner.lowering.gears import keeps_state
+from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
+from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
+from sqlstream.planner.lowering.native import ONLY_COLUMNAR
+from sqlstream.planner.nodes import AlignBarriers, WindowAggregate
+from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
+from sqlstream.udfs.barriers.marks import Kind
+from sqlstream.udfs.exchange import CLOCK
+
+_TIME = "__held_time"
+_CAME = "__came"
+
+
+@lower_node.register
+def _(node: AlignBarriers, context: Context) -> DataFrame:
+    message = "ALIGN BARRIERS is not executed on Spark's native operators"
+    raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
+
+
+@lower_columnar.register
+def _(node: AlignBarriers, context: Context) -> DataFrame:
+    projected = with_key_hash(_projected(node, context.lower_input(node, in_order=True), context), ())
+    kernel = Barriers(
+        kernel_schema(projected),
+        node.channels,
+        exactly_once=not node.at_least_once,
+        timeout=None if node.timeout_ms is None else node.timeout_ms * 1000,
+        most_held=node.most_held,
+        time=_TIME,
+        tells=_tells(context),
+    )
+    output = spark_schema(kernel.output, projected.schema)
+    return _named(run(projected, operator_of(node, kernel, output, context, keyed=False), context.runtime), node)
+
+
+def _tells(context: Context) -> bool:
+    """True where the next operator with state fires windows at barriers."""
+    above = next((node for node in reversed(context.above) if keeps_state(node)), None)
+    return isinstance(above, WindowAggregate) and above.firing.at_barriers
+
+
+def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFrame:
+    """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
+    fields = [column(f.name).alias(_field(i)) for i, f in enumerate(node.input.schema)]
+    came = [c.alias(_CAME) for c in hidden_clock(rows)]
+    clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.timeout_ms is not None else []
+    marks = {
+        KIND: _kind(node, context),
+        CHANNEL: F.expr(f"CAST({context.sql(node.channel)} AS STRING)"),
+        ID: F.expr(_number(context.sql(node.id), node.output.type.name)),
+    }
+    passing = passes_by(rows)
+    if passing is not None:
+        marks = {name: F.when(~passing, value) for name, value in marks.items()}
+    own = [value.alias(name) for name, value in marks.items()]
+    return rows.select(*fields, *came, *clock, *own, held_from(node.input).alias(_TIME), *passed_on(rows))
+
+
+def _kind(node: AlignBarriers, context: Context) -> Column:
+    conditions = ((node.marker, Kind.MARKER), (node.cancel_when, Kind.CANCEL), (node.end_when, Kind.END))
+    cases = [f"WHEN {context.sql(found)} THEN {kind.value}" for found, kind in conditions if found is not None]
+    return F.expr(f"CASE {' '.join(cases)} ELSE {Kind.ROW.value} END")
+
+
+def _number(text: str, kind: str) -> str:
+    """SQL text: an id as BIGINT, in the order of its type."""
+    return _TO_NUMBER.get(kind, "CAST({} AS BIGINT)").format(text)
+
+
+def _of_number(text: str, kind: str) -> str:
+    return _FROM_NUMBER.get(kind, f"CAST({{}} AS {kind})").format(text)
+
+
+_TO_NUMBER = {
+    "DATE": "CAST(unix_date({}) AS BIGINT)",
+    "TIMESTAMP": "unix_micros({})",
+}
+_FROM_NUMBER = {
+    "DATE": "date_from_unix_date(CAST({} AS INT))",
+    "TIMESTAMP": "timestamp_micros({})",
+}
+
+
+def _named(rows: DataFrame, node: AlignBarriers) -> DataFrame:
+    """What the kernel emits, under the names of the plan."""
+    fields = [column(_field(i)).alias(f.name) for i, f in enumerate(node.input.schema)]
+    barrier = F.expr(_of_number(quoted(ALIGNED), node.output.type.name)).alias(node.output.name)
+    clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []
+    return rows.select(*fields, barrier, *clock, *hidden(rows))
+
+
+def _field(index: int) -> str:
+    return f"__field_{index}"

@@ -1,0 +1,174 @@
+"""MODE EXACTLY_ONCE: behind its marker a channel waits until the markers of all channels are there.
+
+The semantics are those of Flink's BarrierBuffer (1.8) and, for ended channels, of its SingleCheckpointBarrierHandler:
+what was held goes on, in order of arrival, before anything newer; a newer barrier cancels an incomplete older one; late
+and cancelled barriers are ignored; an ended channel counts as arrived.
+
+Between two releases of held items a channel passes everything up to the marker that blocks it, so Python loops over
+marks and channels, and rows are slices.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from sqlstream.udfs.barriers.marks import Event, Items, Kind, Memory, Outcome, Part, Passage, Pending, Values
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+def align(memory: Memory, items: Items, channels: int, now: int, *, ends: bool = False) -> Passage:
+    """Takes ``items``, those held first, and changes ``memory``. ``ends``: nothing comes behind them, so all pass."""
+    walk = _Walk(memory, items, channels, now)
+    walk.run()
+    if ends:
+        walk.end()
+    return walk.passage()
+
+
+class _Walk:
+    """One way through the items. A round is what passes between two releases."""
+
+    def __init__(self, memory: Memory, items: Items, channels: int, now: int) -> None:
+        self._memory = memory
+        self._items = items
+        self._channels = channels
+        self._now = now
+        self._rows, self._marks = _by_channel(items)
+        self._rows_taken = dict.fromkeys(self._rows, 0)
+        self._marks_seen = dict.fromkeys(self._marks, 0)
+        self._blocked = {channel for pending in memory.pending for channel in pending.arrived}
+        self._freed: set[int] = set()
+        self._round: list[Values] = []
+        self._begins = False
+        self._parts: list[Part] = []
+        self._events: list[Event] = []
+        self._released = False
+        self._next_marks: list[tuple[int, int]] = []
+        for channel in self._marks:
+            self._push(channel)
+
+    def run(self) -> None:
+        while self._next_marks:
+            position, channel = heappop(self._next_marks)
+            self._marks_seen[channel] += 1
+            self._take_mark(position, channel)
+            for freed in self._freed | {channel}:
+                self._push(freed)
+            self._freed.clear()
+        self._close(self._items.total)
+
+    def end(self) -> None:
+        """The marks among what is held decide nothing any more."""
+        for pending in self._memory.pending:
+            self._cancel(self._items.total, Outcome.ENDED, pending)
+        self._marks_seen = {channel: len(marks) for channel, marks in self._marks.items()}
+        self._close(self._items.total)
+
+    def passage(self) -> Passage:
+        waiting = [rows[self._rows_taken[channel] :] for channel, rows in self._rows.items()]
+        waiting += [np.array(marks[self._marks_seen[c] :], np.int64) for c, marks in self._marks.items()]
+        parts = [part for part in self._parts if part.begins or len(part.rows)]
+        return Passage(parts, _sorted(waiting), self._events, self._released)
+
+    # --- marks ------------------------------------------------------------------------------------------------
+
+    def _take_mark(self, position: int, channel: int) -> None:
+        barrier = int(self._items.id[position])
+        match self._items.kind[position]:
+            case Kind.MARKER:
+                self._marker(position, channel, barrier)
+            case Kind.CANCEL:
+                self._cancel_mark(position, barrier)
+            case Kind.END:
+                self._memory.ended |= {channel}
+        self._complete(position)
+
+    def _marker(self, position: int, channel: int, barrier: int) -> None:
+        pending = self._pending
+        if pending is not None and barrier == pending.id:
+            self._arrive(position, channel, pending)
+        elif self._memory.is_new(barrier):
+            if pending is not None:
+                self._cancel(position, Outcome.SUBSUMED, pending)
+            self._memory.newest = barrier
+            self._arrive(position, channel, Pending(barrier, self._now))
+
+    def _cancel_mark(self, position: int, barrier: int) -> None:
+        pending = self._pending
+        if pending is not None and barrier == pending.id:
+            self._cancel(position, Outcome.CANCELLED, pending)
+        elif self._memory.is_new(barrier):
+            if pending is not None:
+                self._cancel(position, Outcome.SUBSUMED, pending)
+            self._memory.newest = barrier
+            self._events.append(Event(position, Outcome.CANCELLED, barrier))
+
+    def _arrive(self, position: int, channel: int, pending: Pending) -> None:
+        self._take(channel, position)
+        self._blocked.add(channel)
+        self._memory.pending = [pending.with_channel(channel)]
+
+    def _complete(self, position: int) -> None:
+        pending = self._pending
+        if pending is not None and self._memory.is_complete(pending, self._channels):
+            self._release(position)
+            self._memory.aligned = pending.id
+            self._begins = True
+            self._events.append(Event(position, Outcome.ALIGNED, pending.id))
+
+    def _cancel(self, position: int, outcome: Outcome, pending: Pending) -> None:
+        self._release(position)
+        self._events.append(Event(position, outcome, pending.id))
+
+    @property
+    def _pending(self) -> Pending | None:
+        return self._memory.pending[0] if self._memory.pending else None
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def _release(self, position: int) -> None:
+        self._close(position)
+        self._memory.pending = []
+        self._freed |= self._blocked
+        self._blocked.clear()
+        self._released = True
+
+    def _close(self, position: int) -> None:
+        """The round is over: what is not blocked has passed up to here."""
+        for channel in self._rows:
+            if channel not in self._blocked:
+                self._take(channel, position)
+        self._parts.append(Part(self._memory.aligned, _sorted(self._round), self._begins))
+        self._round, self._begins = [], False
+
+    def _take(self, channel: int, position: int) -> None:
+        """The rows of a channel before a position pass."""
+        rows = self._rows.get(channel, _NOTHING)
+        start, stop = self._rows_taken.get(channel, 0), int(np.searchsorted(rows, position))
+        if stop > start:
+            self._round.append(rows[start:stop])
+            self._rows_taken[channel] = stop
+
+    def _push(self, channel: int) -> None:
+        marks, seen = self._marks.get(channel, []), self._marks_seen.get(channel, 0)
+        if channel not in self._blocked and seen < len(marks):
+            heappush(self._next_marks, (marks[seen], channel))
+
+
+def _by_channel(items: Items) -> tuple[dict[int, Values], dict[int, list[int]]]:
+    """The positions of the rows, and of the marks, of each channel."""
+    order = np.argsort(items.channel, kind="stable")
+    found, starts = np.unique(items.channel[order], return_index=True)
+    cut = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
+    is_row = items.kind == Kind.ROW
+    rows = {channel: positions[is_row[positions]] for channel, positions in cut.items()}
+    return rows, {channel: positions[~is_row[positions]].tolist() for channel, positions in cut.items()}
+
+
+def _sorted(positions: list[Values]) -> Values:
+    if len(positions) == 1:
+        return positions[0]
+    return np.sort(np.concatenate(positions), kind="stable") if positions else _NOTHING

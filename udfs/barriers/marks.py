@@ -1,0 +1,127 @@
+"""What arrives on channels, what is remembered of barriers, and what passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MOST_HELD = 5_000_000
+"""How many rows and marks may be held, unless said."""
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+
+class Kind(IntEnum):
+    """A row of data, the marker of a barrier, what cancels one, or the end of a channel."""
+
+    ROW = 0
+    MARKER = 1
+    CANCEL = 2
+    END = 3
+
+
+class Items(NamedTuple):
+    """What has arrived, in order: the number of its channel, its ``Kind``, and for marks of barriers their id."""
+
+    channel: Values
+    kind: Values
+    id: Values
+
+    @property
+    def total(self) -> int:
+        return len(self.channel)
+
+
+class Outcome(Enum):
+    """What became of a barrier. SUBSUMED: a newer one has begun; ENDED: the input ended before it was aligned."""
+
+    ALIGNED = "aligned"
+    SUBSUMED = "subsumed"
+    CANCELLED = "cancelled"
+    ENDED = "ended"
+
+
+class Event(NamedTuple):
+    """``position``: that of the item that decided."""
+
+    position: int
+    outcome: Outcome
+    id: int
+
+
+class Part(NamedTuple):
+    """Rows that pass, as positions in order; ``barrier`` is the last one aligned before them, None for none.
+
+    ``begins``: it was aligned right here.
+    """
+
+    barrier: int | None
+    rows: Values
+    begins: bool = False
+
+
+class Passage(NamedTuple):
+    """What a call lets pass, and the positions of what waits, in order. ``released``: something held went on."""
+
+    parts: list[Part]
+    held: Values
+    events: list[Event]
+    released: bool = False
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A barrier of which some channels have brought the marker, the first one at ``since``."""
+
+    id: int
+    since: int
+    arrived: frozenset[int] = frozenset()
+
+    def with_channel(self, channel: int) -> Pending:
+        return replace(self, arrived=self.arrived | {channel})
+
+    def started(self, since: int) -> Pending:
+        return replace(self, since=since)
+
+
+@dataclass
+class Memory:
+    """What is kept of the barriers of all channels.
+
+    ``newest``: ids up to this one begin no barrier any more. ``aligned``: the last barrier that was aligned.
+    ``pending``: oldest first. ``ended``: channels that count as arrived.
+    """
+
+    newest: int | None = None
+    aligned: int | None = None
+    pending: list[Pending] = field(default_factory=list)
+    ended: frozenset[int] = frozenset()
+
+    def copy(self) -> Memory:
+        return replace(self, pending=list(self.pending))
+
+    def is_new(self, barrier: int) -> bool:
+        return self.newest is None or barrier > self.newest
+
+    def is_complete(self, pending: Pending, channels: int) -> bool:
+        return len(pending.arrived | self.ended) == channels
+
+    def to_json(self) -> str:
+        pending = [(p.id, p.since, sorted(p.arrived)) for p in self.pending]
+        return json.dumps([self.newest, self.aligned, pending, sorted(self.ended)])
+
+    @staticmethod
+    def from_json(text: str) -> Memory:
+        newest, aligned, pending, ended = json.loads(text)
+        found = [Pending(number, since, frozenset(arrived)) for number, since, arrived in pending]
+        return Memory(newest, aligned, found, frozenset(ended))
+
+
+def waiting_since(pending: Iterable[Pending]) -> int | None:
+    """When the oldest of them began."""
+    return min((p.since for p in pending), default=None)

@@ -93,16 +93,19 @@ def _is_whole(names: list[str], end: int | None) -> bool:
 
 def _state(spark: Path, epoch: int) -> Iterator[str]:
     for operator in _folders(spark / "state"):
-        for folder in (p for p in operator.iterdir() if p.name.startswith("_")):
-            named = (p for p in folder.rglob("*") if p.is_file() and not _is_checksum(p.name))
-            known = (p for p in named if folder.name != "_metadata" or int(p.name) <= epoch)
-            yield from (str(p.relative_to(spark)) for p in known)
-        for partition in _folders(operator):
-            for store in (
-                partition,
-                *(p for p in partition.iterdir() if p.is_dir() and p.name not in ("SSTs", "logs")),
-            ):
-                yield from (str((store / name).relative_to(spark)) for name in _of_store(store, epoch + 1))
+        partitions = _folders(operator)
+        stores = (p for partition in partitions for p in (partition, *_subfolders(partition)) if not _is_hidden(p))
+        for store in stores:
+            yield from (str((store / name).relative_to(spark)) for name in _of_store(store, epoch + 1))
+        for described in (operator, *partitions):
+            yield from (str(p.relative_to(spark)) for p in _descriptions(described, epoch))
+
+
+def _descriptions(folder: Path, epoch: int) -> Iterator[Path]:
+    """What Spark writes of operators and of the schemas of their state; versions are numbers of micro-batches."""
+    for hidden in filter(_is_hidden, _subfolders(folder)):
+        files = (p for p in hidden.rglob("*") if p.is_file() and not _is_checksum(p.name))
+        yield from (p for p in files if hidden.name != "_metadata" or not p.name.isdecimal() or int(p.name) <= epoch)
 
 
 def _of_store(store: Path, version: int) -> Iterator[str]:
@@ -136,6 +139,14 @@ def _folders(folder: Path) -> list[Path]:
     """The folders in a folder whose names are numbers, in order."""
     found = [p for p in folder.iterdir() if p.is_dir() and p.name.isdecimal()] if folder.is_dir() else []
     return sorted(found, key=lambda p: int(p.name))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return [p for p in folder.iterdir() if p.is_dir()]
+
+
+def _is_hidden(folder: Path) -> bool:
+    return folder.name.startswith("_")
 
 
 def _is_checksum(name: str) -> bool:

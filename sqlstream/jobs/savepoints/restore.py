@@ -58,7 +58,7 @@ def restore(
     """Make ``source`` the new checkpoint ``target`` of a job with this ``plan``; the last epoch that it holds.
 
     ``partitions``: how many the state shall have, None for as many as it has. ExecutionError SS427 where the job has
-    a checkpoint, SS428 and SS455 where the source is none, SS429 where all of its windows are closed, SS421, SS424,
+    a checkpoint, SS428 and SS455 where the source is none, SS429 where its time has ended, SS421, SS424,
     SS425 where its state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be
     spread anew, SS458 for the checkpoint of a running job. Nothing is left at ``target`` then.
     """
@@ -127,10 +127,12 @@ def _require_fits(origin: Origin, plan: tuple[Part, ...], gear: str, key_groups:
     layout = stored_layout(LocalStorage(origin.folder))
     if layout is not None:
         require_same(str(origin.folder), layout, gear, key_groups)
-    if origin.drained and any(part.kind == "watermark" for part in plan):
-        message = f'savepoint "{origin.folder}" was taken with DRAIN: all of its windows are closed'
+    if origin.drained and any(part.kind != "source" for part in plan):
+        message = f'savepoint "{origin.folder}" was taken with DRAIN: all of its windows and timers have fired'
         hint = f"Start from a savepoint without DRAIN, or anew: {_RESET}."
-        raise ExecutionError(DRAINED, message, detail="All rows to come would be late.", hint=hint)
+        raise ExecutionError(
+            DRAINED, message, detail="Its time is at an end, and all rows to come would be late.", hint=hint
+        )
 
 
 def _fill(root: Path, origin: Origin) -> None:

@@ -82,7 +82,12 @@ def test_states_of_hdfs_and_of_several_stores(spark_folder):
     for name in ("1.delta", "2.delta", "3.delta", "2.snapshot", "4.delta"):
         write(spark_folder, f"state/0/1/{name}")
         write(spark_folder, f"state/0/1/left/{name}")
+    write(spark_folder, "state/0/_metadata/metadata")
+    write(spark_folder, "state/0/0/_metadata/schema")
+    write(spark_folder, "state/0/0/_metadata/.schema.crc")
     found = files_of_epoch(spark_folder, 2)
+    assert below(spark_folder, found, "state/0/0/") == ["_metadata/schema"]
+    assert below(spark_folder, found, "state/0/_") == ["metadata/metadata"]
     assert below(spark_folder, found, "state/0/1/") == ["2.snapshot", "3.delta", "left/2.snapshot", "left/3.delta"]
 
 

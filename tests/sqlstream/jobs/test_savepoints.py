@@ -143,6 +143,8 @@ def test_state_is_spread_over_more_partitions_and_a_running_job_gives_savepoints
     assert manifest_of(path).partitions == 3
     assert Path(path).parent == tmp_path
     assert (job.state, list(tmp_path.iterdir())) == (JobState.RUNNING, [Path(path)])
+    with pytest.raises(SqlStreamError, match=r"SS458: the checkpoint .* is that of the job"):
+        later.start("of-a-running-job", job.checkpoint_path, change)
     drained = job.stop(savepoint=True, drain=True)
     assert job.state is JobState.FINISHED
     assert later.output("spread") == SUMS

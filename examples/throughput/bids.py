@@ -19,23 +19,24 @@ SCHEMA = pa.schema(
 
 
 def write_bids(folder: Path, files: int, rows: int, keys: int) -> None:
-    """``files`` of ``rows`` bids each on ``keys`` auctions, at most 4 s out of order, then a file without a row."""
+    """``files`` of ``rows`` bids each on ``keys`` auctions, at most 4 s out of order."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(42)
     for number in range(files):
         elapsed = np.arange(number * rows, (number + 1) * rows) * 1000 // BIDS_PER_SECOND
         at = START_MS + elapsed - random.integers(0, DISORDER_MS, rows)
         _write(folder, number, random.integers(0, keys, rows), at, random)
-    _write(folder, files, np.zeros(0, np.int64), np.zeros(0, np.int64), random)
 
 
-def write_stored(folder: Path, stored: int, rows: int, touched: tuple[int, ...]) -> None:
-    """Files of ``rows`` bids until each of ``stored`` auctions has one, then for each count as many bids again."""
+def write_stored(folder: Path, stored: int, rows: int, touched: tuple[int, ...], empty: int) -> None:
+    """Files of ``rows`` bids until each of ``stored`` auctions has one, then for each count as many bids again, then
+    ``empty`` files without a bid."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(42)
     keys = random.permutation(stored)
     loads = [keys[i : i + rows] for i in range(0, stored, rows)]
-    for number, auctions in enumerate([*loads, *(random.choice(stored, n, replace=False) for n in touched)]):
+    again = [random.choice(stored, n, replace=False) for n in (*touched, *[0] * empty)]
+    for number, auctions in enumerate([*loads, *again]):
         at = np.full(len(auctions), START_MS + number * 1000)
         _write(folder, number, auctions, at, random)
 

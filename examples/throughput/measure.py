@@ -1,23 +1,25 @@
 """One measurement in a process of its own, so that memory and warm-up are its own: prints a line of JSON.
 
-``python -m examples.throughput.measure columnar|native|per_key QUERY FOLDER KEYS``; ``examples.throughput.windows``
-calls it for each cell of its tables.
+``python -m examples.throughput.measure columnar|native|per_key QUERY FOLDER [SECONDS]``; ``throughput.windows``
+calls it for each cell of its tables. With SECONDS the query is stopped so long after its first micro-batch.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlstream
+from examples.throughput.processes import Usage, usage
 from sqlstream.jobs import Job
 
 if TYPE_CHECKING:
@@ -40,93 +42,106 @@ CREATE TABLE nowhere (auction BIGINT, bids BIGINT, total BIGINT, best BIGINT) WI
 
 @dataclass
 class Batches:
-    """Rows and milliseconds of each micro-batch, and the peak of the memory of all processes."""
+    """Rows, milliseconds and processor seconds of each micro-batch, and the peak of the memory of all processes."""
 
     rows: list[int] = field(default_factory=list)
     milliseconds: list[int] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     peak_mb: int = 0
 
 
-def sqlstream_batches(gear: str, query: str, folder: Path) -> Batches:
+def sqlstream_batches(gear: str, query: str, folder: Path, seconds: float | None) -> Batches:
     with sqlstream.connect() as session:
         session.sql(f"SET 'sqlstream.gear' = '{gear}'")
         session.sql(_TABLES.format(path=folder))
         window = QUERIES[query]
         grouping = f"auction {window}" if window.startswith("COUNT") else f"auction, {window}"
-        with _measured(session.spark) as batches:
-            job = session.sql(
-                f"INSERT INTO nowhere SELECT auction, COUNT(*), SUM(price), MAX(price) FROM bids GROUP BY {grouping}"
-            )
+        insert = f"INSERT INTO nowhere SELECT auction, COUNT(*), SUM(price), MAX(price) FROM bids GROUP BY {grouping}"
+        watch = Watch(session.spark, seconds)
+        with watch.watching():
+            job = session.sql(insert)
             assert isinstance(job, Job)
-            job.wait()
-    return batches
+            while not job.wait(0.5):
+                if watch.is_over:
+                    job.stop()
+        return watch.batches()
 
 
-def per_key_batches(query: str, folder: Path) -> Batches:
+def per_key_batches(query: str, folder: Path, seconds: float | None) -> Batches:
     """Count windows as one writes them for PySpark: a call of ``transformWithState`` per key."""
     from examples.throughput.per_key import count_windows
 
-    with sqlstream.connect() as session, _measured(session.spark) as batches:
-        count_windows(session.spark, folder, size=100, slide=10 if query.endswith("by 10") else 100)
-    return batches
+    slide = 10 if query.endswith("by 10") else 100
+    with sqlstream.connect() as session, tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as checkpoint:
+        watch = Watch(session.spark, seconds)
+        with watch.watching():
+            running = count_windows(session.spark, folder, Path(checkpoint), size=100, slide=slide)
+            while not running.awaitTermination(1):
+                if watch.is_over:
+                    running.stop()
+        return watch.batches()
 
 
-@contextmanager
-def _measured(spark: SparkSession) -> Iterator[Batches]:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+class Watch:
+    """Looks twice a second at the first query of a session and at the processes.
 
-    found = Batches()
-    runs: list[Any] = []  # the second one only flushes the windows that are open at the end
+    A listener in Python would cost half a second of processor time per micro-batch.
+    """
 
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            runs.append(event.runId)
+    def __init__(self, spark: SparkSession, seconds: float | None) -> None:
+        self._spark = spark
+        self._seconds = seconds
+        self._query: Any = None
+        self._first_batch = float("inf")
+        self._seen: list[tuple[float, Usage]] = []
 
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            report = event.progress
-            if report.runId == runs[0]:
-                found.rows.append(report.numInputRows)
-                found.milliseconds.append(report.batchDuration)
+    @property
+    def is_over(self) -> bool:
+        return self._seconds is not None and time.time() > self._first_batch + self._seconds
 
-        def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        over = threading.Event()
+        thread = threading.Thread(target=_every, args=(0.5, over, self._look), daemon=True)
+        thread.start()
+        yield
+        over.set()
+        thread.join()
 
-    listener = Listener()
-    spark.streams.addListener(listener)
-    with _peak_memory(lambda mb: setattr(found, "peak_mb", max(found.peak_mb, mb))):
-        yield found
-    spark.streams.removeListener(listener)
+    def batches(self) -> Batches:
+        reports = [json.loads(report.json) for report in self._query.recentProgress]
+        found = Batches(peak_mb=max(usage.resident_mb for _, usage in self._seen))
+        for report in reports:
+            begin = datetime.fromisoformat(report["timestamp"]).timestamp()
+            found.rows.append(report["numInputRows"])
+            found.milliseconds.append(report["batchDuration"])
+            found.processor.append(self._processor(begin + report["batchDuration"] / 1000) - self._processor(begin))
+        return found
+
+    def _look(self) -> None:
+        self._seen.append((time.time(), usage()))
+        if self._query is None:
+            self._query = next(iter(self._spark.streams.active), None)
+        elif self._first_batch == float("inf") and self._query.lastProgress is not None:
+            self._first_batch = time.time()
+
+    def _processor(self, at: float) -> float:
+        _, nearest = min(self._seen, key=lambda seen: abs(seen[0] - at))
+        return nearest.processor_seconds
 
 
-@contextmanager
-def _peak_memory(seen: Callable[[int], None]) -> Iterator[None]:
-    """Tells ``seen`` the resident memory of this process and its children in MB, twice a second."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.5):
-            seen(_resident_mb())
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    yield
-    over.set()
-    thread.join()
-
-
-def _resident_mb() -> int:
-    """Of this process and all below it."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,rss="], capture_output=True, text=True, check=True).stdout
-    processes = [tuple(map(int, line.split())) for line in listed.splitlines()]
-    family, before = {os.getpid()}, 0
-    while len(family) > before:
-        before = len(family)
-        family |= {pid for pid, parent, _ in processes if parent in family}
-    return sum(rss for pid, _, rss in processes if pid in family) // 1024
+def _every(seconds: float, over: threading.Event, action: Callable[[], None]) -> None:
+    while not over.wait(seconds):
+        action()
 
 
 def main() -> None:
     gear, query, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    found = per_key_batches(query, folder) if gear == "per_key" else sqlstream_batches(gear, query, folder)
+    seconds = float(sys.argv[4]) if len(sys.argv) > 4 else None
+    if gear == "per_key":
+        found = per_key_batches(query, folder, seconds)
+    else:
+        found = sqlstream_batches(gear, query, folder, seconds)
     print(json.dumps(asdict(found)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class CountWindow(StatefulProcessor):
@@ -37,7 +37,8 @@ class CountWindow(StatefulProcessor):
     def close(self) -> None: ...
 
 
-def count_windows(spark: SparkSession, folder: Path, *, size: int, slide: int) -> None:
+def count_windows(spark: SparkSession, folder: Path, checkpoint: Path, *, size: int, slide: int) -> StreamingQuery:
+    """Starts it; it ends when the files do."""
     rows = spark.readStream.schema("auction BIGINT, bidder BIGINT, price BIGINT, at TIMESTAMP")
     bids = rows.option("maxFilesPerTrigger", 1).parquet(str(folder)).select("auction", "price")
     windows = bids.groupBy("auction").transformWithState(
@@ -46,6 +47,5 @@ def count_windows(spark: SparkSession, folder: Path, *, size: int, slide: int) -
         outputMode="append",
         timeMode="none",
     )
-    with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as checkpoint:
-        writer = windows.writeStream.format("noop").option("checkpointLocation", checkpoint).outputMode("append")
-        writer.trigger(availableNow=True).start().awaitTermination()
+    writer = windows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("append")
+    return writer.trigger(availableNow=True).start()

@@ -1,8 +1,9 @@
 """Windows through the columnar gear, Spark's native operators and ``transformWithState`` per key, as tables.
 
-``make bench-windows``, or ``python -m examples.throughput.windows [--rows 2000000] [--files 6]``. The first half of the
-micro-batches of each run is left out: they start workers, and for about a minute the JVM spends a third of its time on
-compiling, on every gear. Each measurement runs in a process of its own.
+``make bench-windows``, or ``python -m examples.throughput.windows [--keys 10000] [--query "TUMBLE 10 s"]``. Each
+measurement runs in a process of its own for as many seconds, of which the first half is left out: it starts workers,
+and for about a minute the JVM spends a third of its time on compiling, on every gear. Processor time is that of all
+processes; where the machine does other work, it says more than rows per second.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +27,18 @@ from examples.throughput.measure import QUERIES, Batches
 
 GEARS = ("columnar", "native", "per_key")
 TOUCHED = (1_000, 10_000, 100_000, 1_000_000)
-_PER_KEY_SHARE = 4
-"""``transformWithState`` per key gets a part of the rows: it takes a minute for what others do in seconds."""
+EMPTY = 7
+
+FEW_KEYS = 10_000
+TIMES_FASTER = {"TUMBLE 10 s": 2.0, "HOP 10 s by 2 s": 5.0, "COUNT WINDOW 100": 20.0}
+"""What we want at FEW_KEYS: the columnar gear so many times as fast as the other one."""
+ROWS_PER_SECOND = {"COUNT WINDOW 100": 1_500_000}
+MOST_TIMES_SLOWER = 3.0
+MOST_EMPTY_MS = 250
+"""What we want of many keys against FEW_KEYS, and of a batch without rows."""
+
+_SHARES = {"columnar": 1, "native": 2, "per_key": 8}
+"""The slower a gear, the smaller its micro-batches: all are to have some in the time that they get."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +46,13 @@ class Steady:
     """What is left of a run without its first half."""
 
     rows_per_second: float
-    empty_ms: int | None
+    processor_us: float
     peak_mb: int
 
 
-def measured(gear: str, query: str, folder: Path) -> Batches:
-    command = [sys.executable, "-m", "examples.throughput.measure", gear, query, str(folder)]
+def measured(gear: str, query: str, folder: Path, seconds: float | None = None) -> Batches:
+    limit = [] if seconds is None else [str(seconds)]
+    command = [sys.executable, "-m", "examples.throughput.measure", gear, query, str(folder), *limit]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
@@ -47,13 +60,13 @@ def measured(gear: str, query: str, folder: Path) -> Batches:
 
 
 def steady(batches: Batches) -> Steady:
-    """Batches without rows between those with rows (a watermark that passes) belong to the work; the last is empty."""
+    """Batches without rows between those with rows (a watermark that passes) belong to the work."""
     filled = [i for i, rows in enumerate(batches.rows) if rows]
-    first, last = filled[(len(filled) - 1) // 2], filled[-1]
-    busy = sum(batches.milliseconds[first + 1 : last + 1])
-    empty = [ms for i, ms in enumerate(batches.milliseconds) if i > first and not batches.rows[i]]
-    rate = sum(batches.rows[first + 1 :]) * 1000 / busy
-    return Steady(rate, int(statistics.median(empty)) if empty else None, batches.peak_mb)
+    taken = slice(filled[(len(filled) - 1) // 2] + 1, filled[-1] + 1)
+    rows = sum(batches.rows[taken]) or sum(batches.rows)  # one batch alone is all there is
+    taken = taken if sum(batches.rows[taken]) else slice(None)
+    busy, processor = sum(batches.milliseconds[taken]), sum(batches.processor[taken])
+    return Steady(rows * 1000 / busy, processor * 1e6 / rows, batches.peak_mb)
 
 
 def can_run(gear: str, query: str) -> bool:
@@ -61,54 +74,105 @@ def can_run(gear: str, query: str) -> bool:
     return gear == "columnar" or (gear == "per_key") == counts
 
 
-def throughput(rows: int, files: int, keys: int, folder: Path, queries: list[str]) -> Table:
-    write_bids(folder / "bids", files, rows, keys)
-    write_bids(folder / "few", files, rows // _PER_KEY_SHARE, keys)
-    title = f"{rows * files:,} bids, {keys:,} keys, {files} micro-batches; rows/s of the second half"
-    table = Table("query", "gear", "rows/s", "columnar is", "peak memory", title=title, title_justify="left")
-    for query in queries:
-        found: dict[str, Steady] = {}
-        for gear in GEARS:
-            if can_run(gear, query):
-                found[gear] = steady(measured(gear, query, folder / ("few" if gear == "per_key" else "bids")))
-        ours = found["columnar"].rows_per_second
-        for gear, figures in found.items():
-            ratio = "" if gear == "columnar" else f"{ours / figures.rows_per_second:.1f} ×"
-            table.add_row(query, gear, f"{figures.rows_per_second:,.0f}", ratio, f"{figures.peak_mb:,} MB")
+def throughput(chosen: argparse.Namespace, keys: int, queries: Sequence[str], few: dict[str, Steady]) -> Table:
+    """``few``: the columnar gear's figures of FEW_KEYS, which this adds where ``keys`` are as many."""
+    title = f"{keys:,} keys, micro-batches of {chosen.rows:,} bids; the second half of {chosen.seconds:g} seconds"
+    table = Table(
+        "query", "gear", "rows/s", "processor, µs/row", "columnar is", "wanted", "peak memory", title=title,
+        title_justify="left",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
+        for gear in {gear for gear in GEARS for query in queries if can_run(gear, query)}:
+            write_bids(Path(folder, gear), chosen.files, chosen.rows // _SHARES[gear], keys)
+        for query in queries:
+            gears = [gear for gear in GEARS if can_run(gear, query)]
+            found = {gear: steady(measured(gear, query, Path(folder, gear), chosen.seconds)) for gear in gears}
+            if keys == FEW_KEYS:
+                few[query] = found["columnar"]
+            for row in _rows(query, found, keys, few):
+                table.add_row(*row)
     return table
 
 
-def stored(keys: int, rows: int, folder: Path) -> Table:
-    """The time of a batch by the keys it touches, of ``keys`` that are stored, and that of a batch without rows."""
-    touched = tuple(n for n in (*TOUCHED, *TOUCHED) if n <= keys)
-    write_stored(folder / "stored", keys, rows, touched)
-    found = measured("columnar", "COUNT WINDOW 100", folder / "stored")
-    filled = [ms for rows, ms in zip(found.rows, found.milliseconds, strict=True) if rows]
-    title = f"{keys:,} keys stored, COUNT WINDOW 100: time of a batch by the keys that it touches"
-    table = Table("touched keys", "milliseconds", "µs per key", title=title, title_justify="left")
-    half = len(touched) // 2
-    for count, ms in zip(touched[half:], filled[-half:], strict=True):
-        table.add_row(f"{count:,}", f"{ms:,}", f"{ms * 1000 / count:.1f}")
+def _rows(query: str, found: Mapping[str, Steady], keys: int, few: Mapping[str, Steady]) -> list[list[str]]:
+    ours = found["columnar"]
+    rows = []
+    for gear, figures in found.items():
+        ratio, wanted = "", ""
+        if gear != "columnar":
+            times = ours.rows_per_second / figures.rows_per_second
+            ratio = f"{times:.1f} × ({figures.processor_us / ours.processor_us:.1f} × by processor time)"
+            wanted = _verdict(times, TIMES_FASTER.get(query) if keys == FEW_KEYS else None, "×")
+        elif keys == FEW_KEYS:
+            wanted = _verdict(ours.rows_per_second, ROWS_PER_SECOND.get(query), "rows/s")
+        elif query in few:
+            slower = few[query].rows_per_second / ours.rows_per_second
+            ratio = f"{slower:.1f} × slower than at {FEW_KEYS:,} keys"
+            wanted = f"≤ {MOST_TIMES_SLOWER:g} ×: {_holds(slower <= MOST_TIMES_SLOWER)}"
+        rate, processor = f"{figures.rows_per_second:,.0f}", f"{figures.processor_us:.2f}"
+        rows.append([query, gear, rate, processor, ratio, wanted, f"{figures.peak_mb:,} MB"])
+    return rows
+
+
+def _verdict(found: float, wanted: float | None, unit: str) -> str:
+    return "" if wanted is None else f"≥ {wanted:,.0f} {unit}: {_holds(found >= wanted)}"
+
+
+def _holds(does: bool) -> str:
+    return "holds" if does else "missed"
+
+
+def stored(keys: Sequence[int], rows: int) -> Table:
+    """The time of a batch by the keys it touches, of so many that are stored, and that of a batch without rows."""
+    found = {count: _by_touched(count, rows) for count in keys}
+    title = "COUNT WINDOW 100: milliseconds of a batch by the keys that it touches, of those that are stored"
+    headers = [f"{count:,} stored" for count in keys]
+    table = Table("touched keys", *headers, "wanted", title=title, title_justify="left")
+    for touched in TOUCHED:
+        table.add_row(f"{touched:,}", *(_milliseconds(found[count].get(touched)) for count in keys))
+    times = found[max(keys)].get(TOUCHED[0], 0) / (found[min(keys)].get(TOUCHED[0], 0) or 1)
+    empty = max(of_count[0] for of_count in found.values())
+    wanted = f"≤ {MOST_EMPTY_MS} ms: {_holds(empty <= MOST_EMPTY_MS)}"
+    table.add_row("none", *(_milliseconds(found[count][0]) for count in keys), wanted)
+    more, longer = max(keys) / min(keys), f"{times:.1f} times as long for {TOUCHED[0]:,} touched keys"
+    table.caption = f"{more:.0f} times the stored keys: {longer}" if more > 1 else None
     return table
+
+
+def _milliseconds(found: float | None) -> str:
+    return "" if found is None else f"{found:,.0f}"
+
+
+def _by_touched(keys: int, rows: int) -> dict[int, float]:
+    """Milliseconds by touched keys, 0 for none; each was touched before, so that code for it is compiled."""
+    touched = tuple(n for n in TOUCHED if n <= keys)
+    with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
+        write_stored(Path(folder, "stored"), keys, rows, (*touched, *touched), EMPTY)
+        batches = measured("columnar", "COUNT WINDOW 100", Path(folder, "stored"))
+    filled = [i for i, count in enumerate(batches.rows) if count]
+    times = [batches.milliseconds[i] for i in filled[-len(touched) :]]
+    empty = statistics.median(batches.milliseconds[filled[-1] + 1 :])
+    return {0: empty, **dict(zip(touched, times, strict=True))}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Windows: columnar, native, per key.")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of a micro-batch (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=6, help="micro-batches (default: %(default)s)")
-    parser.add_argument("--keys", type=int, nargs="*", default=[10_000, 1_000_000])
-    parser.add_argument("--stored", type=int, default=10_000_000, help="keys in state; 0: leave this table out")
+    parser.add_argument("--files", type=int, default=24, help="the most micro-batches (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=40, help="of a measurement (default: %(default)s)")
+    parser.add_argument("--keys", type=int, nargs="*", default=[FEW_KEYS, 1_000_000])
+    parser.add_argument("--stored", type=int, nargs="*", default=[1_000_000, 10_000_000], help="keys in state")
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")
     chosen = parser.parse_args()
-    console = Console()
+    console = Console(width=160)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
+    few: dict[str, Steady] = {}
     for keys in chosen.keys:
-        with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
-            queries = chosen.query or [*QUERIES]
-            console.print(throughput(chosen.rows, chosen.files, keys, Path(folder), queries), "")
+        queries = chosen.query or [*(QUERIES if keys == FEW_KEYS else TIMES_FASTER)]
+        console.print(throughput(chosen, keys, queries, few), "")
     if chosen.stored:
-        with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
-            console.print(stored(chosen.stored, chosen.rows, Path(folder)), "")
+        console.print(stored(chosen.stored, chosen.rows), "")
+    console.print(f"load after: {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

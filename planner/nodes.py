@@ -14,8 +14,8 @@ from sqlglot import exp
 from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, Firing, PythonCall
 from sqlstream.types import TIMESTAMP, DataType
-from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 from sqlstream.udfs.barriers.marks import MOST_HELD
+from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 from sqlstream.udfs.lookup.source import Comparison
 
 
@@ -205,11 +205,6 @@ class Lookup(Unary):
         return (*self.input.schema, *added)
 
 
-# --- windows --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rows:
 @dataclass(frozen=True)
 class AlignBarriers(Unary):
     """Rows behind the marker of a barrier on one of ``channels`` channels wait for the markers on all of them.
@@ -241,6 +236,11 @@ class AlignBarriers(Unary):
         return (*self.input.schema, self.output)
 
 
+# --- windows --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
     """A size or slide that counts rows of a key, where others are milliseconds."""
 
     count: int

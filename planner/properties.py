@@ -146,6 +146,7 @@ def window_of(node: Node) -> WindowInfo | None:
 @window_of.register(AssignTime)
 @window_of.register(Correlate)
 @window_of.register(Lookup)
+@window_of.register(AlignBarriers)
 @window_of.register(Output)
 def _(node: Unary) -> WindowInfo | None:
     return window_of(node.input)
@@ -153,7 +154,6 @@ def _(node: Unary) -> WindowInfo | None:
 
 @window_of.register
 def _(node: AssignWindows) -> WindowInfo | None:
-@window_of.register(AlignBarriers)
     c = node.columns
     return WindowInfo(node.window, c.start, c.end, c.time, node.domain, node.partition_by)
 

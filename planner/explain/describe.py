@@ -9,8 +9,8 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.lookup_text import lookup_text
 from sqlstream.planner.explain.window_text import firing_text, sql, window_text
 from sqlstream.planner.nodes import (
-    AssignTime,
     AlignBarriers,
+    AssignTime,
     AssignWindows,
     Correlate,
     Filter,
@@ -82,14 +82,6 @@ def _(node: Lookup) -> str:
 
 
 @describe.register
-def _(node: AssignWindows) -> str:
-    keys = f" partition by {', '.join(node.partition_by)}" if node.partition_by else ""
-    return f"AssignWindows({window_text(node.window)}{_on(node.time)}{keys}{_columns(node.columns)})"
-
-
-@describe.register
-def _(node: WindowAggregate) -> str:
-@describe.register
 def _(node: AlignBarriers) -> str:
     parts = [f"channel {sql(node.channel)} of {node.channels}", f"marker {sql(node.marker)}", f"id {sql(node.id)}"]
     marks = (("cancel when", node.cancel_when), ("end when", node.end_when))
@@ -99,6 +91,14 @@ def _(node: AlignBarriers) -> str:
     return f"AlignBarriers({'; '.join(parts)}; {node.output.name})"
 
 
+@describe.register
+def _(node: AssignWindows) -> str:
+    keys = f" partition by {', '.join(node.partition_by)}" if node.partition_by else ""
+    return f"AssignWindows({window_text(node.window)}{_on(node.time)}{keys}{_columns(node.columns)})"
+
+
+@describe.register
+def _(node: WindowAggregate) -> str:
     parts = [f"keys {', '.join(node.keys)}"] if node.keys else []
     if node.grouping_sets is not None:
         sets = ", ".join(f"({', '.join(s)})" for s in node.grouping_sets)

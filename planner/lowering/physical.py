@@ -139,12 +139,12 @@ def _(node: Lookup) -> str:
 
 
 @physical.register
-@physical.register
 def _(node: AlignBarriers) -> str:
     held = "counts the markers" if node.at_least_once else f"holds up to {node.most_held:,} rows of channels that wait"
     return f"exchange to one key group, kernel that {held}, state in RocksDB"
 
 
+@physical.register
 def _(node: AssignWindows) -> str:
     match node.window:
         case Tumble():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, Firing, PythonCall
 from sqlstream.types import TIMESTAMP, DataType
@@ -68,11 +69,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """Physical and metadata columns of a table, pruned to ``columns``, filtered by the pushed ``predicates``."""
+    """Physical and metadata columns of a table, pruned to ``columns``, filtered by the pushed ``predicates``.
+
+    ``on_error`` says what happens to its bad rows, which no predicate sees.
+    """
 
     table: Table
     columns: tuple[str, ...]
     predicates: tuple[exp.Expression, ...] = ()
+    on_error: OnError = FAIL
 
     @property
     def schema(self) -> Schema:

@@ -94,6 +94,12 @@ def changelog_text(kinds: frozenset[RowKind]) -> str:
 # --- time -----------------------------------------------------------------------------------------------------
 
 
+def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that get bad rows, each once."""
+    found = (node.on_error.table for node in plan.walk() if isinstance(node, Scan))
+    return tuple({table.name: table for table in found if table is not None}.values())
+
+
 def time_attributes(node: Node) -> tuple[Field, ...]:
     """The fields that windows may be built on."""
     return tuple(f for f in node.schema if f.time is not None)

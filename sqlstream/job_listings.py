@@ -88,6 +88,7 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield "late rows", f"{progress.late_rows:,}"
     for number, rows in progress.late_by_operator.items():
         yield f"operator {number}: late rows", f"{rows:,}"
+    yield from ((f'bad rows of "{name}"', f"{rows:,}") for name, rows in progress.bad_rows.items())
     if progress.pending is not None:
         yield "rows waiting for lookups", f"{progress.pending:,}"
     for number, totals in progress.lookups.items():

@@ -13,10 +13,11 @@ from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SIN
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import FailedRows, Insert, Lookup, Node, Output, Scan, WindowAggregate
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.properties import changelog_mode, dead_letter_tables
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
 from sqlstream.udfs.lookup.options import LookupOptions, Order
@@ -24,6 +25,9 @@ from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
 
 SAME_TABLE = "SS511"
+NO_BAD_ROWS = "SS243"
+
+_NO_BAD_ROWS = "Leave it out; LOOKUP ASYNC (ON ERROR …) says what happens to rows whose lookup fails."
 
 
 def _checks(table: Table, comparison: Comparison) -> bool:
@@ -99,6 +103,9 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
         elif not _answers(table):
             message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
             yield Diagnostic(NOT_A_LOOKUP, message, _place(table, statement), hint=_lookup_hint(table))
+        if table.option(ON_ERROR) is not None:
+            message = f'option "{ON_ERROR}" of table "{table.name}" has no effect in a lookup'
+            yield Diagnostic(NO_BAD_ROWS, message, _place(table, statement), hint=_NO_BAD_ROWS)
     yield from _misused_beside(plan)
     if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
         table, span = plan.table, statement.target.span
@@ -158,8 +165,9 @@ def looked_up_tables(plan: Node) -> tuple[Table, ...]:
 
 
 def side_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that get rows beside the result: late ones of windows, failed ones of lookups."""
+    """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
     found = [table for node in plan.walk() if (table := _side_table(node)) is not None]
+    found += dead_letter_tables(plan)
     return tuple({table.name: table for table in found}.values())
 
 

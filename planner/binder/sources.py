@@ -16,6 +16,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
@@ -127,19 +128,19 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
         case View():
             return _view(found, table, context, bind_query)
         case Table():
-            return _read(found, table)
+            return _read(found, table, context)
     candidates = [*context.queries, *context.catalog.relation_names()]
     hint = did_you_mean(name, candidates, "tables and views") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table or view "{name}" does not exist', table.this, hint)
 
 
-def _read(found: Table, at: exp.Expr) -> Relation:
+def _read(found: Table, at: exp.Expr, context: Context) -> Relation:
     if found.option("role") == "lookup":
         hint = f"Join it: FROM o JOIN {found.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
         raise bind_error("SS250", f'table "{found.name}" can only be looked up', at, hint)
     if found.changelog != APPEND_ONLY:
         raise unsupported.refusal("changelog input", span_of(at), f'Table "{found.name}" has updates or deletions.')
-    return read_table(found)
+    return read_table(found, on_error_of(found, at, context))
 
 
 def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> Relation:

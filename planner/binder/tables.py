@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlstream.grammar.nodes import Column as ColumnDef
 from sqlstream.grammar.nodes import ComputedColumn, CreateTable, MetadataColumn, Option, PhysicalColumn, WatermarkDef
 from sqlstream.grammar.spans import span_of
+from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, types_of
@@ -196,10 +197,10 @@ def _changelog(options: Iterable[Option], context: Context) -> frozenset[RowKind
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def read_table(table: Table) -> Relation:
+def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
     """All columns of a table in declared order, computed and time columns included."""
     stored = tuple(c.name for c in table.columns if c.expression is None)
-    node: Node = Scan(table, stored)
+    node: Node = Scan(table, stored, on_error=on_error)
     for column in table.columns:
         if column.time in (TimeDomain.INGESTION, TimeDomain.PROCESSING):
             node = AssignTime(node, column.name, 0, column.time, table.name)

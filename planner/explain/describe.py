@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from sqlstream.planner.bad_rows import OnError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.lookup_text import lookup_text
@@ -39,7 +40,13 @@ def describe(node: Node) -> str:
 @describe.register
 def _(node: Scan) -> str:
     where = f" where {' and '.join(map(sql, node.predicates))}" if node.predicates else ""
-    return f"Scan({node.table.name}: {', '.join(node.columns)}{where})"
+    return f"Scan({node.table.name}: {', '.join(node.columns)}{where}{_bad_rows(node.on_error)})"
+
+
+def _bad_rows(on_error: OnError) -> str:
+    if on_error.table is not None:
+        return f"; bad rows to {on_error.table.name}"
+    return "; bad rows skipped" if on_error.tolerates else ""
 
 
 @describe.register

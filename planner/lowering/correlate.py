@@ -35,7 +35,7 @@ def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
     """Generators drop rows with NULL in all fields, unless they are outer."""
     if LATE_TABLE in rows.columns:
         hint = "INSERT what is below into a table, and unnest what comes from there."
-        message = "UNNEST and LATERAL above LATE DATA TO and ON ERROR TO are not executed"
+        message = "UNNEST and LATERAL above LATE DATA TO, ON ERROR TO and dead letters are not executed"
         raise UnsupportedError("SS398", message, hint=hint)
     if HOLD in rows.columns and not node.outer:
         message = "UNNEST and LATERAL between ALIGN BARRIERS or a lookup ON TIMEOUT DEFER and a window are not executed"

@@ -6,7 +6,7 @@ Each module of this package registers its operators with ``lower_node``; a node 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from itertools import count
 
@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.runtime import Runtime
@@ -38,7 +39,8 @@ class Context:
 
     ``observed``: the watermark of each source is a metric of the query. ``above`` are the nodes that keep
     state above, innermost last. ``in_order``: an operator above looks at the order in which rows arrived.
-    ``told_by_blobs``: the time attribute whose watermark the exchange above tells Spark.
+    ``told_by_blobs``: the time attribute whose watermark the exchange above tells Spark. ``counted``: whose bad rows
+    are metrics of the query.
     """
 
     runtime: Runtime
@@ -49,6 +51,7 @@ class Context:
     above: tuple[Node, ...] = ()
     in_order: bool = False
     told_by_blobs: AssignTime | None = None
+    counted: Counted = field(default_factory=Counted)
 
     def lower(self, node: Node) -> DataFrame:
         return (lower_columnar if self.gear is Gear.COLUMNAR else lower_node)(node, self)

@@ -1,7 +1,8 @@
 """Side outputs: rows on their way to other tables leave the query beside its result, as bytes in hidden columns.
 
-There are two kinds: rows that were late for all their windows (LATE DATA TO) and rows whose lookup failed (ON ERROR
-TO). A row with LATE_TABLE holds some of them in LATE and NULL in all other columns; every operator passes it on.
+There are three kinds: rows that were late for all their windows (LATE DATA TO), rows whose lookup failed (ON ERROR
+TO), and dead letters (``bad_rows``). A row with LATE_TABLE holds some of them in LATE and NULL in all other columns;
+every operator passes it on.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.firing import LateAction
+from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.nodes import Field, Lookup, Node, WindowAggregate
+from sqlstream.planner.properties import dead_letter_tables
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.spark.batches import Batches
@@ -32,7 +35,8 @@ def main_rows(rows: DataFrame) -> DataFrame:
 
 def side_rows(rows: DataFrame, plan: Node, table: Table) -> DataFrame:
     """The rows for one table among the rows of a micro-batch, with the physical columns of the table."""
-    found = (_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table)
+    found = [_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table]
+    found += [letters_for(table, rows)] if table in dead_letter_tables(plan) else []
     return reduce(lambda left, right: left.union(right), found)
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.bad_rows import Letter, parted
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, column, event_time, micros, quoted, string
-from sqlstream.planner.lowering.hidden import hidden, hidden_clock
+from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
-from sqlstream.planner.nodes import AssignTime
+from sqlstream.planner.nodes import AssignTime, Project, Scan
+from sqlstream.udfs.exchange import LATE_TABLE
 
 NULL_EVENT_TIME = "SS401"
 
@@ -27,7 +30,7 @@ _LIVE = "__live"
 
 @lower_node.register
 def _(node: AssignTime, context: Context) -> DataFrame:
-    rows = _with_time_column(node, context.lower(node.input))
+    rows = _without_bad_times(node, _with_time_column(node, context.lower(node.input)), context)
     awaited = context.awaits(node.domain) and node is not context.told_by_blobs
     return _with_watermark(node, rows, context) if awaited else rows
 
@@ -39,9 +42,35 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
     return rows.select(*(column(f.name) for f in node.input.schema), clock.alias(node.column), *hidden(rows))
 
 
+def _without_bad_times(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
+    """Where the table tolerates bad rows, those whose computed time is NULL are bad."""
+    scan = _scan_of(node)
+    if node.domain is not TimeDomain.EVENT or scan is None or not scan.on_error.tolerates:
+        return rows
+    if node.column in (c.name for c in required_columns(scan.table)):
+        return rows
+    text = f'{NULL_EVENT_TIME}: event time "{node.column}" of table "{node.table}" is NULL'
+    passing = passes_by(rows)
+    bad = column(node.column).isNull() if passing is None else column(node.column).isNull() & ~passing
+    fields = F.struct(*(column(f.name) for f in node.input.schema if f.name != node.column))
+    record = F.to_json(fields, {"ignoreNullFields": "false"})
+    letter = Letter(node.table, record, F.when(bad, F.lit(text)), F.lit(None))
+    first = context.counted.first(node.table, node.column)
+    return parted(rows, letter, scan.on_error, context.counted.metric if first else None)
+
+
+def _scan_of(node: AssignTime) -> Scan | None:
+    """The table whose rows, as they are or with computed columns, get their time here."""
+    below = node.input
+    while isinstance(below, Project | AssignTime):
+        below = below.input
+    return below if isinstance(below, Scan) else None
+
+
 def _with_watermark(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
     from_rows = context.runtime.event_time_from_rows(node.table)
-    data = rows.select("*", _event_time(node, from_rows).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
+    passing = f"{LATE_TABLE} IS NOT NULL" if LATE_TABLE in rows.columns else None
+    data = rows.select("*", _event_time(node, from_rows, passing).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     united = _observed(node, _control_rows(node, rows, context).union(data), context)
     united = united.withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
@@ -57,14 +86,14 @@ def _observed(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
     return rows.observe(f"{WATERMARK_METRIC}/{next(context.observed)}/{node.table}", reached.alias("watermark_ms"))
 
 
-def _event_time(node: AssignTime, from_rows: bool) -> Column:
-    """NULL, which moves no watermark, where only control rows do."""
+def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:
+    """NULL, which moves no watermark, where only control rows do, and in rows on their way to another table."""
     found = event_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
         return F.expr(found)
-    return F.expr(
-        f"CASE WHEN {quoted(node.column)} IS NULL THEN CAST({null_error(node)} AS TIMESTAMP) ELSE {found} END"
-    )
+    passes = f"WHEN {passing} THEN NULL " if passing else ""
+    text = f"WHEN {quoted(node.column)} IS NULL THEN CAST({null_error(node)} AS TIMESTAMP) ELSE {found} END"
+    return F.expr(f"CASE {passes}{text}")
 
 
 def null_error(node: AssignTime) -> str:

@@ -30,7 +30,7 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         f"{progress.rows_per_second:,.0f} rows/s",
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
-    parts += [*_late(progress), *_lookups(progress), *_pending(progress), *_restarts(progress)]
+    parts += [*_late(progress), *_bad(progress), *_lookups(progress), *_pending(progress), *_restarts(progress)]
     return f"{name}: {', '.join(parts)}, {seconds:.0f} s"
 
 
@@ -41,6 +41,15 @@ def _late(progress: Progress) -> list[str]:
     operators = progress.late_by_operator
     apart = ", ".join(f"operator {number}: {rows:,}" for number, rows in operators.items())
     return [f"{progress.late_rows:,} late" + (f" ({apart})" if len(operators) > 1 else "")]
+
+
+def _bad(progress: Progress) -> list[str]:
+    """The bad rows, apart by table and function where a query has several."""
+    found = {name: rows for name, rows in progress.bad_rows.items() if rows}
+    if not found:
+        return []
+    apart = ", ".join(f"{name}: {rows:,}" for name, rows in found.items())
+    return [f"{sum(found.values()):,} bad" + (f" ({apart})" if len(found) > 1 else "")]
 
 
 def _lookups(progress: Progress) -> list[str]:

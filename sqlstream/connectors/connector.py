@@ -17,12 +17,14 @@ from sqlstream.options import (
     STRING,
     UNKNOWN_OPTION,
     WRONG_VALUE,
+    Kind,
     Option,
     check_value,
     find,
     hint_of,
     parsed,
 )
+from sqlstream.planner import bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
@@ -45,10 +47,16 @@ CHANGELOG = Option(
 )
 """An option of every source; the planner reads it."""
 
-PLANNED = {
-    "source.idle-timeout": "Every source counts for the watermark.",
-    "on-error": "A row that cannot be read or computed fails the job.",
-}
+ON_ERROR = Option(
+    bad_rows.ON_ERROR,
+    Kind("way", "'fail', 'skip', or 'dead-letter:' and the name of a table", bad_rows.parse_on_error),
+    "What happens to rows that cannot be read; not given, they fail the job.",
+)
+"""Another one."""
+
+OF_SOURCES = (CHANGELOG, ON_ERROR)
+
+PLANNED = {"source.idle-timeout": "Every source counts for the watermark."}
 """Options of the dialect for every source that have no effect yet, and what holds instead."""
 
 _NO_SPANS: Mapping[str, Span] = {}
@@ -109,7 +117,9 @@ class Connector:
     """A connector as data.
 
     ``read(environment, table, columns)`` returns a streaming DataFrame with exactly the named physical and metadata
-    columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow.
+    columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow. Where
+    the table tolerates bad rows (``planner.bad_rows``), a source that parses records gives these as well, with NULL in
+    what could not be read, and the hidden column BAD.
     ``write_batches(environment, table)`` returns a function of a micro-batch and its number, which writes its rows; a
     batch that runs again takes the place of what it wrote before. ``write(environment, table, rows)`` returns the
     writer of a streaming DataFrame, not yet started (the job adds checkpoint, trigger and name), where Spark has a
@@ -171,8 +181,8 @@ class Connector:
 
     @property
     def _all_options(self) -> tuple[Option, ...]:
-        known = any(o.key == CHANGELOG.key for o in self.options)
-        return (*self.options, CHANGELOG) if self.is_source and not known else self.options
+        known = {o.key for o in self.options}
+        return (*self.options, *(o for o in OF_SOURCES if self.is_source and o.key not in known))
 
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
         """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""

@@ -23,18 +23,21 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
 from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
+    CORRUPT,
     CSV_OPTIONS,
     JSON_OPTIONS,
     PLANNED_FORMATS,
+    bad_column,
     check_format,
-    drops_bad_rows,
+    parsed_schema,
+    parsing,
     quoted,
-    reading,
     schema_ddl,
     writing,
 )
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
+from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
@@ -111,8 +114,10 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     path = values["path"]
     if not is_bounded(table):
         _make_directory(path)
-    reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
-    reader = reader.options(**_reader_options(values, partition_columns(table)))
+    parses = values["format"] in ("csv", "json")
+    schema = parsed_schema(table) if parses else schema_ddl(table.physical_columns)
+    reader = environment.spark.readStream.schema(schema)
+    reader = reader.options(**_reader_options(table, values, partition_columns(table)))
     files = reader.format(values["format"]).load(_directory_or_pattern(path))
     return files.select(
         *(
@@ -121,8 +126,15 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
             else F.col(quoted(c.name))
             for c in columns_of(table, columns)
         ),
+        *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
         *(_parts(path, is_bounded(table)) if environment.in_order else ()),
     )
+
+
+def _bad(table: Table, values: Mapping[str, Any]) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
 
 def _parts(path: str, bounded: bool) -> list[Column]:
@@ -165,15 +177,13 @@ def _make_directory(path: str) -> None:
         Path(local).mkdir(parents=True)
 
 
-def _reader_options(values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
-    options = reading(values) | {
+def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
+    options = (parsing(table, values) if values["format"] in ("csv", "json") else {}) | {
         # Spark would skip files that come late and are a week older than the newest one.
         "maxFileAge": "36500d",
         # Directories are either values of columns or just places where files lie.
         "recursiveFileLookup": str(not partitions).lower(),
     }
-    if values["format"] in ("csv", "json"):
-        options["mode"] = "DROPMALFORMED" if drops_bad_rows(values) else "FAILFAST"
     if values["format"] == "csv":
         # Without enforceSchema=false a header that names other columns would be skipped silently.
         options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}

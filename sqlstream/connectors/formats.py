@@ -1,7 +1,7 @@
 """Formats of rows in files and messages: Flink's ``csv.*`` and ``json.*`` options and what they are called in Spark.
 
-Rows that cannot be read fail the job (Spark's FAILFAST) unless ``ignore-parse-errors`` drops them; they never
-become NULLs.
+Records that cannot be read fail the job (Spark's FAILFAST), or come out marked as bad rows where the table tolerates
+these (``on-error``, ``ignore-parse-errors``); they never become rows with NULLs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
+from sqlstream.planner.bad_rows import BAD, BAD_ROW, ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 
@@ -54,6 +55,9 @@ JSON_OPTIONS = (
     ),
 )
 
+CORRUPT = "__corrupt"
+"""The column in which Spark gives the text of a record that it cannot read."""
+
 _TIMESTAMPS = {"SQL": "yyyy-MM-dd HH:mm:ss", "ISO-8601": "yyyy-MM-dd'T'HH:mm:ss"}
 
 
@@ -91,8 +95,17 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def drops_bad_rows(values: Mapping[str, Any]) -> bool:
-    return bool(values.get(f"{values['format']}.ignore-parse-errors"))
+def parsing(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to read the format: bad records fail, or go to CORRUPT where the table tolerates them."""
+    if tolerates_bad_rows(table):
+        return reading(values) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    return reading(values) | {"mode": "FAILFAST"}
+
+
+def parsed_schema(table: Table) -> str:
+    """The physical columns as Spark's DDL, with CORRUPT where the table tolerates bad rows."""
+    ddl = schema_ddl(table.physical_columns)
+    return f"{ddl}, {CORRUPT} STRING" if tolerates_bad_rows(table) else ddl
 
 
 # --- checks ---------------------------------------------------------------------------------------------------
@@ -105,6 +118,10 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         if key.startswith(("csv.", "json.")) and not key.startswith(f"{chosen}."):
             message = f'option "{key}" has no effect with format "{chosen}"'
             yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Leave it out.")
+    ignores = f"{chosen}.ignore-parse-errors"
+    if {ON_ERROR, ignores} <= dict(table.options).keys():
+        message = f'options "{ON_ERROR}" and "{ignores}" both say what happens to bad rows'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(ignores), hint=f"Leave {ignores} out.")
     if chosen == "csv":
         yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
     if chosen in ("text", "raw"):
@@ -146,27 +163,68 @@ def decode(
     columns: tuple[str, ...],
     values: Mapping[str, Any],
     keep: Mapping[str, SparkColumn] | None = None,
+    place: SparkColumn | None = None,
 ) -> DataFrame:
     """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
 
-    All physical columns are parsed, so that a bad message fails (or is dropped) whichever columns a query reads.
+    All physical columns are parsed, so that a message is bad whichever columns a query reads. Where the table tolerates
+    bad rows, BAD follows, and ``place`` is where a message came from.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
         return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
-    schema = schema_ddl(table.physical_columns)
-    drop = drops_bad_rows(values)
-    if drop:
-        schema += ", __corrupt STRING"
-    mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "__corrupt"} if drop else {"mode": "FAILFAST"}
     parse = F.from_csv if values["format"] == "csv" else F.from_json
-    parsed = messages.select(parse(F.col(value), schema, reading(values) | mode).alias("__row"), *kept)
-    if drop:
-        parsed = parsed.where(F.col("__row").isNotNull() & F.col("__row.__corrupt").isNull())
-    fields = (F.col(f"__row.{quoted(name)}").alias(name) for name in columns)
-    return parsed.select(*fields, *(F.col(quoted(name)) for name in keep or {}))
+    row = parse(F.col(value), parsed_schema(table), parsing(table, values)).alias("__row")
+    fields = [F.col(f"__row.{quoted(name)}").alias(name) for name in columns]
+    fields += [F.col(quoted(name)) for name in keep or {}]
+    if not tolerates_bad_rows(table):
+        return messages.select(row, *kept).select(*fields)
+    where = F.lit(None) if place is None else place
+    given = messages.select(row, *kept, F.col(value).alias("__text"), where.alias("__place"))
+    bad = F.col("__row").isNull() | F.col(f"__row.{CORRUPT}").isNotNull()
+    return given.select(*fields, bad_column(table, values, bad, "__text", "__row.", F.col("__place")))
+
+
+# --- bad rows -------------------------------------------------------------------------------------------------
+
+_SHOWN = 100  # characters of a value that cannot be read
+
+
+def bad_column(
+    table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, place: SparkColumn
+) -> SparkColumn:
+    """BAD: the record ``text``, what is wrong where it is ``bad``, and its place.
+
+    The names of the columns that were read from it begin with ``prefix``. All of them are looked at, so that
+    Spark parses them, and a record is bad, whichever columns a query reads.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    record = F.col(text).cast("BINARY").alias("record")
+    error = F.when(bad, _what_is_wrong(table, values, text, prefix)).alias("error")
+    return F.struct(record, error, place.cast("STRING").alias("place")).alias(BAD)
+
+
+def _what_is_wrong(table: Table, values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
+    """The columns whose text is there and whose value is not; else the record has another form."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    partitions = (table.option("partition-by") or "").split(",")
+    columns = [c for c in table.physical_columns if c.name not in map(str.strip, partitions)]
+    csv = values["format"] == "csv"
+    parse = F.from_csv if csv else F.from_json
+    texts = parse(F.col(text), ", ".join(f"{quoted(c.name)} STRING" for c in columns), reading(values))
+
+    def unread(column: Column) -> SparkColumn:
+        shown = F.left(texts.getField(column.name), F.lit(_SHOWN))
+        message = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), shown, F.lit('"'))
+        return F.when(F.col(f"{prefix}{quoted(column.name)}").isNull(), message)
+
+    form = f"the record is no CSV row of {len(columns)} columns" if csv else "the record is no JSON object"
+    found = F.concat_ws(", ", *map(unread, columns))
+    return F.concat(F.lit(f"{BAD_ROW}: "), F.when(found == "", F.lit(form)).otherwise(found))
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:

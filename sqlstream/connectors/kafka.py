@@ -17,6 +17,7 @@ from sqlstream.connectors.formats import (
 )
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 
@@ -75,8 +76,10 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
     keep = {name: F.col(_METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
     payload = tuple(c.name for c in chosen if c.metadata_key is None)
     texts = messages.withColumn("value", F.col("value").cast("string"))
-    rows = decode(texts, "value", table, payload, CONNECTOR.values(table), keep)
-    return rows.select(*(F.col(quoted(name)) for name in columns))
+    place = F.format_string("%s[%d]@%d", "topic", "partition", "offset")
+    rows = decode(texts, "value", table, payload, CONNECTOR.values(table), keep, place)
+    extra = [BAD] if BAD in rows.columns else []
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
 
 def source_options(table: Table) -> dict[str, str]:

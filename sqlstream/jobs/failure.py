@@ -31,7 +31,7 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
 
 
 _BAD_ROW_HINT = (
-    "Correct the row or the type of its column, or let the option ignore-parse-errors of the format drop it."
+    "Correct the row or the type of its column, or let the option on-error of its table skip it."
 )
 _FILE = re.compile(r"error while reading file (\S+?)\.?\s")
 

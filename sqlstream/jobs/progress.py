@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from sqlstream.jobs.lookups import LookupTotals, lookups_of
 from sqlstream.jobs.lookups import added as added_lookups
@@ -20,6 +21,7 @@ ROWS_OUT = "rows_out"
 METRICS = "sqlstream"
 LATE_ROWS = "late_rows"
 PENDING = "pending"
+BAD_METRIC, BAD_ROWS = "bad", "rows"
 _PENDING_POSITION = 1
 
 _OPERATOR = "operator/"
@@ -34,7 +36,8 @@ class Progress:
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
     columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
     ``pending`` are the rows that wait after the last batch because their lookups were deferred; None before the first
-    batch of a query with such lookups. ``restarts``: how often the job has failed and started again.
+    batch of a query with such lookups. ``restarts``: how often the job has failed and started again. ``bad_rows``:
+    those of each table and function that tolerates them.
     """
 
     rows_in: int = 0
@@ -46,6 +49,7 @@ class Progress:
     late_by_operator: Mapping[int, int] = field(default_factory=dict)
     lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
     pending: int | None = None
+    bad_rows: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
     last_batch: int = -1
 
@@ -103,6 +107,7 @@ def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progr
         late_rows=progress.late_rows + late_rows(report),
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         lookups=added_lookups(progress.lookups, lookups_of(report)),
+        bad_rows=_added_by_name(progress.bad_rows, bad_rows(report)),
         pending=progress.pending if pending is None else pending,
         last_batch=int(report["batchId"]),
     )
@@ -117,6 +122,17 @@ def late_rows(report: Mapping[str, Any]) -> int:
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
     """The late rows of each operator of the columnar gear by its number."""
     return {number: _metric(found, LATE_ROWS) for number, found in _operators(report)}
+
+
+def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
+    """The bad rows of a micro-batch by table or function, as far as they are tolerated."""
+    found: dict[str, int] = {}
+    for name, metrics in report.get("observedMetrics", {}).items():
+        kind, _, rest = name.partition("/")
+        if kind == BAD_METRIC:
+            source = unquote(rest.partition("/")[2])
+            found[source] = found.get(source, 0) + _metric(metrics, BAD_ROWS)
+    return found
 
 
 def pending_rows(report: Mapping[str, Any]) -> int | None:
@@ -134,6 +150,10 @@ def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, An
 
 def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
     return {number: left.get(number, 0) + right.get(number, 0) for number in sorted({*left, *right})}
+
+
+def _added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
 
 def _rows_out(report: Mapping[str, Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -57,7 +57,9 @@ class Inputs:
 
 def inputs_of(node: WindowNode, rows: DataFrame, context: Context) -> Inputs:
     """What every kernel of the node reads, beside its keys and times."""
-    inputs = Inputs(context, node.input.schema, blob_watermark(node, context.plan))
+    told = blob_watermark(node, context.plan)
+    told = told and replace(told, passing=LATE_TABLE in rows.columns)
+    inputs = Inputs(context, node.input.schema, told)
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)

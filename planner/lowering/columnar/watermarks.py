@@ -19,7 +19,7 @@ from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import null_error
 from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Project, WindowAggregate
-from sqlstream.udfs.exchange import BLOBS, LIFT, Content
+from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, LIFT, Content
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
@@ -29,15 +29,22 @@ _SHIFTED = "__event_time"
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source``, whose time is the field ``time`` of the operator's input."""
+    """The watermark of ``source``, whose time is the field ``time`` of the operator's input.
+
+    ``passing``: among the rows are some on their way to other tables, which have no time.
+    """
 
     source: AssignTime
     time: str
+    passing: bool = False
 
     @property
     def micros(self) -> str:
         """SQL text: the time of a row in microseconds; SS401 where it is NULL."""
-        return f"CASE WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)} ELSE {micros(self.time)} END"
+        passes = f"WHEN {LATE_TABLE} IS NOT NULL THEN NULL " if self.passing else ""
+        return (
+            f"CASE {passes}WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)} ELSE {micros(self.time)} END"
+        )
 
     def column(self, runtime: Runtime) -> str | None:
         """The column of the exchange's input whose newest value is told; None where control rows alone move it."""

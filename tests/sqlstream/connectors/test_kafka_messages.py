@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
+from sqlstream.planner.bad_rows import BAD
 
 pytestmark = pytest.mark.spark
 
@@ -63,10 +64,25 @@ def test_a_bad_message_fails_whichever_columns_are_read(kafka, messages, columns
         rows_of_messages(messages('{"a": "bad", "b": 1}'), table, columns).collect()
 
 
-def test_bad_messages_are_dropped_where_the_option_says_so(kafka, messages) -> None:
-    table = kafka("a INT; b INT", format="json", json__ignore_parse_errors="true")
+@pytest.mark.parametrize("option", [{"json__ignore_parse_errors": "true"}, {"on_error": "dead-letter:dead"}])
+def test_bad_messages_are_marked_where_the_table_tolerates_them(kafka, messages, option: dict[str, str]) -> None:
+    table = kafka("a INT; b INT", format="json", **option)
     found = rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
-    assert tuples(found) == [(2,)]
+    assert tuples(found.select("b", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
+        (1, bytearray(b'{"a": "bad", "b": 1}'), 'SS402: column "a" of type INT is "bad"', "t[0]@0"),
+        (None, bytearray(b"no json"), "SS402: the record is no JSON object", "t[0]@1"),
+        (2, bytearray(b'{"a": 1, "b": 2}'), None, "t[0]@2"),
+    ]
+
+
+def test_bad_bytes_stay_as_they_are(kafka, messages, spark) -> None:
+    rows = [(b"k", b"\xff,1,2", "t", 0, 0, NOON, 0), (b"k", None, "t", 0, 1, NOON, 0)]
+    table = kafka("a INT; b INT", format="csv", on_error="skip")
+    found = rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ())
+    assert tuples(found.select(f"{BAD}.record", f"{BAD}.error")) == [
+        (bytearray(b"\xff,1,2"), 'SS402: column "a" of type INT is "\ufffd"'),
+        (None, "SS402: the record is no CSV row of 2 columns"),
+    ]
 
 
 def test_rows_become_messages_with_a_key(spark, kafka) -> None:

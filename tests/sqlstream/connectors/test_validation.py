@@ -91,7 +91,7 @@ def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str
     assert codes(files(make_table, format=name)) == ["SS350"]
 
 
-@pytest.mark.parametrize("key", ["source__idle_timeout", "on_error"])
+@pytest.mark.parametrize("key", ["source__idle_timeout"])
 def test_options_of_the_dialect_that_come_later_are_not_executed(make_table, key: str) -> None:
     assert codes(files(make_table, **{key: "10 s"})) == ["SS350"]
 

@@ -1,0 +1,104 @@
+"""``'on-error'``: what happens to rows that cannot be read, or whose Python function raises an exception.
+
+``fail`` fails the job, ``skip`` drops and counts them, ``dead-letter:t`` counts them and writes what they were into the
+table ``t``, in the same micro-batch as the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import STRING, TIMESTAMP, DataType
+
+ON_ERROR = "on-error"
+
+BAD = "__bad"
+"""The hidden column in which a source that parses records tells of each its bytes, what is wrong with it (NULL:
+nothing) and where it came from: ``STRUCT<record: BINARY, error: STRING, place: STRING>``."""
+
+BAD_ROW = "SS402"
+
+_DEAD_LETTER = "dead-letter"
+
+
+class BadAction(Enum):
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = _DEAD_LETTER
+
+
+@dataclass(frozen=True)
+class OnError:
+    """``table`` gets the dead letters."""
+
+    action: BadAction = BadAction.FAIL
+    table: Table | None = None
+
+    @property
+    def tolerates(self) -> bool:
+        return self.action is not BadAction.FAIL
+
+
+FAIL = OnError()
+
+DEAD_LETTER_COLUMNS: dict[str, tuple[tuple[DataType, ...], str]] = {
+    "source": ((STRING,), "the table or the function"),
+    "record": ((STRING, DataType("BINARY")), "what was read, or the arguments as JSON"),
+    "error": ((STRING,), "code and message"),
+    "place": ((STRING,), "the file, the topic with partition and offset, or the line of Python"),
+    "failed_at": ((TIMESTAMP,), "when it was written"),
+}
+"""The columns that a table of dead letters may have: their types, the first one being that of the value, and what they
+hold."""
+
+
+def parse_on_error(text: str) -> tuple[BadAction, str | None]:
+    """The action and the name of the table; ValueError for what is none."""
+    action, colon, table = text.strip().partition(":")
+    found = BadAction(action.strip().lower())
+    if (found is BadAction.DEAD_LETTER) != bool(colon) or bool(colon) != bool(table.strip()):
+        raise ValueError(text)
+    return found, table.strip() or None
+
+
+def action_of(table: Table) -> tuple[BadAction, str | None]:
+    """What a valid table says: ``on-error``, else Flink's ``ignore-parse-errors`` of its format."""
+    stated = table.option(ON_ERROR)
+    if stated is not None:
+        return parse_on_error(stated)
+    ignores = table.option(f"{(table.option('format') or '').lower()}.ignore-parse-errors") or "false"
+    return (BadAction.SKIP if ignores.strip().lower() == "true" else BadAction.FAIL), None
+
+
+def tolerates_bad_rows(table: Table) -> bool:
+    return action_of(table)[0] is not BadAction.FAIL
+
+
+def required_columns(table: Table) -> tuple[Column, ...]:
+    """The physical columns in which NULL makes a row a bad one: those NOT NULL, and the event time."""
+    time = table.watermark.column if table.watermark is not None else None
+    return tuple(c for c in table.physical_columns if not c.nullable or c.name == time)
+
+
+def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
+    """``columns`` of the table and those that tell whether a row is bad, or what it was."""
+    required = required_columns(table) if on_error.tolerates else ()
+    if required and on_error.table is not None:
+        required = table.physical_columns
+    return (*columns, *(c.name for c in required if c.name not in columns))
+
+
+def unfit_columns(table: Table) -> Iterator[str]:
+    """Why a table cannot get dead letters, in messages."""
+    for column in table.physical_columns:
+        kinds, _ = DEAD_LETTER_COLUMNS.get(column.name.lower(), ((), ""))
+        if not kinds:
+            yield f'dead letters have no column "{column.name}", which table "{table.name}" has'
+        elif column.type not in kinds:
+            accepted = " or ".join(str(kind) for kind in kinds)
+            yield f'column "{column.name}" of table "{table.name}" for dead letters is {column.type}, not {accepted}'
+        elif not column.nullable:
+            yield f'column "{column.name}" of table "{table.name}" for dead letters is NOT NULL'

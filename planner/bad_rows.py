@@ -96,9 +96,9 @@ def unfit_columns(table: Table) -> Iterator[str]:
     for column in table.physical_columns:
         kinds, _ = DEAD_LETTER_COLUMNS.get(column.name.lower(), ((), ""))
         if not kinds:
-            yield f'dead letters have no column "{column.name}", which table "{table.name}" has'
+            yield f'they have no column "{column.name}"'
         elif column.type not in kinds:
             accepted = " or ".join(str(kind) for kind in kinds)
-            yield f'column "{column.name}" of table "{table.name}" for dead letters is {column.type}, not {accepted}'
+            yield f'column "{column.name}" is {column.type}, not {accepted}'
         elif not column.nullable:
-            yield f'column "{column.name}" of table "{table.name}" for dead letters is NOT NULL'
+            yield f'column "{column.name}" is NOT NULL'

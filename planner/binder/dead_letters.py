@@ -38,7 +38,8 @@ def dead_letter_table(name: str, owner: str, catalog: Catalog, span: Span | None
         raise BindError(NO_TABLE, f'table "{name}" for the bad rows of {owner} {what}', span, hint=hint)
     unfit = next(unfit_columns(found), None)
     if unfit is not None:
-        raise BindError(UNFIT_TABLE, unfit, span, hint=f"All columns may be NULL; they may be {_columns()}.")
+        message = f'table "{found.name}" cannot take dead letters: {unfit}'
+        raise BindError(UNFIT_TABLE, message, span, hint=f"All columns may be NULL; they may be {_columns()}.")
     return found
 
 

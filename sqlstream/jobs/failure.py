@@ -30,9 +30,7 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
     return ExecutionError.of([replace(found, detail=" ".join(filter(None, (found.detail, where))))])
 
 
-_BAD_ROW_HINT = (
-    "Correct the row or the type of its column, or let the option on-error of its table skip it."
-)
+_BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
 _FILE = re.compile(r"error while reading file (\S+?)\.?\s")
 
 

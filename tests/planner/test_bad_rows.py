@@ -82,16 +82,16 @@ UNFIT = {
     ),
     "VIEW dead AS SELECT a FROM o": ('SS240: table "dead" for the bad rows of table "t" is a view', ""),
     f"TABLE dead (reason STRING) {TEST}": (
-        'SS241: dead letters have no column "reason", which table "dead" has',
+        'SS241: table "dead" cannot take dead letters: they have no column "reason"',
         f"All columns may be NULL; they may be {COLUMNS.replace('BINARY', 'STRING')}.",
     ),
     f"TABLE dead (error INT) {TEST}": (
-        'SS241: column "error" of table "dead" for dead letters is INT, not STRING',
+        'SS241: table "dead" cannot take dead letters: column "error" is INT, not STRING',
         "",
     ),
     f"TABLE dead (record INT) {TEST}": ("is INT, not STRING or BINARY", ""),
     f"TABLE dead (error STRING NOT NULL) {TEST}": (
-        'SS241: column "error" of table "dead" for dead letters is NOT NULL',
+        'SS241: table "dead" cannot take dead letters: column "error" is NOT NULL',
         "",
     ),
     "TABLE dead (error STRING) WITH ('connector' = 'socket', 'hostname' = 'h', 'port' = '1', 'format' = 'raw')": (

@@ -128,7 +128,7 @@ class Execution:
         for job in running:
             job.stop()
             click.echo(f'job "{job.name}" stopped after its last complete micro-batch', err=True)
-            if kept:
+            if kept and job.record.life.kept:
                 click.echo(f"  checkpoint: {job.checkpoint_path}; run it again to go on from there", err=True)
         if running and not kept:
             click.echo("  no checkpoint is kept; --set execution.checkpointing.dir=DIR keeps one", err=True)

@@ -1,4 +1,4 @@
-"""``sqlstream jobs``: the jobs with checkpoints in a directory, asked from another process than the one that runs them."""
+"""``sqlstream jobs``: the jobs with checkpoints in a directory, asked from another process than theirs."""
 
 from __future__ import annotations
 

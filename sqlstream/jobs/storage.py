@@ -102,7 +102,8 @@ class LocalStorage:
         (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        found = sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern) if not _is_hidden(path))
+        paths = (path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path))
+        found = sorted(str(path.relative_to(self.root)) for path in paths)
         texts = ((path, self.read(path)) for path in found)
         return {path: text for path, text in texts if text is not None}
 

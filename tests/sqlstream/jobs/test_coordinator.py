@@ -93,7 +93,8 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
     storage = LocalStorage(tmp_path)
     for path, text in {
         "offsets/1": "abc", "commits/1": "de", "offsets/2": "a", "commits/2": "b", "offsets/3": "x",
-        "state/0/0/2.changelog": "12345", "state/0/1/2_some-lineage.zip": "123", "state/0/0/3.delta": "1", "metadata": "m",
+        "state/0/0/2.changelog": "12345", "state/0/1/2_some-lineage.zip": "123", "state/0/0/3.delta": "1",
+        "metadata": "m",
     }.items():  # fmt: skip
         storage.write(f"spark/{path}", text)
     history = History(storage, "/c/control")

@@ -104,7 +104,7 @@ def test_a_process_that_ends_before_it_has_answered_is_not_waited_for(storage: L
 
 def test_a_job_that_does_not_answer_in_time_says_so_and_does_not_act_later(storage: LocalStorage) -> None:
     job = written(storage, record())
-    with pytest.raises(ExecutionError, match="has not answered within 0.2 seconds"):
+    with pytest.raises(ExecutionError, match="has not answered within"):
         job.checkpoint(timeout_s=0.2)
     assert waiting(storage, "instance-1") == ()
 
@@ -117,5 +117,5 @@ def test_what_was_asked_of_an_earlier_start_is_thrown_away(storage: LocalStorage
 
 
 def test_directories_of_other_machines_cannot_be_looked_at_without_spark() -> None:
-    with pytest.raises(BindError, match="SS232|no directory of this machine"):
+    with pytest.raises(BindError, match="no directory of this machine"):
         recorded_jobs("s3a://bucket/checkpoints")

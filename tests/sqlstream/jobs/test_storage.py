@@ -1,0 +1,80 @@
+"""Texts and files below a directory: of this machine, and through Spark, which must tell the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sqlstream.errors import BindError
+from sqlstream.jobs.coordinator import Retention
+from sqlstream.jobs.recorder import Recorder
+from sqlstream.jobs.records import Description, records_below, write_record
+from sqlstream.jobs.storage import LocalStorage, SparkStorage, Storage, local_storage_at
+from tests.sqlstream.jobs.records import record
+
+
+@contextmanager
+def storages(tmp_path: Path, spark: object) -> Iterator[tuple[Storage, Storage]]:
+    yield LocalStorage(tmp_path / "local"), SparkStorage(f"file://{tmp_path}/far away", spark)  # type: ignore[arg-type]
+
+
+@pytest.mark.spark
+def test_texts_are_found_by_pattern(tmp_path, spark) -> None:
+    with storages(tmp_path, spark) as both:
+        for storage in both:
+            assert storage.texts("*/job.json") == {}
+            for path in ("a/job.json", "b c/job.json", "b c/other.json", "a/deep/job.json"):
+                storage.write(path, f"text of {path}\nin two lines")
+            assert storage.texts("*/job.json") == {
+                "a/job.json": "text of a/job.json\nin two lines",
+                "b c/job.json": "text of b c/job.json\nin two lines",
+            }
+            write_record(storage, record())
+            storage.write("totals/job.json", storage.read("job.json") or "")
+            assert storage.files("nothing") == {}
+        assert set(both[0].texts("a/*")) == {"a/job.json"}
+
+
+@pytest.mark.spark
+def test_files_have_size_and_time(tmp_path, spark) -> None:
+    local = LocalStorage(tmp_path)
+    for path in ("spark/commits/0", "spark/state/0/1/2.zip", "spark/commits/.0.crc", "spark/_hidden"):
+        local.write(path, "12345")
+    found = local.files("spark")
+    assert {path: file.size for path, file in found.items()} == {"commits/0": 5, "state/0/1/2.zip": 5}
+    far = SparkStorage(str(tmp_path), spark).files("spark")
+    assert {path: (file.size, round(file.time)) for path, file in far.items()} == {
+        path: (file.size, round(file.time)) for path, file in found.items()
+    }
+
+
+def test_a_folder_is_cleared_but_for_what_is_to_be_kept(tmp_path) -> None:
+    storage = LocalStorage(tmp_path)
+    for path in ("job.json", "spark/commits/0", "plan.json"):
+        storage.write(path, "x")
+    storage.clear({"job.json"})
+    assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
+    storage.remove("no such file")
+
+
+def test_only_paths_of_this_machine_are_local() -> None:
+    assert local_storage_at("s3a://bucket/x") is None
+    assert local_storage_at("file:///tmp/a%20b") == LocalStorage(Path("/tmp/a b"))
+
+
+def test_a_checkpoint_that_cannot_be_deleted_refuses_settings_that_want_it_deleted() -> None:
+    storage = SparkStorage("s3a://bucket/j", SimpleNamespace())  # type: ignore[arg-type]
+    recorder = Recorder(storage, Description(), Retention.DELETE_ON_CANCELLATION, durable=False)
+    with pytest.raises(BindError) as error:
+        recorder.require_free("s3a://bucket/j")
+    assert error.value.code == "SS233"
+    assert error.value.diagnostic.message == 'the checkpoint "s3a://bucket/j" cannot be deleted when its job ends'
+
+
+def test_records_are_found_below_a_directory_with_spaces(tmp_path) -> None:
+    write_record(LocalStorage(tmp_path / "a job"), record("a job"))
+    assert list(records_below(LocalStorage(tmp_path))) == ["a job"]

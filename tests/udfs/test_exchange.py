@@ -28,7 +28,7 @@ from sqlstream.udfs.exchange import (
     pieces,
     rows_in_order,
 )
-from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
 from tests.udfs.spark.recorder import Recorder
 
 HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
@@ -218,3 +218,13 @@ def test_control_rows_are_no_rows_of_data_and_rows_without_a_time_to_tell_lift_n
     control = pa.table({KEY_HASH: pa.nulls(1, pa.int64()), "v": pa.nulls(1, pa.int64()), LIFT: pa.array([8])})
     assert lifts([control], "v") == ([8], 1)
     assert lifts([rows([0, 1])], None)[0] == []
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=30), st.integers(1, 9))
+def test_barriers_go_to_every_key_group_and_keep_their_places(items, groups):
+    barriers = pa.array([i if item is None else None for i, item in enumerate(items)], pa.int64())
+    found = dict(cut(rows([item or 0 for item in items], **{BARRIER: barriers}), groups))
+    for group in range(groups):
+        expected = [i for i, item in enumerate(items) if item is None or item % groups == group]
+        assert (found[group].column("v").to_pylist() if group in found else []) == expected

@@ -3,6 +3,9 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := $(VENV)/bin
+# Tests run in so many processes, each with a Spark session of its own: make PROCESSES=4 test
+PROCESSES ?= 2
+IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
@@ -13,11 +16,11 @@ check: lint types test-fast ## lint, types and the tests that need no Spark (the
 demo: java $(READY) ## run a query over a year of real departures, end to end
 	@$(BIN)/python -m examples.flights.demo
 
-test: java $(READY) ## all tests
-	@$(BIN)/python -m pytest
+test: java $(READY) ## all tests, in two processes (PROCESSES=n)
+	@$(BIN)/python -m pytest $(IN_PROCESSES)
 
 test-fast: $(READY) ## the tests that need no Spark
-	@$(BIN)/python -m pytest -m "not spark"
+	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not spark"
 
 lint: $(READY) ## ruff and codespell
 	@$(BIN)/ruff check .

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["sqlstream.testing.plugin"]
 
+_LONGEST = ("test_peers.py",)
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     needing_spark = [item for item in items if item.get_closest_marker("spark")]
+    if hasattr(config, "workerinput"):
+        # One of several processes: they take file after file, and end together if the short ones come last.
+        files_with_spark = {item.path for item in needing_spark}
+        items.sort(key=lambda item: (item.path.name not in _LONGEST, item.path not in files_with_spark))
     if not needing_spark:
         return
     try:

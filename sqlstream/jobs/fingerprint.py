@@ -22,6 +22,7 @@ from sqlstream.planner.lowering.columnar.kernels import Kind, kind_of
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
+    AlignBarriers,
     AlignedWindow,
     AssignTime,
     AssignWindows,
@@ -116,10 +117,17 @@ def _part(node: Node, depth: int, around: _Surroundings) -> Part | None:
     return Part(_kind(node), _name(node), depth, tuple(_facts(node, around)))
 
 
+_KINDS: dict[type[Node], str] = {
+    AlignBarriers: "barriers",
+    AssignWindows: "windows",
+    Lookup: "lookup that defers rows",
+    ProcessTable: "process function",
+    WindowAggregate: "window aggregate",
+}
+
+
 def _kind(node: Node) -> str:
-    kinds = {AssignWindows: "windows", WindowAggregate: "window aggregate", Lookup: "lookup that defers rows",
-             ProcessTable: "process function"}  # fmt: skip
-    return kinds.get(type(node), type(node).__name__)
+    return _KINDS.get(type(node), type(node).__name__)
 
 
 def _name(node: Node) -> str:
@@ -179,6 +187,19 @@ def _(node: WindowAggregate, around: _Surroundings) -> Iterator[tuple[str, str]]
     if kind_of(node) not in (Kind.PANES, Kind.SESSIONS):  # the others may hold rows, under names made of expressions
         read = {c.name for a in node.aggregates for c in a.expression.find_all(exp.Column)}
         yield "columns", ", ".join(f.name for f in node.input.schema if f.name in read)
+
+
+@_facts.register
+def _(node: AlignBarriers, around: _Surroundings) -> Iterator[tuple[str, str]]:
+    """How many rows may wait, and how long, may change."""
+    names = names_of(node.input)
+    yield "channel", meaning(node.channel, names)
+    yield "number of channels", str(node.channels)
+    ways = {"marker": node.marker, "id": node.id, "CANCEL WHEN": node.cancel_when, "END WHEN": node.end_when}
+    yield from ((name, meaning(found, names)) for name, found in ways.items() if found is not None)
+    yield "guarantee", "at least once" if node.at_least_once else "exactly once"
+    yield "type of the id", str(node.output.type)
+    yield "columns", _columns(node.input)
 
 
 @_facts.register

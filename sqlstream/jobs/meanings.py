@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.nodes import (
+    AlignBarriers,
     AssignWindows,
     Correlate,
     Lookup,
@@ -56,6 +57,8 @@ def names_of(node: Node) -> Names:
         case Lookup():
             added = {o.name: f"{node.source.name}.{sql(o.expression)}" for o in node.outputs}
             return {**names_of(node.input), **added}
+        case AlignBarriers():
+            return {**names_of(node.input), node.output.name: "barrier_id"}
         case AssignWindows():
             return {**names_of(node.input), **_of_windows(node.columns)}
         case WindowAggregate():

@@ -154,6 +154,20 @@ def test_rows_that_state_holds_whole_are_compared_by_their_columns():
     )
 
 
+def test_barriers_are_compared_by_what_they_align():
+    def aligned(clause, more="", settings=""):
+        return of(settings + DDL, f"SELECT k, CAST(barrier_id AS BIGINT) FROM t ALIGN BARRIERS ({clause}) {more}")
+
+    clause = "CHANNEL k OF 2, MARKER v < 0, ID v"
+    before = fingerprint(aligned(clause))
+    assert [p.kind for p in before if p.kind not in ("source", "watermark")] == ["barriers"]
+    most = "SET 'sqlstream.barriers.max-buffered-rows' = '7';"
+    assert difference(before, fingerprint(aligned(clause, "WHERE v > 3", most))) is None
+    told = difference(before, fingerprint(aligned("CHANNEL k OF 3, MARKER v < 0, ID v")))
+    assert told is not None
+    assert told.text == 'the barriers with the number of channels "2", where the query has "3"'
+
+
 def test_other_triggers_are_told():
     def fired(clauses):
         windows = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND)"

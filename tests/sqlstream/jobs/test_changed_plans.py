@@ -176,6 +176,22 @@ def test_other_triggers_are_told():
     assert "firing" in (found(fired(""), fired("TRIGGER EVERY 2 ROWS")) or "")
 
 
+def test_late_rows_may_go_to_another_table_but_not_begin_to():
+    def late(clause):
+        tables = "".join(
+            f"CREATE TABLE {name} (k STRING, v INT, ts TIMESTAMP(3)) WITH ('connector' = 'blackhole');"
+            for name in ("late", "later")
+        )
+        windows = "TUMBLE(ts, INTERVAL '5' SECOND)"
+        return of(DDL + tables, f"SELECT k, COUNT(*) FROM t GROUP BY k, {windows} {clause}")
+
+    assert found(late("LATE DATA TO late"), late("LATE DATA TO later")) is None
+    assert found(late(""), late("LATE DATA TO late")) == (
+        'the window aggregate with the firing "once, when the window closes", '
+        'where the query has "LATE DATA TO a table"'
+    )
+
+
 class Sum(NamedTuple):
     total: int
 

@@ -508,3 +508,26 @@ class Insert(Unary):
     """The root of INSERT INTO: the input has exactly the physical columns of ``table``, in order and cast."""
 
     table: Table
+
+
+@dataclass(frozen=True)
+class StatementSet(Node):
+    """The root of EXECUTE STATEMENT SET: inserts that run as one query, whose micro-batch is one epoch of all tables.
+
+    Several inserts may write to one table. Its schema is empty: rows go to tables, each with columns of its own.
+    """
+
+    inserts: tuple[Insert, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.inserts
+
+    @property
+    def schema(self) -> Schema:
+        return ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of the inserts, each once, in the order in which they are named first."""
+        return tuple({insert.table.name: insert.table for insert in self.inserts}.values())

@@ -31,6 +31,7 @@ from sqlstream.planner.nodes import (
     RowMeasured,
     Scan,
     Session,
+    StatementSet,
     Unary,
     Union,
     UserWindow,
@@ -309,3 +310,13 @@ def _(node: AssignWindows) -> ArrivalOrder:
 @arrival_order.register
 def _(node: ProcessTable) -> ArrivalOrder:
     return ArrivalOrder.MIXED if node.keys else arrival_order(node.tables[0])
+
+
+@arrival_order.register
+def _(node: StatementSet) -> ArrivalOrder:
+    """Of each table; where they differ, that of which least is known."""
+    orders = {arrival_order(insert) for insert in node.inserts}
+    if ArrivalOrder.ANSWERS in orders:
+        return ArrivalOrder.ANSWERS
+    shared = len(node.tables) < len(node.inserts)
+    return ArrivalOrder.MIXED if shared or len(orders) > 1 else orders.pop()

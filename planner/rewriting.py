@@ -11,7 +11,7 @@ from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Node, ProcessTable, Session, Unary, Union, Window
+from sqlstream.planner.nodes import Insert, Node, ProcessTable, Session, StatementSet, Unary, Union, Window
 
 LocalRule = Callable[[Node], Node]
 
@@ -33,6 +33,8 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
             return replace(node, branches=inputs)
         case ProcessTable():
             return replace(node, tables=inputs)
+        case StatementSet():
+            return replace(node, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
     raise TypeError(f"{type(node).__name__} has no inputs")
 
 

@@ -35,7 +35,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
 
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
     match statement:
-        case nodes.Query() | nodes.Insert():
+        case nodes.Query() | nodes.Insert() | nodes.StatementSet():
             plan_of(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             table = table_of_query(statement, scratch)

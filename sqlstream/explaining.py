@@ -5,11 +5,9 @@ from __future__ import annotations
 from sqlstream.connectors.secrets import without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
-from sqlstream.inspection import statement_set
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
-from sqlstream.planner.nodes import Insert, Output
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, bound_plan, require_sources
+from sqlstream.plans import RULES, Root, bound_plan, require_sources
 from sqlstream.runner import Runner
 from sqlstream.workspace import Workspace
 
@@ -33,16 +31,14 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
     return explain_spark(optimized, runner.runtime(workspace))
 
 
-def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Output | Insert:
+def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:
     """The bound plan of the statement inside EXPLAIN, whose stage has the format that is asked for."""
     _require_format(statement)
     match statement.statement:
-        case nodes.Query() | nodes.Insert() as inner:
+        case nodes.Query() | nodes.Insert() | nodes.StatementSet() as inner:
             return bound_plan(inner, workspace)
         case nodes.CreateTable(query=query) as inner if query is not None:
             return bound_plan(nodes.Query(query, span=inner.span), workspace)
-        case nodes.StatementSet() as inner:
-            raise statement_set(inner)
     raise BindError(NO_PLAN, "CREATE TABLE without a query has no plan", statement.statement.span)
 
 

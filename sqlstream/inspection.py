@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sqlstream.catalog import Catalog
-from sqlstream.errors import UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_query, refuse_statement
 from sqlstream.planner.catalog import Table
@@ -20,8 +19,6 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
             return show(statement, workspace.catalog)
         case nodes.Describe():
             return _describe(statement.name, workspace.catalog)
-        case nodes.StatementSet():
-            raise statement_set(statement)
     raise TypeError(type(statement).__name__)
 
 
@@ -31,8 +28,3 @@ def _describe(name: nodes.Name, catalog: Catalog) -> Rows:
         return describe_table(found)
     plan = bind_query(found.query, catalog)
     return describe_view(found.columns or plan.names, plan.schema)
-
-
-def statement_set(statement: nodes.StatementSet) -> UnsupportedError:
-    hint = "Write the INSERT statements one by one; each is a job."
-    return UnsupportedError("SS343", "statement sets are not executed yet", statement.span, hint=hint)

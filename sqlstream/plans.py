@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlglot import exp
-
 from sqlstream import connectors
 from sqlstream.connectors import connector
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
-from sqlstream.grammar import nodes, span_of
+from sqlstream.grammar import nodes
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.nodes import FailedRows, Insert, Lookup, Node, Output, Scan, WindowAggregate
-from sqlstream.planner.properties import changelog_mode, dead_letter_tables
+from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
+from sqlstream.statement_sets import misused_in_set
+from sqlstream.table_uses import looked_up_tables, place_in, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
@@ -28,6 +28,10 @@ SAME_TABLE = "SS511"
 NO_BAD_ROWS = "SS243"
 
 _NO_BAD_ROWS = "Leave it out; LOOKUP ASYNC (ON ERROR …) says what happens to rows whose lookup fails."
+
+Planned = nodes.Query | nodes.Insert | nodes.StatementSet
+"""Statements that have a plan."""
+Root = Output | Insert | StatementSet
 
 
 def _checks(table: Table, comparison: Comparison) -> bool:
@@ -44,18 +48,25 @@ _TAKES_UPDATES = (
 )
 
 
-def plan_of(statement: nodes.Query | nodes.Insert, workspace: Workspace) -> Output | Insert:
-    """The optimized plan, whose root is an Output or an Insert. SqlStreamError with all that is wrong."""
+def plan_of(statement: Planned, workspace: Workspace) -> Root:
+    """The optimized plan. SqlStreamError with all that is wrong."""
     plan = optimize(bound_plan(statement, workspace), RULES)
-    assert isinstance(plan, Output | Insert)
+    assert isinstance(plan, Root)
     return plan
 
 
-def bound_plan(statement: nodes.Query | nodes.Insert, workspace: Workspace) -> Output | Insert:
+def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
     plan = bind_statement(statement, workspace.catalog, emit_settings(workspace.settings))
-    assert isinstance(plan, Output | Insert)
-    wrong = tuple(_misused_connectors(plan, statement))
+    assert isinstance(plan, Root)
+    if isinstance(plan, StatementSet):
+        assert isinstance(statement, nodes.StatementSet)
+        pairs = zip(plan.inserts, statement.inserts, strict=True)
+        wrong = tuple(dict.fromkeys(d for insert, written in pairs for d in _misused_connectors(insert, written)))
+        wrong = wrong or misused_in_set(plan, statement)
+    else:
+        assert not isinstance(statement, nodes.StatementSet)
+        wrong = tuple(_misused_connectors(plan, statement))
     if wrong:
         raise SqlStreamError.of(wrong)
     return plan
@@ -95,17 +106,17 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
 def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
-            yield _not_read(table, _place(table, statement))
+            yield _not_read(table, place_in(statement, table))
     for table in looked_up_tables(plan):
         if not _answers(table) and connector(table.connector).is_source:
-            refused = unsupported.diagnostic("stream join", _place(table, statement), f'"{table.name}" is a stream.')
+            refused = unsupported.diagnostic("stream join", place_in(statement, table), f'"{table.name}" is a stream.')
             yield replace(refused, hint=_lookup_hint(table))
         elif not _answers(table):
             message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
-            yield Diagnostic(NOT_A_LOOKUP, message, _place(table, statement), hint=_lookup_hint(table))
+            yield Diagnostic(NOT_A_LOOKUP, message, place_in(statement, table), hint=_lookup_hint(table))
         if table.option(ON_ERROR) is not None:
             message = f'option "{ON_ERROR}" of table "{table.name}" has no effect in a lookup'
-            yield Diagnostic(NO_BAD_ROWS, message, _place(table, statement), hint=_NO_BAD_ROWS)
+            yield Diagnostic(NO_BAD_ROWS, message, place_in(statement, table), hint=_NO_BAD_ROWS)
     yield from _misused_beside(plan)
     if isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
         table, span = plan.table, statement.target.span
@@ -126,13 +137,6 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
         if isinstance(plan, Insert) and table.name == plan.table.name:
             message = f'table "{table.name}" cannot get the results and the late or failed rows of one query'
             yield Diagnostic(SAME_TABLE, message, hint="Create a table of its own for late rows, and for failed ones.")
-
-
-def _place(table: Table, statement: nodes.Query | nodes.Insert) -> Span | None:
-    """Where the statement names the table first; None where a view does."""
-    named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
-    found = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
-    return next((span_of(t.this) for t in found), None)
 
 
 def _not_read(table: Table, place: Span | None) -> Diagnostic:
@@ -158,35 +162,8 @@ def _lookup_hint(table: Table) -> str:
     return f"Connectors that answer lookups: {names}."
 
 
-def looked_up_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that lookups ask, each once."""
-    found = (n.source for n in plan.walk() if isinstance(n, Lookup))
-    return tuple({t.name: t for t in found if isinstance(t, Table)}.values())
-
-
-def side_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
-    found = [table for node in plan.walk() if (table := _side_table(node)) is not None]
-    found += dead_letter_tables(plan)
-    return tuple({table.name: table for table in found}.values())
-
-
-def _side_table(node: Node) -> Table | None:
-    match node:
-        case WindowAggregate(firing=firing):
-            return firing.late.table
-        case Lookup(failed=FailedRows(table=table)):
-            return table
-    return None
-
-
 def require_sources(plan: Node) -> None:
     """ConnectorError where a source on this machine is not there."""
     missing = [d for table in scanned_tables(plan) for d in connector(table.connector).ready(table, {})]
     if missing:
         raise SqlStreamError.of(missing)
-
-
-def scanned_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that the plan reads, each once."""
-    return tuple({n.table.name: n.table for n in plan.walk() if isinstance(n, Scan)}.values())

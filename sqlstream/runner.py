@@ -12,11 +12,12 @@ from sqlstream.connectors import Environment, connector
 from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan
-from sqlstream.plans import require_sources, scanned_tables, side_tables
+from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan, StatementSet
+from sqlstream.plans import Root, require_sources
 from sqlstream.results import columns_of
-from sqlstream.sinks import SideSinks, TableSink
+from sqlstream.sinks import SideSinks, sink_of
 from sqlstream.spark_settings import SparkHandle, spark_settings
+from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.workspace import Workspace
@@ -75,8 +76,8 @@ class Runner:
         self.folders = Folders()
         self.jobs: list[Job] = []
 
-    def start(self, plan: Output | Insert, workspace: Workspace, sql: str) -> Job:
-        """Run the plan: into the table of an Insert, else to the reader of ``Job.results``.
+    def start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
+        """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
 
         ``sql`` is its statement, for the record of the job.
         """
@@ -92,7 +93,7 @@ class Runner:
         name = self.folders.job_name(settings["pipeline.name"] or _default_name(plan))
         environment = Environment(spark, self.folders.root, name, run=uuid.uuid4().hex)
         sink, checkpoint = None, self.folders.scratch_checkpoint()
-        if isinstance(plan, Insert):
+        if not isinstance(plan, Output):
             checkpoint = self.folders.checkpoint(settings, name)
             anew = settings["execution.state-recovery.path"] is not None
             if anew:
@@ -101,7 +102,7 @@ class Runner:
             after = last_committed(storage_at(checkpoint, spark)) if resumed else None
             run = run_of(checkpoint, spark)
             environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
-            sink = TableSink(environment, plan.table, plan)
+            sink = sink_of(environment, plan)
         job = start_job(
             spark,
             plan,
@@ -121,7 +122,7 @@ class Runner:
         self.jobs.append(job)
         return job
 
-    def _restore(self, plan: Output | Insert, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
+    def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
         from sqlstream.jobs.declared_states import declared_states
         from sqlstream.jobs.fingerprint import fingerprint
@@ -190,8 +191,13 @@ class Runner:
         self.folders.remove()
 
 
-def _default_name(plan: Output | Insert) -> str:
-    return f"insert-into-{plan.table.name}" if isinstance(plan, Insert) else "query"
+def _default_name(plan: Root) -> str:
+    match plan:
+        case Insert():
+            return f"insert-into-{plan.table.name}"
+        case StatementSet():
+            return "-".join(["statement-set", *(table.name for table in plan.tables)])
+    return "query"
 
 
 def _poll_ms(plan: Node) -> int:

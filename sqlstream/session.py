@@ -15,7 +15,7 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.inspection import inspect_statement
 from sqlstream.job_statements import is_job_statement, job_statement
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Insert, Output
+from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
 from sqlstream.results import Query, Rows
 from sqlstream.runner import Runner
@@ -63,7 +63,8 @@ class Session:
         """Run a script and return what its last statement returns.
 
         Rows for SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it
-        runs; for INSERT a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
+        runs; for INSERT and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits
+        for it).
         """
         try:
             statements = parse_script(text)
@@ -79,7 +80,7 @@ class Session:
         match statement:
             case nodes.Query():
                 return self._query(statement)
-            case nodes.Insert():
+            case nodes.Insert() | nodes.StatementSet():
                 return self._insert(statement)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement)
@@ -182,7 +183,7 @@ class Session:
     def _explained(self, statement: nodes.Explain) -> str:
         return explained(statement, self.workspace, self._runner)
 
-    def _insert(self, statement: nodes.Insert) -> Job:
+    def _insert(self, statement: nodes.Insert | nodes.StatementSet) -> Job:
         plan = plan_of(statement, self.workspace)
         assert not isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))

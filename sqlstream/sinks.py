@@ -10,8 +10,8 @@ from sqlstream.connectors import Environment, connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.connectors.formats import quoted
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.nodes import Node
-from sqlstream.plans import side_tables
+from sqlstream.planner.nodes import Insert, Node, StatementSet
+from sqlstream.table_uses import side_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -41,6 +41,31 @@ class TableSink:
         return writer
 
 
+class SetSink:
+    """The rows of a statement set into its tables: all of one micro-batch, then those of the next.
+
+    Should a batch run again after a failure between two tables, each takes its rows in place of those of the first
+    attempt, so that all stand at the same epoch.
+    """
+
+    def __init__(self, environment: Environment, plan: StatementSet) -> None:
+        self._environment = environment
+        self._plan = plan
+
+    def __call__(self, rows: DataFrame) -> DataStreamWriter:
+        tables = [(table, checked_writer(self._environment, table)) for table in self._plan.tables]
+        side = SideSinks(self._environment, self._plan)
+        self._environment = replace(self._environment, resumed=True, anew=False)
+        return rows.writeStream.foreachBatch(side.beside_all(self._plan, tables))
+
+
+def sink_of(environment: Environment, plan: Insert | StatementSet) -> TableSink | SetSink:
+    """Where the rows of a job go that writes tables."""
+    if isinstance(plan, StatementSet):
+        return SetSink(environment, plan)
+    return TableSink(environment, plan.table, plan)
+
+
 class SideSinks:
     """The tables that get rows of a plan beside its result. False where there are none."""
 
@@ -59,6 +84,17 @@ class SideSinks:
         """
         return partial(_write_both, self._plan, main, self._writers) if self else main
 
+    def beside_all(self, plan: StatementSet, tables: list[tuple[Table, BatchWriter]]) -> BatchWriter:
+        """A writer of the micro-batches of a statement set, whose ``tables`` are written by these."""
+        return partial(_write_both, plan, partial(_write_tables, plan, tables), self._writers)
+
+
+def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int) -> None:
+    from sqlstream.planner.lowering.statement_set import rows_of
+
+    for table, write in tables:
+        write(rows_of(batch, plan, table), number)
+
 
 def _write_both(
     plan: Node, main: BatchWriter, side: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
@@ -67,7 +103,7 @@ def _write_both(
 
     batch.persist()
     try:
-        main(main_rows(batch), number)
+        main(main_rows(batch) if side else batch, number)
         for table, write in side:
             rows = side_rows(batch, plan, table)
             if not rows.isEmpty():  # or each micro-batch would leave a file without rows

@@ -8,7 +8,7 @@ import sys
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sqlstream.grammar.nodes import CreateTable, Insert, Query, Statement
+from sqlstream.grammar.nodes import CreateTable, Insert, Query, Statement, StatementSet
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def needs_spark(statement: Statement) -> bool:
     """True for statements that start a job."""
-    return isinstance(statement, Query | Insert) or (isinstance(statement, CreateTable) and statement.query is not None)
+    creates = isinstance(statement, CreateTable) and statement.query is not None
+    return creates or isinstance(statement, Query | Insert | StatementSet)
 
 
 def _keep_stderr() -> None:

@@ -23,6 +23,7 @@ from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignWindows, Node, Output, ProcessTable, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
+from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 
@@ -54,20 +55,22 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
 
 
 def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Node:
-    """The plan of a Query or Insert; UnsupportedError for statements about jobs and modules."""
+    """The plan of a Query, Insert or StatementSet; UnsupportedError for statements about jobs and modules."""
     match statement:
         case Query():
             return bind_query(statement.query, catalog, settings)
         case Insert():
             return bind_insert(statement, catalog, settings)
+        case StatementSet():
+            return bind_statement_set(statement, catalog, settings)
     refuse_statement(statement)
     raise TypeError(f"{type(statement).__name__} has no plan")
 
 
 def bind_statement_set(
     statements: StatementSet, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT
-) -> tuple[InsertNode, ...]:
-    """The plans of all inserts; the mistakes of all of them at once."""
+) -> StatementSetNode:
+    """The plans of all inserts; the mistakes of all of them at once. SS327 where one waits for another clock."""
     plans: list[InsertNode] = []
     problems: list[Diagnostic] = []
     for insert in statements.inserts:
@@ -77,7 +80,10 @@ def bind_statement_set(
             problems.extend(error.diagnostics)
     if problems:
         raise SqlStreamError.of(problems)
-    return tuple(plans)
+    plan = StatementSetNode(tuple(plans))
+    _refuse_clocks_of_two_kinds(plan, statements)
+    check_uids(plan)
+    return plan
 
 
 def refuse_statement(statement: Statement) -> None:
@@ -101,12 +107,30 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
 
 
 def _refuse_mixed_time(node: Node) -> None:
-    """One query has one clock: Spark's watermark cannot wait for two. Windows without a time column wait for none."""
-    windows = (n for n in node.walk() if isinstance(n, AssignWindows | WindowAggregate))
-    domains = {n.domain for n in windows if n.time is not None}
-    domains |= {n.domain for n in node.walk() if isinstance(n, ProcessTable) and n.timed}
+    """One query has one clock: Spark's watermark cannot wait for two."""
+    domains = _domains(node)
     if TimeDomain.PROCESSING in domains and len(domains) > 1:
         raise unsupported.refusal("mixed time", None)
+
+
+def _domains(node: Node) -> set[TimeDomain]:
+    """The kinds of time that operators wait for. Windows without a time column wait for none."""
+    windows = (n for n in node.walk() if isinstance(n, AssignWindows | WindowAggregate))
+    domains = {n.domain for n in windows if n.time is not None}
+    return domains | {n.domain for n in node.walk() if isinstance(n, ProcessTable) and n.timed}
+
+
+def _refuse_clocks_of_two_kinds(plan: StatementSetNode, statements: StatementSet) -> None:
+    """A statement set is one query, and each of its inserts waits for one kind of time, or none."""
+    waiting = [(domains, insert) for insert in plan.inserts if (domains := _domains(insert))]
+    clocked = next((i for domains, i in waiting if TimeDomain.PROCESSING in domains), None)
+    timed = next((i for domains, i in waiting if TimeDomain.PROCESSING not in domains), None)
+    if clocked is not None and timed is not None:
+        detail = (
+            f'INSERT INTO "{timed.table.name}" waits for event time and INSERT INTO "{clocked.table.name}" for '
+            "processing time, but a statement set has one clock: make two sets of it."
+        )
+        raise unsupported.refusal("mixed time", statements.span, detail)
 
 
 def _target(name: Name, catalog: Catalog) -> Table:

@@ -24,6 +24,7 @@ from sqlstream.planner.nodes import (
     ProcessTable,
     Project,
     Scan,
+    StatementSet,
     Union,
     WindowAggregate,
     WindowColumns,
@@ -155,3 +156,8 @@ def _(node: Output) -> str:
 @describe.register
 def _(node: Insert) -> str:
     return f"Insert({node.table.name}: {', '.join(f.name for f in node.schema)})"
+
+
+@describe.register
+def _(node: StatementSet) -> str:
+    return f"StatementSet({', '.join(table.name for table in node.tables)})"

@@ -28,6 +28,7 @@ from sqlstream.planner.nodes import (
     CountWindow,
     Node,
     ProcessTable,
+    StatementSet,
     Unary,
     WindowAggregate,
 )
@@ -129,8 +130,12 @@ def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) 
 
 
 def observes_watermarks(plan: Node) -> bool:
-    """True where several watermarks make one: Spark's checkpoint then holds the least of them only."""
-    return len(list(watermarked_nodes(plan))) > 1
+    """True where several watermarks make one: Spark's checkpoint then holds the least of them only.
+
+    The queries of a statement set read each table as one source, so that all its watermarks are the same.
+    """
+    nodes = list(watermarked_nodes(plan))
+    return len({node.table for node in nodes} if isinstance(plan, StatementSet) else nodes) > 1
 
 
 def domains_of_watermarks(plan: Node) -> set[TimeDomain]:

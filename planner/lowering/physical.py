@@ -34,6 +34,7 @@ from sqlstream.planner.nodes import (
     Project,
     Scan,
     Session,
+    StatementSet,
     Tumble,
     Union,
     WindowAggregate,
@@ -187,3 +188,8 @@ def _(node: Output) -> str:
 @physical.register
 def _(node: Insert) -> str:
     return f'sink of connector "{node.table.connector}", idempotent by batch'
+
+
+@physical.register
+def _(node: StatementSet) -> str:
+    return f"union of {len(node.inserts)} inserts in one query, a micro-batch is one epoch of all tables"

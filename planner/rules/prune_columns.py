@@ -22,12 +22,13 @@ from sqlstream.planner.nodes import (
     ProcessTable,
     Project,
     Scan,
+    StatementSet,
     Unary,
     Union,
     UserWindow,
     WindowAggregate,
 )
-from sqlstream.planner.rewriting import columns_of, read_by_firing, read_by_window
+from sqlstream.planner.rewriting import columns_of, read_by_firing, read_by_window, with_inputs
 
 Names = frozenset[str]
 
@@ -121,6 +122,11 @@ def _cheapest(node: Lookup) -> Item:
 def _(node: AlignBarriers, required: Names) -> Node:
     read = frozenset().union(*map(columns_of, node.expressions))
     return replace(node, input=_pruned(node.input, (required - {node.output.name}) | read))
+
+
+@_pruned.register
+def _(node: StatementSet, required: Names) -> Node:
+    return with_inputs(node, tuple(_pruned(insert, _all(insert)) for insert in node.inserts))
 
 
 @_pruned.register

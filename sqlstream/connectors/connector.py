@@ -5,7 +5,7 @@ A new connector is one module here with a ``CONNECTOR`` and one name in ``connec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,10 @@ def _filters_nothing(table: Table, comparison: Comparison) -> bool:
     return False
 
 
+def _nowhere(table: Table) -> Hashable | None:
+    return None
+
+
 def _keep(directory: Path, table: Table) -> None:
     return None
 
@@ -132,6 +136,8 @@ class Connector:
     ``metadata`` are the keys of METADATA columns with their natural types.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
+    ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
+    share it; None: nowhere that others reach.
     ``refused`` are known options that have no effect here, and what to write instead.
     """
 
@@ -151,6 +157,7 @@ class Connector:
     lookup: MakeLookup | None = None
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
     refused: Mapping[str, str] = field(default_factory=dict)
+    place: Callable[[Table], Hashable | None] = _nowhere
 
     @property
     def is_source(self) -> bool:

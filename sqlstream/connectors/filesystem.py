@@ -221,6 +221,12 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
     return write_batch
 
 
+def place(table: Table) -> str:
+    path = table.option("path") or ""
+    local = local_path(path)
+    return path.rstrip("/") if local is None else str(Path(local).absolute())
+
+
 @dataclass(frozen=True)
 class _Target:
     path: str
@@ -292,4 +298,5 @@ CONNECTOR = Connector(
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
     lookup=lookup,
     filters=filters,
+    place=place,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlstream.connectors.connector import Connector
 from sqlstream.connectors.database_tables import filters
-from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, write_batches
+from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, write_batches
 from sqlstream.connectors.postgres_server import of_url
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
@@ -79,5 +79,6 @@ CONNECTOR = Connector(
     check=check,
     lookup=lookup,
     filters=filters,
+    place=place,
     refused=_REFUSED,
 )

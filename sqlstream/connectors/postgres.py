@@ -112,6 +112,11 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
     )
 
 
+def place(table: Table) -> tuple[str | None, ...]:
+    """The table there, as far as the options tell without their secrets."""
+    return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
+
+
 # --- sink -----------------------------------------------------------------------------------------------------
 
 
@@ -196,4 +201,5 @@ CONNECTOR = Connector(
     check=check,
     lookup=lookup,
     filters=filters,
+    place=place,
 )

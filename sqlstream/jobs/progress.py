@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 from sqlstream.jobs.lookups import LookupTotals, lookups_of
 from sqlstream.jobs.lookups import added as added_lookups
+from sqlstream.jobs.table_counts import added as added_tables
+from sqlstream.jobs.table_counts import rows_by_table, rows_read
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -35,9 +37,10 @@ class Progress:
     and for queries that need none. ``late_rows`` are those that windows dropped; on the native gear Spark adds up rows
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
     columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
-    ``pending`` are the rows that wait after the last batch because their lookups were deferred; None before the first
-    batch of a query with such lookups. ``restarts``: how often the job has failed and started again. ``bad_rows``:
+    ``pending`` are the rows that wait after the last batch for deferred lookups or barriers; None before the first
+    batch of a query with such. ``restarts``: how often the job has failed and started again. ``bad_rows``:
     those of each table and function that tolerates them.
+    ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
     """
 
     rows_in: int = 0
@@ -52,6 +55,7 @@ class Progress:
     bad_rows: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
     last_batch: int = -1
+    rows_by_table: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -85,16 +89,21 @@ def observed(rows: DataFrame) -> DataFrame:
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
 
 
-def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]], control: str) -> Progress:
-    """The progress after more reports; those counted before are skipped. ``control``: path of control rows."""
+def advanced(
+    progress: Progress, reports: Iterable[Mapping[str, Any]], control: str, scans: Sequence[int] = ()
+) -> Progress:
+    """The progress after more reports; those counted before are skipped. ``control``: path of control rows.
+
+    ``scans``: how often each other source is read, as ``table_counts.scans_of`` tells.
+    """
     for report in sorted(reports, key=lambda r: int(r["batchId"])):
         if int(report["batchId"]) > progress.last_batch:
-            progress = _after(progress, report, control)
+            progress = _after(progress, report, control, scans)
     return progress
 
 
-def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progress:
-    rows_in = sum(s["numInputRows"] for s in report["sources"] if control not in s["description"])
+def _after(progress: Progress, report: Mapping[str, Any], control: str, scans: Sequence[int]) -> Progress:
+    rows_in = rows_read([s for s in report["sources"] if control not in s["description"]], scans)
     watermark = watermark_of(report.get("eventTime", {}).get("watermark"))
     pending = pending_rows(report)
     return replace(
@@ -102,6 +111,7 @@ def _after(progress: Progress, report: Mapping[str, Any], control: str) -> Progr
         rows_in=progress.rows_in + rows_in,
         rows_out=progress.rows_out + _rows_out(report),
         batches=progress.batches + 1,
+        rows_by_table=added_tables(progress.rows_by_table, rows_by_table(report)),
         busy_ms=progress.busy_ms + int(report["batchDuration"]),
         watermark_ms=progress.watermark_ms if watermark is None else watermark,
         late_rows=progress.late_rows + late_rows(report),

@@ -88,8 +88,9 @@ def _restarts(steps: int) -> frozenset[int]:
 
 
 def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:
-    """A line per change; sorted where their order is Spark's."""
-    lines = [_line(change, test.output_types) for change in changes]
+    """A line per change, of a statement set behind the name of its table; sorted where their order is Spark's."""
+    table = f"{test.first_table}: " if test.first_table is not None else ""
+    lines = [f"{table}{_line(change, test.output_types)}" for change in changes]
     return tuple(lines if test.keeps_order else sorted(lines))
 
 

@@ -24,15 +24,16 @@ from sqlstream.planner.nodes import (
     Output,
     Project,
     Scan,
+    StatementSet,
     Union,
     UserWindow,
     WindowAggregate,
 )
 from sqlstream.planner.properties import ArrivalOrder, arrival_order
-from sqlstream.plans import side_tables
+from sqlstream.table_uses import side_tables
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_STATELESS = (Scan, AssignTime, Project, Filter, Union, Correlate, Output, Insert)
+_STATELESS = (Scan, AssignTime, Project, Filter, Union, Correlate, Output, Insert, StatementSet)
 _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 
@@ -72,8 +73,9 @@ class PlanTraits:
 
     @cached_property
     def side_tables(self) -> dict[str, Table]:
-        """The tables that get rows beside the result, by lower-case name."""
-        return {table.name.casefold(): table for table in side_tables(self.root)}
+        """The tables that get rows beside the result, by lower-case name: in a statement set all but the first one."""
+        others = self.root.tables[1:] if isinstance(self.root, StatementSet) else ()
+        return {table.name.casefold(): table for table in (*others, *side_tables(self.root))}
 
     @property
     def needs_ticks(self) -> bool:
@@ -83,7 +85,7 @@ class PlanTraits:
     @property
     def defers(self) -> bool:
         """True where rows may wait in state for the answers to lookups."""
-        return clocks.defers(self.root)
+        return clocks.waits_for_lookups(self.root)
 
     @property
     def ends_by_tick(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import Environment
 from sqlstream.connectors import test as test_connector
+from sqlstream.connectors.connector import BatchWriter
 from sqlstream.jobs.checkpoint import open_checkpoint
 from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
@@ -20,7 +21,7 @@ from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.gears import Gear
-from sqlstream.planner.nodes import Insert, Node, Output
+from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
 from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks
 from sqlstream.testing.buffer import Flush
@@ -50,6 +51,8 @@ class Sink:
 def _main_sink(plan: Node) -> Sink:
     if isinstance(plan, Insert):
         return _sink_of_table(plan.table)
+    if isinstance(plan, StatementSet):
+        return _sink_of_table(plan.tables[0])
     assert isinstance(plan, Output)
     return Sink(RESULT, plan.names)
 
@@ -135,13 +138,13 @@ class SteppedJob:
         self._watermarks = restored_watermarks(self._plan, self._control)
         rows = lower(self._plan, runtime)
         found = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}
-        self._main = replace(self._main, types=tuple(found[field.name] for field in self._plan.schema))
-        main = test_connector.write_batches(environment, self._main.table)
-        side = SideSinks(environment, self._plan)
+        if not isinstance(self._plan, StatementSet):
+            self._main = replace(self._main, types=tuple(found[field.name] for field in self._plan.schema))
+        writer = self._writer(environment)
         launch = Launch(
             query_name=self._directory.name,
             rows=rows,
-            sink=lambda rows: rows.writeStream.foreachBatch(side.beside(main)),
+            sink=lambda rows: rows.writeStream.foreachBatch(writer),
             checkpoint=checkpoint,
             control=self._control,
             bounded=False,
@@ -150,6 +153,14 @@ class SteppedJob:
             interval_ms=0,
         )
         self._query = launch.start()
+
+    def _writer(self, environment: Environment) -> BatchWriter:
+        """To files that ``written`` reads, whatever the connectors of the tables are."""
+        side = SideSinks(environment, self._plan)
+        if isinstance(self._plan, StatementSet):
+            tables = [(table, test_connector.write_batches(environment, table)) for table in self._plan.tables]
+            return side.beside_all(self._plan, tables)
+        return side.beside(test_connector.write_batches(environment, self._main.table))
 
     def stop(self) -> None:
         if self._query is not None:

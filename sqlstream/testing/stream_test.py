@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sqlstream.definitions import DEFINITIONS
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar import nodes, parse_script, to_sql
+from sqlstream.grammar import parse_script, to_sql
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 from sqlstream.planner.lowering.gears import gear_of
-from sqlstream.planner.nodes import Insert, Output
-from sqlstream.plans import plan_of
+from sqlstream.planner.nodes import StatementSet
+from sqlstream.plans import Planned, Root, plan_of
 from sqlstream.testing.buffer import Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
@@ -36,7 +36,7 @@ Watermarks = Literal["auto", "steps", "rows"]
 
 
 class StreamTest:
-    """Runs ``script`` (definitions, then one query or one INSERT) on ``session``, step by step.
+    """Runs ``script`` (definitions, then a query, an INSERT or a statement set) on ``session``, step by step.
 
     Tables with the connector ``test`` are fed with ``rows``; ``output`` returns what has come out since it was last
     asked. ``watermark`` and ``processing_time`` are the only clocks. ``watermarks`` says what moves event time:
@@ -145,7 +145,8 @@ class StreamTest:
     def output(self, table: str | None = None) -> list[Change]:
         """(kind, *values) of the rows that came out since the last call, in order.
 
-        ``table`` is that of the INSERT or one that gets rows beside the result; None: the result itself.
+        ``table`` is that of the INSERT or one that gets rows beside the result; None: the result itself, in a
+        statement set that of its first table.
         """
         self._job.sink_of(table)  # a wrong name needs no Spark
         self._flush()
@@ -172,8 +173,14 @@ class StreamTest:
         return self._job.sink_of(None).types
 
     @property
+    def first_table(self) -> str | None:
+        """The table whose rows ``output()`` gives, of a statement set; None for others."""
+        plan = self._traits.root
+        return plan.tables[0].name if isinstance(plan, StatementSet) else None
+
+    @property
     def side_tables(self) -> tuple[str, ...]:
-        """The tables that get rows beside the result."""
+        """The tables that get rows beside the result, with all but the first one of a statement set."""
         return tuple(table.name for table in self._traits.side_tables.values())
 
     def output_types_of(self, table: str) -> tuple[DataType, ...]:
@@ -261,16 +268,16 @@ class StreamTest:
         return found
 
 
-def plan_of_script(script: str, session: Session) -> Output | Insert:
-    """Executes all statements but the last, which is a query or an INSERT, and returns the plan of that."""
+def plan_of_script(script: str, session: Session) -> Root:
+    """Executes all statements but the last, which is a query, an INSERT or a statement set; the plan of that."""
     try:
         *definitions, last = parse_script(script)
         for statement in definitions:
             if not isinstance(statement, DEFINITIONS):
                 raise ValueError(f"only the last statement of a test may run: {to_sql(statement)}")
             session.execute(statement, script)
-        if not isinstance(last, nodes.Query | nodes.Insert):
-            raise ValueError(f"a test ends with a query or an INSERT, not with: {to_sql(last)}")
+        if not isinstance(last, Planned):
+            raise ValueError(f"a test ends with a query, an INSERT or a statement set, not with: {to_sql(last)}")
         return plan_of(last, session.workspace)
     except SqlStreamError as error:
         raise error.with_source(script) from error.__cause__

@@ -22,6 +22,13 @@ _PROCESS = """
     two => TABLE (SELECT item AS k, n, ts AS t FROM bids) PARTITION BY k, on_time => DESCRIPTOR(ts, t))
 """
 
+_SET = """
+    EXECUTE STATEMENT SET BEGIN
+    INSERT INTO totals (auction, total) SELECT auction, price FROM bids WHERE n > 1 + 1;
+    INSERT INTO late SELECT auction, item, window_end FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE);
+    END
+"""
+
 
 @cache
 def corpus() -> dict[str, Node]:
@@ -34,6 +41,7 @@ def corpus() -> dict[str, Node]:
     )
     found = {title: found for file in files for title, found in _plans(file).items()}
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
+    own |= {"statement sets": plan(_SET)}
     return {**found, **own}
 
 

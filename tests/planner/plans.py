@@ -7,12 +7,13 @@ from typing import TypeVar, cast
 from sqlstream.catalog import Catalog
 from sqlstream.checking import check_script
 from sqlstream.grammar import parse_script
-from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query
-from sqlstream.planner.binder import bind_insert, bind_query, bind_table, bind_view
+from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query, StatementSet
+from sqlstream.planner.binder import bind_insert, bind_query, bind_statement_set, bind_table, bind_view
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.nodes import Insert as InsertPlan
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.nodes import StatementSet as StatementSetPlan
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
 from sqlstream.udfs.signature import ProcessSignature, TableParameter
@@ -92,11 +93,11 @@ def created(tables: str = TABLES) -> Catalog:
     return catalog
 
 
-def plan(text: str, tables: str = TABLES) -> Output | InsertPlan:
+def plan(text: str, tables: str = TABLES) -> Output | InsertPlan | StatementSetPlan:
     """The bound plan of the last statement of ``text``, over the tables that it and ``tables`` create."""
     script = tables + text
     catalog = no_tables()
-    found: Output | InsertPlan | None = None
+    found: Output | InsertPlan | StatementSetPlan | None = None
     for statement in parse_script(script):
         match statement:
             case CreateTable():
@@ -107,6 +108,8 @@ def plan(text: str, tables: str = TABLES) -> Output | InsertPlan:
                 found = bind_insert(statement, catalog)
             case Query():
                 found = bind_query(statement.query, catalog)
+            case StatementSet():
+                found = bind_statement_set(statement, catalog)
     assert found is not None
     return found
 

@@ -218,7 +218,7 @@ def test_statement_set_reports_the_mistakes_of_all_inserts():
         bind_statement_set(wrong, catalog)
     assert [d.code for d in caught.value.diagnostics] == ["SS201", "SS202"]
     (right,) = parsed("EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT a FROM t; END", StatementSet)
-    assert [type(p) for p in bind_statement_set(right, catalog)] == [Insert]
+    assert [type(p) for p in bind_statement_set(right, catalog).inserts] == [Insert]
 
 
 @pytest.mark.parametrize(

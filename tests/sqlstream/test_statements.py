@@ -138,7 +138,7 @@ def test_if_exists_changes_nothing(session: Session, again: str) -> None:
         ("SAVEPOINT JOB nobody", "SS230"),
         ("DESCRIBE JOB nobody", "SS230"),
         ("STOP JOB nobody", "SS230"),
-        ("EXECUTE STATEMENT SET BEGIN INSERT INTO out SELECT auction FROM bids; END", "SS343"),
+        ("EXECUTE STATEMENT SET BEGIN INSERT INTO out SELECT auction FROM bids; END", "SS508"),
         ("EXPLAIN FORMAT JSON PHYSICAL SELECT auction FROM bids", "SS344"),
         ("EXPLAIN FORMAT MERMAID TRACE SELECT auction FROM bids", "SS344"),
         ("EXPLAIN CREATE TABLE x (a INT) WITH ('connector' = 'print')", "SS283"),

@@ -18,7 +18,7 @@ from sqlstream.planner.lowering.columns import column, event_time, micros, quote
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import null_error
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Project, WindowAggregate
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Project, StatementSet, WindowAggregate
 from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, LIFT, Content
 
 TIME = "__row_time"
@@ -42,9 +42,8 @@ class BlobWatermark:
     def micros(self) -> str:
         """SQL text: the time of a row in microseconds; SS401 where it is NULL."""
         passes = f"WHEN {LATE_TABLE} IS NOT NULL THEN NULL " if self.passing else ""
-        return (
-            f"CASE {passes}WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)} ELSE {micros(self.time)} END"
-        )
+        missing = f"WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)}"
+        return f"CASE {passes}{missing} ELSE {micros(self.time)} END"
 
     def column(self, runtime: Runtime) -> str | None:
         """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
@@ -75,6 +74,14 @@ def blob_watermark(node: AssignWindows | WindowAggregate, plan: Node) -> BlobWat
         if not isinstance(item.expression, exp.Column):
             return None
         below, name = below.input, item.expression.name
-    if not isinstance(below, AssignTime) or below.column != name or list(watermarked_nodes(plan)) != [below]:
+    if not isinstance(below, AssignTime) or below.column != name or not _is_the_only_one(below, plan):
         return None
     return BlobWatermark(below, node.time)
+
+
+def _is_the_only_one(source: AssignTime, plan: Node) -> bool:
+    """Of the plan; the queries of a statement set have the same one where they read the same table."""
+    others = list(watermarked_nodes(plan))
+    if isinstance(plan, StatementSet):
+        return all(other.table == source.table for other in others)
+    return others == [source]

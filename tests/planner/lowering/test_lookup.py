@@ -27,7 +27,7 @@ from sqlstream.planner.nodes import (
     Tumble,
     WindowAggregate,
 )
-from sqlstream.plans import side_tables
+from sqlstream.table_uses import side_tables
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.sources.fed import Behaviour

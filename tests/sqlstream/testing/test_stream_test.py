@@ -39,7 +39,7 @@ def test_a_wrong_query_is_refused_with_its_place(session):
 def test_only_the_last_statement_runs(session):
     with pytest.raises(ValueError, match="only the last statement of a test may run"):
         StreamTest(EVENTS + "SELECT k FROM events; SELECT v FROM events", session)
-    with pytest.raises(ValueError, match="ends with a query or an INSERT"):
+    with pytest.raises(ValueError, match="ends with a query, an INSERT or a statement set"):
         StreamTest("CREATE TABLE t (a INT) WITH ('connector' = 'test')", session)
 
 

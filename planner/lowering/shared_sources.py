@@ -1,0 +1,95 @@
+"""One source of Spark for each table of a statement set, however many of its queries read the table.
+
+Spark knows a source by the relation that it stands in: rows, control rows and ticks are asked for once, and all
+branches go on from the same DataFrame. So each epoch takes the same rows of a table to all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
+from sqlstream.planner.lowering.columnar.kernels import sees_arrival
+from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.nodes import AssignWindows, Lookup, Node, Scan, WindowAggregate
+from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.lookup.source import LookupSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SharedSources:
+    """The ``Runtime`` of a statement set over that of its job."""
+
+    def __init__(self, runtime: Runtime, plan: Node) -> None:
+        self._runtime = runtime
+        self._ordered = _read_in_order(plan)
+        self._tables: dict[str, DataFrame] = {}
+        self._control: dict[str, DataFrame] = {}
+        self._clock: DataFrame | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._runtime.spark
+
+    @property
+    def gear(self) -> str:
+        return self._runtime.gear
+
+    @property
+    def max_parallelism(self) -> int:
+        return self._runtime.max_parallelism
+
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """The columns of this scan, and the hidden ones, among all of the table, of which Spark reads what it needs."""
+        name = scan.table.name
+        columns = _columns_of_source(scan.table)
+        if name not in self._tables:
+            whole = replace(scan, columns=columns, predicates=())
+            self._tables[name] = self._runtime.read(whole, in_order=name in self._ordered)
+        rows = self._tables[name]
+        extra = [c for c in rows.columns if c not in columns and (in_order or c not in PARTS)]
+        return rows.select(*map(column, (*scan.columns, *extra)))
+
+    def control(self, table: str) -> DataFrame:
+        if table not in self._control:
+            self._control[table] = self._runtime.control(table)
+        return self._control[table]
+
+    def clock(self) -> DataFrame:
+        if self._clock is None:
+            self._clock = self._runtime.clock()
+        return self._clock
+
+    def clocks(self) -> list[DataFrame]:
+        """The control rows and ticks that were asked for."""
+        return [*self._control.values(), *([self._clock] if self._clock is not None else [])]
+
+    def lookup(self, node: Lookup) -> LookupSource:
+        return self._runtime.lookup(node)
+
+    def event_time_from_rows(self, table: str) -> bool:
+        return self._runtime.event_time_from_rows(table)
+
+    def function(self, name: str) -> Function | None:
+        return self._runtime.function(name)
+
+    def implementation(self, function: Function) -> object:
+        return self._runtime.implementation(function)
+
+
+def _columns_of_source(table: Table) -> tuple[str, ...]:
+    """Physical columns and metadata: what is not computed of them."""
+    return tuple(c.name for c in table.columns if c.physical or c.metadata_key is not None)
+
+
+def _read_in_order(plan: Node) -> set[str]:
+    """The tables below operators that look at the order of arrival."""
+    seeing = (n for n in stateful_nodes(plan) if not isinstance(n, AssignWindows | WindowAggregate) or sees_arrival(n))
+    return {below.table.name for node in seeing for below in node.walk() if isinstance(below, Scan)}

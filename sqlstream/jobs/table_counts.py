@@ -1,0 +1,43 @@
+"""How many rows a statement set has read, and has written to each of its tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from sqlstream.planner.lowering.statement_set import TABLES_METRIC
+from sqlstream.planner.nodes import Node, Scan, StatementSet
+
+
+def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of a micro-batch for each table of a statement set; empty for other jobs."""
+    for name, metrics in report.get("observedMetrics", {}).items():
+        kind, *tables = name.split("/")
+        if kind == TABLES_METRIC:
+            # Connect gives the values alone.
+            counts = metrics["values"] if "values" in metrics else [metrics[f"rows_{i}"] for i in range(len(tables))]
+            return {unquote(table): int(count or 0) for table, count in zip(tables, counts, strict=True)}
+    return {}
+
+
+def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in dict.fromkeys([*left, *right])}
+
+
+def scans_of(plan: Node) -> tuple[int, ...]:
+    """How often the queries of a statement set read each table, in the order of Spark's sources; else empty."""
+    if not isinstance(plan, StatementSet):
+        return ()
+    return tuple(Counter(node.table.name for node in plan.walk() if isinstance(node, Scan)).values())
+
+
+def rows_read(sources: Sequence[Mapping[str, Any]], scans: Sequence[int]) -> int:
+    """The rows that came from these sources. Spark counts those of one source once for each of its ``scans``.
+
+    A table in the memory of several jobs is several sources; where these cannot be told apart, the least count holds.
+    """
+    if len(scans) != len(sources):
+        scans = [min(scans, default=1)] * len(sources)
+    return sum(int(source["numInputRows"]) // count for source, count in zip(sources, scans, strict=True))

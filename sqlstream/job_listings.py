@@ -90,7 +90,7 @@ def _counts(progress: Progress) -> Iterator[Property]:
         yield f"operator {number}: late rows", f"{rows:,}"
     yield from ((f'bad rows of "{name}"', f"{rows:,}") for name, rows in progress.bad_rows.items())
     if progress.pending is not None:
-        yield "rows waiting for lookups", f"{progress.pending:,}"
+        yield "rows waiting", f"{progress.pending:,}"
     for number, totals in progress.lookups.items():
         yield from ((f"lookup {number}: {name}", value) for name, value in _lookup(totals))
 

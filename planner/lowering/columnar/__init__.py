@@ -21,5 +21,5 @@ Counters
 --------
 Each operator is observed under the name ``operator/<number>`` (top down, from 0, in the order of ``Node.walk`` over
 the nodes with state) with the metrics ``late_rows``, rows that no window took in this micro-batch, and ``pending``,
-rows that wait after it for the answers to lookups.
+rows that wait after it for the answers to lookups or for barriers.
 """

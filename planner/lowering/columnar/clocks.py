@@ -49,7 +49,12 @@ def stateful_nodes(plan: Node) -> Iterator[StatefulNode]:
 
 def defers(plan: Node) -> bool:
     """True where rows of the plan may wait in state, and hold the watermark: for lookups, or for barriers."""
-    return any(isinstance(node, Lookup) or _aligns(node) for node in stateful_nodes(plan))
+    return waits_for_lookups(plan) or any(map(_aligns, plan.walk()))
+
+
+def waits_for_lookups(plan: Node) -> bool:
+    """True where they may wait for lookups, and go on without further input."""
+    return any(isinstance(node, Lookup) for node in stateful_nodes(plan))
 
 
 def _aligns(node: Node) -> bool:

@@ -27,6 +27,7 @@ class Fired:
 
     def __init__(self, assigner, trigger, *, restarts=True, **options):
         kernel = WindowKernel(SCHEMA, ("k",), assigner, trigger, SUM, **options)
+        self.columns = ("__row_kind", "k", "s") if kernel.row_kinds else ("k", "s")
         self.harness = KernelHarness(kernel, ROWS, ["k"], restarts=restarts)
 
     def rows(self, *items):
@@ -42,8 +43,7 @@ class Fired:
         return self.output()
 
     def output(self):
-        kinds = ["__row_kind"] if self.harness.kernel.row_kinds else []
-        return [tuple(row[name] for name in (*kinds, "k", "s")) for row in self.harness.output()]
+        return [tuple(row[name] for name in self.columns) for row in self.harness.output()]
 
 
 def test_a_barrier_fires_the_windows_of_all_keys_with_the_rows_before_it():

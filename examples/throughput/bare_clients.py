@@ -8,27 +8,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+
+from examples.throughput.clock import Clock, Speed
 
 Ask = Callable[[int], Awaitable[object]]
 
 
-def rows_per_second(kind: str, address: str, concurrency: int, rows: int) -> float:
+def measured(kind: str, address: str, concurrency: int, rows: int) -> Speed:
     """Of ``http``, ``postgres`` or ``redis`` at ``address``."""
 
-    async def run() -> float:
+    async def run() -> Speed:
         numbers = iter(range(rows))
         async with _CLIENTS[kind](address, concurrency) as ask:
 
             async def loop() -> None:
                 for number in numbers:
                     await ask(number)
+                    clock.count()
 
-            begin = time.perf_counter()
+            clock = Clock(rows)
             await asyncio.gather(*(loop() for _ in range(concurrency)))
-            return rows / (time.perf_counter() - begin)
+            return clock.speed()
 
     return asyncio.run(run())
 

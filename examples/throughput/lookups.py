@@ -3,7 +3,9 @@
 ``make bench-lookup``, or ``python -m examples.throughput.lookups [--seconds 2] [--rounds 2] [--only http] [--no-sql]``.
 The operator runs without an engine, one task, over Arrow batches of distinct keys; the servers are processes of their
 own on the same machine. *Ideal* is capacity / latency, *bare* what the plainest client gets with as many requests at
-the same time, measured in turns with it. The ratio is that to the lesser of the two. The last table goes through SQL.
+the same time (a session of aiohttp, psycopg, redis-py, on asyncio's own loop), measured in turns with it. The ratio is
+that to the lesser of the two. Rates are of the middle of a run, without its start and end. *CPU* is processor time of
+this process per request, in ms: it tells more than rates where the machine does other work. The last goes through SQL.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from rich.table import Table
 
 from examples.lookups.servers import place, postgres_server, process, redis_server
 from examples.throughput import bare_clients
+from examples.throughput.clock import Clock, Speed
 from examples.throughput.lookup_server import LATENCY_S, SLOW_EVERY, SLOW_S
 from sqlstream.connectors import Environment, connector
 from sqlstream.planner.catalog import Column
@@ -133,7 +136,7 @@ def batches(rows: int, keys: int = ITEMS) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": ids})
 
 
-def rows_per_second(source: LookupSource, options: LookupOptions, rows: int, keys: int = ITEMS) -> float:
+def measured(source: LookupSource, options: LookupOptions, rows: int, keys: int = ITEMS) -> Speed:
     """Of one task; each call has caches and connections of its own, opened before the clock starts."""
     from sqlstream.udfs.lookup import worker
 
@@ -141,14 +144,17 @@ def rows_per_second(source: LookupSource, options: LookupOptions, rows: int, key
     lookup = LookupRows((LookupStep(0, source, ("id",), "answers", options, deferred=deferred),))
     for _ in lookup.rows(batches(1)):
         pass
-    begin = time.perf_counter()
-    found = 0
+    clock = Clock(rows)
     for batch in lookup.rows(batches(rows, keys)):
-        found += batch.num_rows
-    taken = time.perf_counter() - begin
-    assert found == rows + 1, f"{found - 1} rows came back of {rows}"  # one row holds the metrics
+        clock.count(batch.num_rows)
+    assert clock.done == rows + 1, f"{clock.done - 1} rows came back of {rows}"  # one row holds the metrics
+    speed = clock.speed()
     worker.worker().close()
-    return rows / taken
+    return speed
+
+
+def rows_per_second(source: LookupSource, options: LookupOptions, rows: int, keys: int = ITEMS) -> float:
+    return measured(source, options, rows, keys).rate
 
 
 def rows_for(rate: float, seconds: float, capacity: int) -> int:
@@ -156,17 +162,17 @@ def rows_for(rate: float, seconds: float, capacity: int) -> int:
     return max(int(rate * seconds), 4 * capacity, 20)
 
 
-def best(rounds: int, *measurements: Callable[[], float]) -> list[float]:
+def best(rounds: int, *measurements: Callable[[], Speed]) -> list[Speed]:
     """The best of each, measured in turns: other load of the machine makes a run slower, never faster."""
     found = [[measure() for measure in measurements] for _ in range(rounds)]
-    return [max(rates) for rates in zip(*found, strict=True)]
+    return [Speed(max(s.rate for s in of_one), min(s.cpu_ms for s in of_one)) for of_one in zip(*found, strict=True)]
 
 
 def by_order(server: Server, seconds: float, rounds: int) -> Table:
     """Each order and capacity beside the ideal and the bare client."""
     table = _table(
         f"{server.kind}: rows/s by order and capacity",
-        ["capacity", "ideal", "bare client", *(order.value.lower() for order in ORDERS), "least ratio"],
+        ["capacity", "ideal", "bare", *(o.value.lower() for o in ORDERS), "least ratio", "CPU, bare", "CPU"],
     )
     bare_of_one = 0.0
     for capacity in CAPACITIES:
@@ -175,13 +181,14 @@ def by_order(server: Server, seconds: float, rounds: int) -> Table:
         options = [LookupOptions(order=o, capacity=capacity, timeout_ms=FOREVER_MS) for o in ORDERS]
         bare, *rates = best(
             rounds,
-            partial(bare_clients.rows_per_second, server.kind, server.address, capacity, count),
-            *(partial(rows_per_second, server.source, o, count) for o in options),
+            partial(bare_clients.measured, server.kind, server.address, capacity, count),
+            *(partial(measured, server.source, o, count) for o in options),
         )
-        bare_of_one = bare_of_one or bare
+        bare_of_one = bare_of_one or bare.rate
         ideal = server.ideal(capacity, bare_of_one)
-        cells = [f"{capacity:,}", f"{ideal:,.0f}", f"{bare:,.0f}", *(f"{rate:,.0f}" for rate in rates)]
-        table.add_row(*cells, f"{min(rates) / min(ideal, bare):.0%}")
+        cells = [f"{capacity:,}", f"{ideal:,.0f}", f"{bare.rate:,.0f}", *(f"{found.rate:,.0f}" for found in rates)]
+        ratio = min(found.rate for found in rates) / min(ideal, bare.rate)
+        table.add_row(*cells, f"{ratio:.0%}", f"{bare.cpu_ms:.2f}", f"{max(found.cpu_ms for found in rates):.2f}")
     return table
 
 
@@ -208,20 +215,20 @@ def with_batch_and_cache(servers: list[Server], seconds: float) -> Table:
 def with_slow_requests(server: Server, seconds: float, rounds: int) -> Table:
     """One request in a hundred takes 2 s."""
     title = f"http, UNORDERED, capacity 100, one request in {SLOW_EVERY} takes {SLOW_S:.0f} s"
-    table = _table(title, ["", "rows/s", "of the first"])
+    table = _table(title, ["", "rows/s", "of the first", "CPU"])
     plain = LookupOptions(order=Order.UNORDERED, capacity=100, timeout_ms=FOREVER_MS)
     limit = replace(plain, timeout_ms=TIMEOUT_MS)
     slow = http_source(server.address, "slow")
-    count = rows_for(3_000, 4 * seconds, 100)  # the last slow requests should not count for much
+    count = rows_for(3_000, 4 * seconds, 100)
     cases = {
         "all take 20 ms": (server.source, plain),
         "waits": (slow, plain),
         f"NULL after {TIMEOUT_MS} ms": (slow, replace(limit, on_timeout=OnTimeout.NULL)),
         f"DEFER after {TIMEOUT_MS} ms": (slow, replace(limit, on_timeout=OnTimeout.DEFER)),
     }
-    rates = best(rounds, *(partial(rows_per_second, source, options, count) for source, options in cases.values()))
-    for name, rate in zip(cases, rates, strict=True):
-        table.add_row(name, f"{rate:,.0f}", f"{rate / rates[0]:.0%}")
+    found = best(rounds, *(partial(measured, source, options, count) for source, options in cases.values()))
+    for name, speed in zip(cases, found, strict=True):
+        table.add_row(name, f"{speed.rate:,.0f}", f"{speed.rate / found[0].rate:.0%}", f"{speed.cpu_ms:.2f}")
     return table
 
 

@@ -5,6 +5,7 @@ file sink.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource, Request
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _METADATA = {
@@ -127,7 +128,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
             for c in columns_of(table, columns)
         ),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
-        *(_parts(path, is_bounded(table)) if environment.in_order else ()),
+        *(_parts(environment.spark, path, is_bounded(table)) if environment.in_order else ()),
     )
 
 
@@ -137,27 +138,47 @@ def _bad(table: Table, values: Mapping[str, Any]) -> Column:
     return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
 
-def _parts(path: str, bounded: bool) -> list[Column]:
-    """The hidden columns that tell the order of files. Names are dear: left out where times alone tell files apart."""
+def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
+    """The hidden columns that tell the order of files. Each is dear, names most: one is enough where times alone tell
+    files apart, because times are whole milliseconds, which leave room for the place of a split in its file."""
     from pyspark.sql import functions as F  # noqa: N812
 
     time, name, start = PARTS
-    named = not bounded or _equal_times(path)
+    times, longest = _times_and_longest(path)
+    named = not bounded or not times or len(set(times)) < len(times)
+    modified, place = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
+    unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
+    if not named and _least_split(spark) >= 1 << unit:
+        return [F.expr(f"{modified} + shiftright({place}, {unit})").alias(time)]
     return [
-        F.expr("unix_micros(_metadata.file_modification_time)").alias(time),
+        F.expr(modified).alias(time),
         *([F.col("_metadata.file_path").alias(name)] if named else []),
-        F.col("_metadata.file_block_start").alias(start),
+        F.col(place).alias(start),
     ]
 
 
-def _equal_times(path: str) -> bool:
-    """False where no two files have the same modification time, as Spark sees it."""
+def _times_and_longest(path: str) -> tuple[list[int], int]:
+    """Modification times of the files in milliseconds, as Spark sees them, and bytes of the largest; none if remote."""
     local = local_path(path)
     if local is None:
-        return True
+        return [], 0
     files = (f for path in _matching(local) for f in (path, *path.rglob("*")) if f.is_file())
-    times = [f.stat().st_mtime_ns // 1_000_000 for f in files]
-    return len(set(times)) < len(times)
+    found = [f.stat() for f in files]
+    return [f.st_mtime_ns // 1_000_000 for f in found], max((f.st_size for f in found), default=0)
+
+
+def _least_split(spark: SparkSession) -> int:
+    """Splits of a file are at least so many bytes apart."""
+    return min(
+        _bytes(str(spark.conf.get(f"spark.sql.files.{name}"))) for name in ("maxPartitionBytes", "openCostInBytes")
+    )
+
+
+def _bytes(size: str) -> int:
+    """Of a size as Spark's settings have it, such as 4MB, 128m or 2000b; a plain number is bytes."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower())
+    assert found is not None, f"Spark takes sizes, not {size}"
+    return int(found[1]) << (10 * " kmgtp".index(found[2] or " "))
 
 
 def _directory_or_pattern(path: str) -> str:

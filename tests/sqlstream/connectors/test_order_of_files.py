@@ -12,24 +12,27 @@ from sqlstream.results import Query
 pytestmark = pytest.mark.spark
 
 NAMES = ("b.csv", "a.csv", "sub/a.csv", "c.csv")
-SECONDS = (2, 2, 2, 1)
 LINES = (3, 40, 1, 11)
+OF_ONE_SECOND, APART = (2, 2, 2, 1), (3, 2, 4, 1)
 IN_ORDER = ("c.csv", "a.csv", "b.csv", "sub/a.csv")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Files of different sizes, three of them of one second; each line has the name of its file and its number."""
-    for name, seconds, lines in zip(NAMES, SECONDS, LINES, strict=True):
+    """Files of different sizes; each line has the name of its file and its number."""
+    for name, lines in zip(NAMES, LINES, strict=True):
         path = tmp_path / "files" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"k,{name} {i},{'x' * 10 * lines}\n" for i in range(lines)))
-        os.utime(path, (seconds, seconds))
     return tmp_path / "files"
 
 
-@pytest.mark.parametrize("partition_bytes", ["128m", "2000b"])
-def test_count_windows_hold_rows_in_the_order_of_files(partition_bytes, spark, folder):
+@pytest.mark.parametrize(
+    ("partition_bytes", "seconds"), [("128m", OF_ONE_SECOND), ("2000b", OF_ONE_SECOND), ("2000b", APART), ("1k", APART)]
+)
+def test_count_windows_hold_rows_in_the_order_of_files(partition_bytes, seconds, spark, folder):
+    for name, modified in zip(NAMES, seconds, strict=True):
+        os.utime(folder / name, (modified, modified))
     lines = dict(zip(NAMES, LINES, strict=True))
     expected = [f"{name} {i}" for name in IN_ORDER for i in range(lines[name])]
     spark.conf.set("spark.sql.files.maxPartitionBytes", partition_bytes)

@@ -498,16 +498,24 @@ class ProcessTable(Node):
 
 @dataclass(frozen=True)
 class Output(Unary):
-    """The root of a query: ``names`` are what the user sees, duplicates allowed, one per field of the input."""
+    """The root of a query: ``names`` are what the user sees, duplicates allowed, one per field of the input.
+
+    ``functions`` says what happens to rows for which a scalar function raises an exception.
+    """
 
     names: tuple[str, ...]
+    functions: OnError = FAIL
 
 
 @dataclass(frozen=True)
 class Insert(Unary):
-    """The root of INSERT INTO: the input has exactly the physical columns of ``table``, in order and cast."""
+    """The root of INSERT INTO: the input has exactly the physical columns of ``table``, in order and cast.
+
+    ``functions`` as in Output.
+    """
 
     table: Table
+    functions: OnError = FAIL
 
 
 @dataclass(frozen=True)

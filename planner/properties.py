@@ -97,7 +97,8 @@ def changelog_text(kinds: frozenset[RowKind]) -> str:
 
 def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that get bad rows, each once."""
-    found = (node.on_error.table for node in plan.walk() if isinstance(node, Scan))
+    found = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
+    found += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
     return tuple({table.name: table for table in found if table is not None}.values())
 
 

@@ -78,7 +78,8 @@ def emit_settings(settings: Settings) -> EmitSettings:
     allow_ms = settings["table.exec.emit.allow-lateness"]
     early, late = _fire_delay(settings, "early"), _fire_delay(settings, "late")
     most_held = settings["sqlstream.barriers.max-buffered-rows"]
-    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held)
+    functions = settings["sqlstream.functions.on-error"]
+    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held, functions)
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from sqlstream.connectors.connector import ON_ERROR
 from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
@@ -152,6 +153,12 @@ OPTIONS = (
         "How often the clock ticks for windows and triggers on processing time, for lookups that defer rows, which are "
         "asked for again then, and for barriers; without them it does not tick.",
         "1 s",
+    ),
+    Option(
+        "sqlstream.functions.on-error",
+        ON_ERROR.kind,
+        "What happens to rows for which a scalar function in SELECT or WHERE raises an exception.",
+        "fail",
     ),
     Option(
         "sqlstream.gear",

@@ -6,11 +6,13 @@ This module travels to the workers by value, so that they need no installed sqls
 from __future__ import annotations
 
 import dataclasses
+import traceback
 import typing
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 FUNCTION_FAILED = "SS411"
 WRONG_RESULT = "SS412"
@@ -30,6 +32,42 @@ def by_row(name: str, function: Callable[..., object], returns: pa.DataType, ari
 def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -> Columnar:
     """A vectorised function; it gets pandas Series where it is annotated with them, else Arrow arrays."""
     return partial(_call_batch, name, function, returns, _wants_pandas(function))
+
+
+def tolerant(columnar: Columnar, returns: pa.DataType) -> Columnar:
+    """A scalar function that tells which rows it fails for, as STRUCTs of value, error and place.
+
+    Its first column is true where nothing is to be computed. Rows are called one by one only in batches that fail.
+    """
+    return partial(_call_tolerant, columnar, returns)
+
+
+def _call_tolerant(columnar: Columnar, returns: pa.DataType, skipped: pa.Array, *columns: pa.Array) -> pa.Array:
+    wanted = pc.invert(pc.fill_null(skipped, False))
+    given = [column.filter(wanted) for column in columns] or [skipped.filter(wanted)]
+    count = len(given[0])
+    try:
+        values, errors, places = columnar(*given), pa.nulls(count, pa.string()), pa.nulls(count, pa.string())
+    except Exception:
+        found = [_attempt(columnar, returns, [column.slice(i, 1) for column in given]) for i in range(count)]
+        values = pa.concat_arrays([value for value, _, _ in found])
+        errors = pa.array([error for _, error, _ in found], pa.string())
+        places = pa.array([place for _, _, place in found], pa.string())
+    results = pa.StructArray.from_arrays([values, errors, places], ["value", "error", "place"])
+    numbers = pc.subtract(pc.cumulative_sum(wanted.cast(pa.int64())), 1)
+    return results.take(pc.if_else(wanted, numbers, pa.scalar(None, pa.int64())))
+
+
+def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> tuple[pa.Array, str | None, str | None]:
+    """The value of one row, what it fails with, and the line that raised it."""
+    try:
+        return columnar(*row), None, None
+    except Exception as error:
+        cause = error.__cause__ or error
+        frames = traceback.extract_tb(cause.__traceback__)
+        place = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
+        text = str(error) if isinstance(error, FunctionError) else f"{FUNCTION_FAILED}: {type(error).__name__}: {error}"
+        return pa.nulls(1, returns), text, place
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:

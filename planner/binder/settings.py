@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlstream.planner.bad_rows import BadAction
 from sqlstream.udfs.barriers.marks import MOST_HELD
 from sqlstream.udfs.lookup.options import DEFAULT_LOOKUP, LookupOptions
 
@@ -15,7 +16,8 @@ class EmitSettings:
     ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
     ``allow_ms`` is the allowed lateness. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock; None for
     UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
-    rows may wait for barriers.
+    rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
+    with the name of a table.
     """
 
     early_ms: int | None = None
@@ -24,6 +26,7 @@ class EmitSettings:
     zone: str | None = None
     lookup: LookupOptions = DEFAULT_LOOKUP
     most_held: int = MOST_HELD
+    functions: tuple[BadAction, str | None] = (BadAction.FAIL, None)
 
 
 DEFAULT_EMIT = EmitSettings()

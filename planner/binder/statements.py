@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from sqlstream.errors import Diagnostic, SqlStreamError
@@ -20,6 +22,7 @@ from sqlstream.planner.binder.inserts import insert_into
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
+from sqlstream.planner.binder.tolerant_functions import functions_on_error
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignWindows, Node, Output, ProcessTable, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
@@ -30,14 +33,15 @@ from sqlstream.planner.suggestions import counted, did_you_mean
 def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
     relation = _relation(query, catalog, settings)
-    return Output(relation.node, relation.names)
+    return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
 def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     table = _target(statement.target, catalog)
     relation = _relation(statement.query, catalog, settings)
-    return insert_into(table, statement.columns, relation, statement)
+    insert = insert_into(table, statement.columns, relation, statement)
+    return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
 
 def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:

@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.types import DataType
-from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows
+from sqlstream.types import STRING, DataType
+from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant
 from sqlstream.udfs.functions import options_of
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.function import function_source
@@ -61,6 +61,20 @@ def register(function: Function, runtime: Runtime, arity: int) -> str:
     ship(implementation)
     name = f"sqlstream_{function.name.lower()}_{arity}_{hashlib.sha256(function.target.encode()).hexdigest()[:12]}"
     udf = _arrow_function(_columnar(function, implementation, arity), _result(function))
+    runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
+    return name
+
+
+def register_tolerant(function: Function, runtime: Runtime, arity: int) -> str:
+    """As ``register``, for a scalar function that tells which rows it fails for: its first argument is whether a row is
+    left out, its result a STRUCT of value, error and place."""
+    implementation: Any = runtime.implementation(function)
+    ship(implementation)
+    digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
+    name = f"sqlstream_tolerant_{function.name.lower()}_{arity}_{digest}"
+    columnar = tolerant(_columnar(function, implementation, arity), function.returns.to_arrow())
+    returns = DataType("STRUCT", (("value", function.returns), ("error", STRING), ("place", STRING)))
+    udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
     return name
 

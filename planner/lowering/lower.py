@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
 from sqlstream.errors import BindError, UnsupportedError
+from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
@@ -41,7 +42,7 @@ class Context:
     ``observed``: the watermark of each source is a metric of the query. ``above`` are the nodes that keep
     state above, innermost last. ``in_order``: an operator above looks at the order in which rows arrived.
     ``told_by_blobs``: the time attribute whose watermark the exchange above tells Spark. ``counted``: whose bad rows
-    are metrics of the query.
+    are metrics of the query. ``functions``: what happens to rows for which a scalar function raises an exception.
     """
 
     runtime: Runtime
@@ -53,6 +54,7 @@ class Context:
     in_order: bool = False
     told_by_blobs: AssignTime | None = None
     counted: Counted = field(default_factory=Counted)
+    functions: OnError = FAIL
 
     def lower(self, node: Node) -> DataFrame:
         return (lower_columnar if self.gear is Gear.COLUMNAR else lower_node)(node, self)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden, hidden_results, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 
 
 @lower_node.register
 def _(node: Project, context: Context) -> DataFrame:
-    rows = context.lower(node.input)
+    rows, expressions = with_calls(context.lower(node.input), [item.expression for item in node.items], context)
     passing = passes_by(rows)
-    values = [context.column(item.expression) for item in node.items]
+    values = [context.column(expression) for expression in expressions]
     if passing is not None:
         values = [F.when(~passing, value) for value in values]
     items = [value.alias(item.name) for item, value in zip(node.items, values, strict=True)]
@@ -24,14 +27,16 @@ def _(node: Project, context: Context) -> DataFrame:
 
 @lower_node.register
 def _(node: Filter, context: Context) -> DataFrame:
-    rows = context.lower(node.input)
-    condition, passing = context.column(node.condition), passes_by(rows)
-    return rows.where(condition if passing is None else passing | condition)
+    given = context.lower(node.input)
+    rows, (found,) = with_calls(given, [node.condition], context)
+    condition, passing = context.column(found), passes_by(rows)
+    kept = rows.where(condition if passing is None else passing | condition)
+    return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
 
 
 @lower_node.register
 def _(node: Output, context: Context) -> DataFrame:
-    rows = context.lower(node.input)
+    rows = replace(context, functions=node.functions).lower(node.input)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
@@ -41,5 +46,5 @@ def _(node: Insert, context: Context) -> DataFrame:
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
-    rows = context.lower(node.input)
+    rows = replace(context, functions=node.functions).lower(node.input)
     return rows.select(*columns, *hidden_results(rows))

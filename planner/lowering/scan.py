@@ -14,16 +14,19 @@ from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.gears import Gear, keeps_state
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Scan
 
 
 @lower_node.register
 def _(node: Scan, context: Context) -> DataFrame:
     rows = _tolerant(node, context) if node.on_error.tolerates else _read(node, context)
-    passing = passes_by(rows)
     for predicate in node.predicates:
-        condition = context.column(predicate)
+        rows, (found,) = with_calls(rows, [predicate], context)
+        condition, passing = context.column(found), passes_by(rows)
         rows = rows.where(condition if passing is None else passing | condition)
+    if context.functions.tolerates and node.predicates:
+        rows = rows.select(*map(column, node.columns), *hidden(rows))
     return rows
 
 

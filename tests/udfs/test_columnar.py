@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sqlstream.types import parse_type
-from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows
+from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows, tolerant
 
 
 class Pair(NamedTuple):
@@ -97,3 +97,33 @@ def test_failures_name_the_function_and_the_reason():
 
 def test_functions_travel_by_pickle():
     assert pickle.loads(pickle.dumps(by_batch("double", double, pa.int64())))(pa.array([4])).to_pylist() == [8]
+
+
+def test_a_tolerant_function_tells_the_rows_that_fail_and_leaves_out_others():
+    calls = []
+
+    def half(value: int) -> int:
+        calls.append(value)
+        if value % 2:
+            raise ValueError(f"{value} is odd")
+        return value // 2
+
+    run = tolerant(by_row("half", half, pa.int32(), 1), pa.int32())
+    skipped = pa.array([False, True, None, False])
+    good = run(skipped, pa.array([4, 5, 6, 8]))
+    assert (calls, good.field("value").to_pylist()) == ([4, 6, 8], [2, None, 3, 4])
+    assert good.field("error").null_count == 4
+    mixed = run(skipped, pa.array([4, 5, 7, 8]))
+    assert mixed.field("value").to_pylist() == [2, None, None, 4]
+    assert mixed.field("error").to_pylist() == [None, None, 'SS411: function "half" failed: ValueError: 7 is odd', None]
+    assert mixed.field("place").to_pylist()[2].endswith(" in half")
+    assert len(run(pa.array([True]), pa.array([1]))) == 1
+
+
+def test_a_tolerant_vectorised_function_and_wrong_results():
+    double = tolerant(by_batch("double", lambda a: pa.array([v * 2 for v in a.to_pylist()]), pa.int64()), pa.int64())
+    found = double(pa.array([False, False]), pa.array([1, None]))
+    assert found.field("value").to_pylist() == [2, None]
+    assert found.field("error").to_pylist()[1].startswith('SS411: function "double" failed: TypeError: ')
+    wrong = tolerant(by_row("word", lambda a: "x" if a else 1, pa.int64(), 1), pa.int64())
+    assert wrong(pa.array([False, False]), pa.array([1, 0])).field("error").to_pylist()[0].startswith("SS412: ")

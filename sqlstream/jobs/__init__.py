@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqlstream.jobs.checkpoint import checkpoint_exists, run_of
-    from sqlstream.jobs.job import Job, JobState, start_job
+    from sqlstream.jobs.job import Job, JobState
     from sqlstream.jobs.progress import Progress
     from sqlstream.jobs.recorded_job import RecordedJob, recorded_jobs
     from sqlstream.jobs.runtime import JobRuntime, Sources
+    from sqlstream.jobs.start import start_job
 
 __all__ = [
     "Job",
@@ -31,10 +32,11 @@ __all__ = [
 
 _MODULES = {
     "checkpoint": ("checkpoint_exists", "run_of"),
-    "job": ("Job", "JobState", "start_job"),
+    "job": ("Job", "JobState"),
     "progress": ("Progress",),
     "recorded_job": ("RecordedJob", "recorded_jobs"),
     "runtime": ("JobRuntime", "Sources"),
+    "start": ("start_job",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

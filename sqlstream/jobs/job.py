@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,52 +15,29 @@ from urllib.parse import urlparse
 
 import pyarrow as pa
 
-from sqlstream.errors import ExecutionError, SqlStreamError, UnsupportedError
-from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
-from sqlstream.jobs.clock import clock_of
-from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing, EpochDeadline, Pace
-from sqlstream.jobs.declared_states import declared_states
+from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace
 from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
 from sqlstream.jobs.failure import is_cancellation, job_error
 from sqlstream.jobs.history import CheckpointLine, checkpoints, last_committed
-from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
-from sqlstream.jobs.layout import AUTO
-from sqlstream.jobs.progress import Progress, advanced, observed
-from sqlstream.jobs.recorder import Recorder, recorder_of
-from sqlstream.jobs.records import Description, JobRecord, require_running
+from sqlstream.jobs.launch import Launch
+from sqlstream.jobs.progress import Progress, advanced
+from sqlstream.jobs.recorder import Recorder
+from sqlstream.jobs.records import JobRecord, require_running
 from sqlstream.jobs.restart import NO_RESTART, Failures, RestartStrategy, after_failure
 from sqlstream.jobs.results import Results
-from sqlstream.jobs.runtime import JobRuntime, Sources
 from sqlstream.jobs.savepoints import create_savepoint, default_savepoint, require_sink
-from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.table_counts import scans_of
-from sqlstream.jobs.watermarks import restored_watermarks
-from sqlstream.planner import properties
-from sqlstream.planner.lowering import lower
-from sqlstream.planner.lowering.gears import Gear
-from sqlstream.planner.nodes import Node, Output
-from sqlstream.results import columns_of
-from sqlstream.spark import is_connect
+from sqlstream.planner.nodes import Node
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from sqlstream.sinks import SideSinks
-
 ROWS_AFTER_END = "SS422"
-SIDE_OUTPUT_THROUGH_CONNECT = "SS348"
-
-_SIDE_OUTPUT_THROUGH_CONNECT = (
-    "LATE DATA TO and ON ERROR TO are not executed for a query on its own through Spark Connect"
-)
 
 _REPORT_SECONDS = 1
 _FIRST_PAUSE_S = 0.05
 _EMITTED_TOO_LATE = "EMITTING_ROWS_OLDER_THAN_WATERMARK"
-
-_numbers = itertools.count(1)
 
 
 class JobState(Enum):
@@ -434,63 +409,6 @@ class Job:
         self._state = JobState.FAILED
 
 
-def start_job(
-    spark: SparkSession,
-    plan: Node,
-    sources: Sources,
-    *,
-    sink: Sink | None = None,
-    name: str | None = None,
-    checkpoint_dir: str | None = None,
-    checkpointing: Checkpointing = AT_ONCE,
-    clock_interval_ms: int = 1000,
-    gear: str = AUTO,
-    key_groups: int | None = None,
-    side: SideSinks | None = None,
-    restart: RestartStrategy = NO_RESTART,
-    description: Description | None = None,
-    savepoints: str | None = None,
-) -> Job:
-    """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
-
-    ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
-    ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks of
-    processing time, where something waits for them. ``gear`` and ``key_groups`` as ``open_checkpoint`` takes them.
-    ``side`` gets what a query without ``sink`` has for other tables. ``restart`` says what happens when the job fails.
-    ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
-    ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint.
-    """
-    number = next(_numbers)
-    path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    recorder = recorder_of(path, spark, description, checkpointing.retention)
-    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources))
-    layout = checkpoint.layout
-    clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
-    control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
-    watermarks = restored_watermarks(plan, control)
-    rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups))
-    flushed = flushed_tables(plan)
-    results = None
-    if sink is None:
-        results = _results_of(plan, spark, checkpoint, side)
-        sink = results.sink
-    launch = Launch(
-        query_name=f"{name or 'query'}-{number}",
-        rows=observed(rows),
-        sink=sink,
-        checkpoint=checkpoint,
-        control=control,
-        bounded=bounded,
-        flushed=flushed,
-        clock=clock,
-        interval_ms=checkpointing.interval_ms,
-        paced=checkpointing.min_pause_ms > 0 and not bounded,
-        ended=bounded and input_has_ended(control, flushed, clock),
-        watermarks=watermarks,
-    )
-    return Job(name or launch.query_name, plan, launch, results, recorder, checkpointing, restart, savepoints)
-
-
 def _rows_after_the_end() -> ExecutionError:
     return ExecutionError(
         ROWS_AFTER_END,
@@ -498,14 +416,3 @@ def _rows_after_the_end() -> ExecutionError:
         detail="An earlier run of the job has read its input to the end and closed all windows; these rows are late.",
         hint="Start in a new directory ('execution.checkpointing.dir'), or let the source go on without an end.",
     )
-
-
-def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint, side: SideSinks | None) -> Results:
-    assert isinstance(plan, Output), "only a query has results for its caller"
-    names = tuple(name for name, _ in columns_of(plan))
-    if is_connect(spark):
-        if side:
-            hint = "Write INSERT INTO a table."
-            raise UnsupportedError(SIDE_OUTPUT_THROUGH_CONNECT, _SIDE_OUTPUT_THROUGH_CONNECT, hint=hint)
-        return StoredResults(names, spark, checkpoint.storage.location("results"))
-    return Results(names, side)

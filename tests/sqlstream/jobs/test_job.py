@@ -73,7 +73,7 @@ def test_a_bounded_query_gives_all_its_rows_and_ends(spark, streams):
 
 
 def test_results_come_through_files_where_python_cannot_see_the_batches(spark, streams, monkeypatch):
-    monkeypatch.setattr("sqlstream.jobs.job.is_connect", lambda _: True)
+    monkeypatch.setattr("sqlstream.jobs.start.is_connect", lambda _: True)
     streams.write(EVENTS, ROWS)
     tables = list(start_job(spark, Output(totals(), ("k", "x y", "x y")), streams).results())
     assert rows_of(tables) == EXPECTED
@@ -148,7 +148,11 @@ def test_a_source_that_is_silent_after_a_restart_does_not_hold_windows_back(spar
     aggregated = WindowAggregate(windows, ("k",), (item("s", "SUM(v)"),))
     items = (item("k", "k"), item("start", "window_start"), item("s", "s"))
     plan = Insert(Project(aggregated, items), TOTALS)
-    start = {"sink": files, "checkpoint_dir": str(tmp_path / "checkpoint"), "interval_ms": 100}
+    start = {
+        "sink": files,
+        "checkpoint_dir": str(tmp_path / "checkpoint"),
+        "checkpointing": Checkpointing(interval_ms=100),
+    }
     streams.write(LIVE, [("a", 1, 9000)])
     streams.write(other, [("a", 2, 1600)])
     job = start_job(spark, plan, streams, **start)

@@ -1,0 +1,112 @@
+"""From a plan to a running job: its checkpoint, its DataFrame, its sink, its record."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
+from sqlstream.jobs.clock import clock_of
+from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing
+from sqlstream.jobs.declared_states import declared_states
+from sqlstream.jobs.job import Job
+from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
+from sqlstream.jobs.layout import AUTO
+from sqlstream.jobs.progress import observed
+from sqlstream.jobs.recorder import recorder_of
+from sqlstream.jobs.records import Description
+from sqlstream.jobs.restart import NO_RESTART, RestartStrategy
+from sqlstream.jobs.results import Results
+from sqlstream.jobs.runtime import JobRuntime, Sources
+from sqlstream.jobs.stored_results import StoredResults
+from sqlstream.jobs.watermarks import restored_watermarks
+from sqlstream.planner import properties
+from sqlstream.planner.lowering import lower
+from sqlstream.planner.lowering.gears import Gear
+from sqlstream.planner.nodes import Node, Output
+from sqlstream.results import columns_of
+from sqlstream.spark import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sqlstream.sinks import SideSinks
+
+SIDE_OUTPUT_THROUGH_CONNECT = "SS348"
+
+_SIDE_OUTPUT_THROUGH_CONNECT = (
+    "LATE DATA TO and ON ERROR TO are not executed for a query on its own through Spark Connect"
+)
+
+_numbers = itertools.count(1)
+
+
+def start_job(
+    spark: SparkSession,
+    plan: Node,
+    sources: Sources,
+    *,
+    sink: Sink | None = None,
+    name: str | None = None,
+    checkpoint_dir: str | None = None,
+    checkpointing: Checkpointing = AT_ONCE,
+    clock_interval_ms: int = 1000,
+    gear: str = AUTO,
+    key_groups: int | None = None,
+    side: SideSinks | None = None,
+    restart: RestartStrategy = NO_RESTART,
+    description: Description | None = None,
+    savepoints: str | None = None,
+) -> Job:
+    """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
+
+    ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
+    ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks of
+    processing time, where something waits for them. ``gear`` and ``key_groups`` as ``open_checkpoint`` takes them.
+    ``side`` gets what a query without ``sink`` has for other tables. ``restart`` says what happens when the job fails.
+    ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
+    ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint.
+    """
+    number = next(_numbers)
+    path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
+    recorder = recorder_of(path, spark, description, checkpointing.retention)
+    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources))
+    layout = checkpoint.layout
+    clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
+    control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
+    watermarks = restored_watermarks(plan, control)
+    rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups))
+    flushed = flushed_tables(plan)
+    results = None
+    if sink is None:
+        results = _results_of(plan, spark, checkpoint, side)
+        sink = results.sink
+    launch = Launch(
+        query_name=f"{name or 'query'}-{number}",
+        rows=observed(rows),
+        sink=sink,
+        checkpoint=checkpoint,
+        control=control,
+        bounded=bounded,
+        flushed=flushed,
+        clock=clock,
+        interval_ms=checkpointing.interval_ms,
+        paced=checkpointing.min_pause_ms > 0 and not bounded,
+        ended=bounded and input_has_ended(control, flushed, clock),
+        watermarks=watermarks,
+    )
+    return Job(name or launch.query_name, plan, launch, results, recorder, checkpointing, restart, savepoints)
+
+
+def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint, side: SideSinks | None) -> Results:
+    assert isinstance(plan, Output), "only a query has results for its caller"
+    names = tuple(name for name, _ in columns_of(plan))
+    if is_connect(spark):
+        if side:
+            hint = "Write INSERT INTO a table."
+            raise UnsupportedError(SIDE_OUTPUT_THROUGH_CONNECT, _SIDE_OUTPUT_THROUGH_CONNECT, hint=hint)
+        return StoredResults(names, spark, checkpoint.storage.location("results"))
+    return Results(names, side)

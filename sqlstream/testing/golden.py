@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sqlstream.session import Session
 from sqlstream.testing.changelog import Change, merge
-from sqlstream.testing.golden_format import Block, lines_of, steps_of
+from sqlstream.testing.golden_format import Block, Step, lines_of, restart_points, steps_of
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.spelling import read_rows, spell_row
 from sqlstream.testing.stream_test import StreamTest
@@ -19,14 +20,20 @@ _DEFAULT_STAGE = "optimized"
 
 @dataclass(frozen=True)
 class Outcome:
-    """``lines`` are what came out; ``matches`` is True where the file says the same."""
+    """``lines`` are what came out, ``expected`` what should; ``matches`` is True where the two say the same."""
 
     lines: tuple[str, ...]
     matches: bool
+    expected: tuple[str, ...]
 
 
 def run_block(blocks: Sequence[Block], index: int, *, restart: bool = False) -> Outcome:
-    """Run one block of a file after the ``statement`` blocks before it; ``restart`` a stream before some inputs."""
+    """Run one block of a file after the ``statement`` blocks before it; ``restart`` a stream before some inputs.
+
+    Straight through, output is asked for after each step; with restarts only before these and at the end, so that the
+    steps between go in as few micro-batches as show no difference. Lookups see one: they ask once for equal keys that
+    come together.
+    """
     block = blocks[index]
     assert block.expected is not None, f"a {block.kind} block expects nothing"
     with LocalSession() as session:
@@ -36,7 +43,7 @@ def run_block(blocks: Sequence[Block], index: int, *, restart: bool = False) -> 
         if block.kind == "stream":
             return _stream(block, session, restart=restart)
         lines = _RUNNERS[block.kind](block, session)
-    return Outcome(lines, lines == block.expected)
+    return Outcome(lines, lines == block.expected, block.expected)
 
 
 def _parse(block: Block, session: Session) -> tuple[str, ...]:
@@ -64,27 +71,51 @@ _RUNNERS: dict[str, Callable[[Block, Session], tuple[str, ...]]] = {"parse": _pa
 
 
 def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
+    assert block.expected is not None
     steps = steps_of(block)
-    restarts = _restarts(len(steps)) if restart else frozenset()
+    parts = _parts(len(steps), restart_points(block) if restart else range(1, len(steps)))
     came: list[list[Change]] = []
     side: list[tuple[str, ...]] = []
     with StreamTest(block.sql, session) as test:
-        for number, step in enumerate(steps):
-            if number in restarts:
+        for part in parts:
+            if restart and part.start:
                 test.restart()
-            perform(step.words, test)
+            for step in steps[part]:
+                perform(step.words, test)
+                if test.looks_up:
+                    test.checkpoint()
             came.append(test.output())
             side.append(_side_lines(test))
         lines = [(*_spelled(changes, test), *behind) for changes, behind in zip(came, side, strict=True)]
-        matches = all(_same(step.output, found, test) for step, found in zip(steps, lines, strict=True))
+        wanted = [_in_order_of_tables(steps[part], test) for part in parts]
+        matches = all(_same(expected, found, test) for expected, found in zip(wanted, lines, strict=True))
     merge(change for changes in came for change in changes)  # raises where a changelog withdraws what it never gave
-    found_steps = tuple(replace(step, output=found) for step, found in zip(steps, lines, strict=True))
-    return Outcome(lines_of(found_steps), matches)
+    expected = block.expected if not restart else lines_of(_with_outputs(steps, parts, wanted))
+    return Outcome(lines_of(_with_outputs(steps, parts, lines)), matches, expected)
 
 
-def _restarts(steps: int) -> frozenset[int]:
-    """Before which steps to restart: the second, one in the middle, the last. Each restart takes as long as a batch."""
-    return frozenset({1, steps // 2, steps - 1} - {0})
+def _parts(steps: int, starts: Iterable[int]) -> list[slice]:
+    """The steps after each of which, taken together, output is asked for."""
+    bounds = [0, *starts, steps]
+    return [slice(start, end) for start, end in pairwise(bounds)]
+
+
+def _with_outputs(steps: Sequence[Step], parts: Sequence[slice], lines: Sequence[tuple[str, ...]]) -> tuple[Step, ...]:
+    """The steps, the last of each part with what came out."""
+    found = [replace(step, output=()) for step in steps]
+    for part, output in zip(parts, lines, strict=True):
+        found[part.stop - 1] = replace(found[part.stop - 1], output=output)
+    return tuple(found)
+
+
+def _in_order_of_tables(steps: Sequence[Step], test: StreamTest) -> tuple[str, ...]:
+    """What the file expects of steps whose output is asked for at once: the rows of the result come first."""
+    tables = [f"{name}: " for name in test.side_tables]
+
+    def place(line: str) -> int:
+        return next((n for n, start in enumerate(tables) if line.startswith(start)), -1)
+
+    return tuple(sorted((line for step in steps for line in step.output), key=place))
 
 
 def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:

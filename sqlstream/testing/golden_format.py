@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from random import Random
 
 KINDS = ("statement", "parse", "plan", "stream", "error")
 STAGES = ("logical", "optimized", "physical", "trace", "changelog_mode", "advice")
 _SEPARATOR = "----"
+_STEPS_OF_TWO_RESTARTS = 6
 
 
 class GoldenFormatError(ValueError):
@@ -120,3 +122,13 @@ def steps_of(block: Block) -> tuple[Step, ...]:
 def lines_of(steps: tuple[Step, ...]) -> tuple[str, ...]:
     """The expected lines of a stream block."""
     return tuple(line for step in steps for line in (f"> {step.words}", *step.output))
+
+
+def restart_points(block: Block) -> tuple[int, ...]:
+    """Before which of its steps, from 0, a stream block is restarted: one, or two of many, which its text decides.
+
+    A restart takes as long as several micro-batches; all blocks together restart at every kind of step.
+    """
+    steps = sum(line.startswith(">") for line in block.expected or ())
+    restarts = min(2 if steps >= _STEPS_OF_TWO_RESTARTS else 1, steps - 1)
+    return tuple(sorted(Random(block.sql).sample(range(1, steps), restarts))) if restarts > 0 else ()

@@ -1,6 +1,6 @@
 """The pytest plugin: collects golden files (``*.golden``) and rewrites their expected blocks with ``--bless``.
 
-A ``stream`` block is two tests: one run straight through, and one that restarts before some of its inputs.
+A ``stream`` block is two tests: one run straight through, and one that restarts before one or two of its inputs.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ class GoldenFile(pytest.File):
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
     def collect(self) -> Iterator[pytest.Item]:
+        from sqlstream.testing.golden_format import restart_points
+
         blessing = self.config.getoption("--bless")
         for index, block in enumerate(self.blocks):
             if block.expected is None:
                 continue
             yield GoldenItem.from_parent(self, name=f"{block.line}-{block.kind}", index=index, restart=False)
-            if block.kind == "stream" and not blessing:
+            if block.kind == "stream" and restart_points(block) and not blessing:
                 yield GoldenItem.from_parent(self, name=f"{block.line}-stream-restart", index=index, restart=True)
 
     def bless(self, index: int, lines: tuple[str, ...]) -> None:
@@ -88,16 +90,21 @@ class GoldenItem(pytest.Item):
         if outcome.matches:
             return
         if not self.config.getoption("--bless"):
-            raise GoldenMismatch(_difference(self.block.expected or (), outcome.lines))
+            raise GoldenMismatch(_difference(outcome.expected, outcome.lines))
         self.file.bless(self.index, outcome.lines)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
-        how = ", restarting before the second, a middle and the last input" if self.restart else ""
+        how = f", restarted before {self._restarts()}" if self.restart else ""
         return (
             f"{self.block.title}{how}\n\n{self.block.sql}\n\n{excinfo.value}\n\nRun pytest --bless and read the diff."
         )
+
+    def _restarts(self) -> str:
+        from sqlstream.testing.golden_format import restart_points
+
+        return " and ".join(f"input {number + 1}" for number in restart_points(self.block))
 
     def reportinfo(self) -> tuple[Any, int, str]:
         return self.path, self.block.line - 1, f"golden: {self.name}"

@@ -196,6 +196,11 @@ class StreamTest:
         """True where the order in which rows come out means something and is always the same."""
         return self._traits.keeps_order or self._job.orders_rows
 
+    @property
+    def looks_up(self) -> bool:
+        """True where lookups ask tables of the test."""
+        return bool(self._traits.lookup_tables)
+
     def lookup_tries(self) -> int:
         """The most requests for one key of one lookup table so far; 0 where nothing was asked."""
         self._flush()

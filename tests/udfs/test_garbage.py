@@ -19,7 +19,7 @@ def _nothing_set_aside(monkeypatch):
 
 
 def test_what_exists_is_set_aside_from_garbage_collection():
-    kept = [[] for _ in range(1000)]
+    kept: list[list[int]] = [[] for _ in range(1000)]
     garbage.spare_imports()
     assert gc.get_freeze_count() > len(kept)
     assert not any(found is kept for found in gc.get_objects())
@@ -28,7 +28,7 @@ def test_what_exists_is_set_aside_from_garbage_collection():
 def test_a_second_task_sets_aside_only_where_modules_have_come(monkeypatch):
     garbage.spare_imports()
     before = gc.get_freeze_count()
-    kept = [[] for _ in range(1000)]
+    kept: list[list[int]] = [[] for _ in range(1000)]
     garbage.spare_imports()
     assert gc.get_freeze_count() <= before
     monkeypatch.setitem(sys.modules, "a_module_that_came", ModuleType("a_module_that_came"))

@@ -65,10 +65,17 @@ def test_bless_rewrites_the_expected_lines_and_nothing_else(golden):
 
 
 def test_a_stream_block_is_two_tests(golden):
-    golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n")
+    golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n> t  2\n+I 2\n")
     listed = run_pytest(golden, "--collect-only").stdout
     assert "some.golden::16-stream\n" in listed
     assert "some.golden::16-stream-restart\n" in listed
+
+
+def test_a_stream_block_of_one_step_has_nothing_to_restart_between(golden):
+    golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n")
+    listed = run_pytest(golden, "--collect-only").stdout
+    assert "some.golden::16-stream\n" in listed
+    assert "restart" not in listed
 
 
 def test_a_malformed_file_is_an_error_that_says_where(golden):

@@ -1,16 +1,22 @@
-"""SHOW JOBS, DESCRIBE JOB and STOP JOB: what they say of the jobs of a session, and what they do."""
+"""Statements about jobs: what they say of the jobs of a session, and what they ask of any."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from sqlstream.errors import BindError
+from sqlstream.errors import BindError, ExecutionError
+from sqlstream.grammar import parse_script
+from sqlstream.job_statements import job_statement
 from sqlstream.jobs import Job, JobState
+from sqlstream.jobs.history import CheckpointLine
+from sqlstream.jobs.records import JobRecord
 from sqlstream.results import Rows
 from sqlstream.session import Session
+from tests.sqlstream.jobs.records import life, record
 
 SCRIPT = """
 CREATE TABLE people (id BIGINT, name STRING) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}');
@@ -74,3 +80,61 @@ def test_a_session_without_jobs_has_none_to_show() -> None:
         assert shown(session, "SHOW JOBS") == []
         with pytest.raises(BindError, match="SS230"):
             session.sql("DESCRIBE JOB nobody")
+
+
+@dataclass
+class AskedJob:
+    """A job that remembers what it was asked for."""
+
+    record: JobRecord
+    asked: list[object] = field(default_factory=list)
+    name: str = "totals"
+    id: str = "id-of-totals"
+
+    def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
+        self.asked.append((savepoint, drain))
+        return "/savepoints/1" if savepoint else None
+
+    def checkpoint(self) -> int | None:
+        return 7
+
+    def savepoint(self, path: str | None = None) -> str:
+        raise ExecutionError("SS426", f"no savepoint at {path}")
+
+    def checkpoints(self) -> tuple[CheckpointLine, ...]:
+        return (CheckpointLine(7, 0.0, None, 1500, 2048, 12345, True),)
+
+
+def answer(text: str, job: AskedJob) -> list[Any]:
+    (statement,) = parse_script(text)
+    return job_statement(statement, [job]).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "path"),
+    [
+        ("STOP JOB totals", (False, False), None),
+        ("STOP JOB TOTALS WITH SAVEPOINT", (True, False), "/savepoints/1"),
+        ("STOP JOB 'id-of-totals' WITH SAVEPOINT '/s/2' WITH DRAIN", ("/s/2", True), "/savepoints/1"),
+        ("STOP JOB totals WITH DRAIN", (False, True), None),
+    ],
+)
+def test_stop_says_what_became_of_the_job_and_where_its_savepoint_is(text, asked, path) -> None:
+    job = AskedJob(record("totals", life=life("STOPPED")))
+    found = dict(answer(text, job))
+    assert job.asked == [asked]
+    assert (found["status"], found.get("savepoint path")) == ("STOPPED", path)
+
+
+def test_statements_about_checkpoints_answer_with_what_they_made() -> None:
+    job = AskedJob(record("totals"))
+    assert answer("CHECKPOINT JOB totals", job) == [("totals", "7")]
+    line = ("totals", "7", "1970-01-01 00:00:00", None, "1,500 ms", "2,048 B", "12,345", "yes")
+    assert answer("SHOW CHECKPOINTS FOR JOB totals", job) == answer("SHOW CHECKPOINTS", job) == [line]
+
+
+def test_what_a_job_refuses_is_shown_at_the_statement() -> None:
+    with pytest.raises(ExecutionError) as error:
+        answer("SAVEPOINT JOB totals '/s'", AskedJob(record("totals")))
+    assert (error.value.code, error.value.diagnostic.message) == ("SS426", "no savepoint at /s")
+    assert error.value.diagnostic.span is not None

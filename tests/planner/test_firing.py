@@ -173,6 +173,9 @@ def test_examples_of_the_dialect_bind():
     CREATE TABLE orders (id BIGINT, customer BIGINT, pt AS PROCTIME()) WITH ('connector' = 'test');
     CREATE TABLE customers (id BIGINT, name STRING) WITH ('connector' = 'test', 'role' = 'lookup');
     CREATE TABLE failures (id BIGINT, error STRING) WITH ('connector' = 'test');
+    CREATE TABLE sales (shop STRING, kind STRING, day DATE, amount INT) WITH ('connector' = 'test');
+    CREATE TABLE dear (auction BIGINT, price INT) WITH ('connector' = 'test');
+    CREATE TABLE counts (auction BIGINT, n BIGINT) WITH ('connector' = 'test');
     """
     page = (Path(__file__).parents[2] / "docs" / "dialect.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)

@@ -143,8 +143,8 @@ OPTIONS = (
     Option(
         "sqlstream.barriers.max-buffered-rows",
         integer(1, 1_000_000_000),
-        "How many rows an ALIGN BARRIERS holds at most, behind markers that wait for those of other channels. A job that "
-        "would hold more fails; with a higher bound it goes on from its checkpoint.",
+        "How many rows an ALIGN BARRIERS holds at most, behind markers that wait for those of other channels. A job "
+        "that would hold more fails; with a higher bound it goes on from its checkpoint.",
         str(MOST_HELD),
     ),
     Option(

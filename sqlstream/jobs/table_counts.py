@@ -36,7 +36,8 @@ def scans_of(plan: Node) -> tuple[int, ...]:
 def rows_read(sources: Sequence[Mapping[str, Any]], scans: Sequence[int]) -> int:
     """The rows that came from these sources. Spark counts those of one source once for each of its ``scans``.
 
-    A table in the memory of several jobs is several sources; where these cannot be told apart, the least count holds.
+    Rows that a source leaves out because of the filter of one query count less. A table in the memory of several jobs
+    is several sources; where these cannot be told apart, the least count holds.
     """
     if len(scans) != len(sources):
         scans = [min(scans, default=1)] * len(sources)

@@ -1,0 +1,44 @@
+"""The rows of statement sets: into each table, and from sources that Spark counts once per reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlstream.jobs.progress import Progress, advanced
+from sqlstream.jobs.table_counts import rows_by_table, rows_read, scans_of
+from tests.planner.plans import plan
+
+SET = """
+    EXECUTE STATEMENT SET BEGIN
+    INSERT INTO totals (auction, total) SELECT auction, price FROM bids;
+    INSERT INTO late SELECT auction, CAST(v AS STRING), seen FROM (
+        SELECT auction, n AS v, seen FROM bids UNION ALL SELECT 1, v, ts FROM plain);
+    END
+"""
+
+
+def report(batch: int, rows: object) -> dict[str, Any]:
+    return {
+        "batchId": batch,
+        "batchDuration": 1,
+        "sources": [{"description": "bids", "numInputRows": 20}, {"description": "plain", "numInputRows": 7}],
+        "stateOperators": [],
+        "observedMetrics": {"sqlstream": {"rows_out": 5}, "tables/totals/la%2Fte": rows},
+    }
+
+
+def test_rows_of_a_source_count_once_however_many_queries_read_it():
+    assert scans_of(plan(SET)) == (2, 1)
+    assert scans_of(plan("SELECT k FROM plain UNION ALL SELECT k FROM plain")) == ()
+    sources = report(0, {})["sources"]
+    assert rows_read(sources, (2, 1)) == 17
+    assert rows_read(sources, ()) == 27
+    assert rows_read([*sources, {"numInputRows": 4}], (2, 2)) == 15  # sources that no table tells apart
+
+
+def test_rows_of_each_table_are_added_up_also_through_connect():
+    reports = [report(0, {"rows_0": 3, "rows_1": None}), report(1, {"values": [1, 2]})]
+    progress = advanced(Progress(), reports, "control", (2, 1))
+    assert progress.rows_by_table == {"totals": 4, "la/te": 2}
+    assert progress.rows_in == 34
+    assert rows_by_table({"observedMetrics": {"sqlstream": {"rows_out": 5}}}) == {}

@@ -51,7 +51,6 @@ class Recorder:
         self._retention = retention
         self._durable = durable
         self._instance = uuid.uuid4().hex
-        self._started = time.time()
         self._earlier = read_record(storage) if durable else None
         self._history = History(storage, urlparse(storage.location("control")).path) if durable else None
         self._written: tuple[str, Progress] | None = None
@@ -122,12 +121,12 @@ class Recorder:
 
     def record(self, job: Job) -> JobRecord:
         """The present state of the job."""
-        now, earlier = time.time(), self._earlier
+        now, earlier, started = time.time(), self._earlier, job.started.timestamp()
         life = Life(
             status=job.state.value,
             process=this_process(),
             instance=self._instance,
-            started=self._started,
+            started=started,
             heartbeat=now,
             ended=self._ended,
             error=_told(job.exception),
@@ -141,7 +140,7 @@ class Recorder:
             name=job.name,
             checkpoint=job.checkpoint_path,
             bounded=job.is_bounded,
-            created=earlier.created if earlier else self._started,
+            created=earlier.created if earlier else started,
             starts=earlier.starts + 1 if earlier else 1,
             description=self._description,
             life=life,

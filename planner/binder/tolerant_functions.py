@@ -41,9 +41,7 @@ def functions_on_error(plan: Node, settings: EmitSettings, catalog: Catalog) -> 
 
 def _refuse(name: str, call: exp.Expr | None) -> None:
     message = f'setting "{SETTING}" does not reach function "{name}" here'
-    hint = (
-        "It is for scalar functions in SELECT and WHERE: call them in a subquery; others need the setting 'fail'."
-    )
+    hint = "It is for scalar functions in SELECT and WHERE: call them in a subquery; others need the setting 'fail'."
     raise BindError(NOT_TOLERANT, message, None if call is None else span_of(call), hint=hint)
 
 

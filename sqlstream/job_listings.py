@@ -82,6 +82,7 @@ def _identity(record: JobRecord, more: Iterable[Property]) -> Iterator[Property]
 def _counts(progress: Progress) -> Iterator[Property]:
     yield "rows in", f"{progress.rows_in:,}"
     yield "rows out", f"{progress.rows_out:,}"
+    yield from ((f"rows out to {table}", f"{rows:,}") for table, rows in progress.rows_by_table.items())
     yield "micro-batches", f"{progress.batches:,}"
     yield "rows per second", f"{progress.rows_per_second:,.0f}"
     yield "watermark", "end of input" if progress.input_ended else watermark_text(progress.watermark_ms)

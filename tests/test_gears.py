@@ -35,7 +35,7 @@ def run(session: sqlstream.Session, query: Query, steps: list[Step]) -> tuple[li
                 case "processing_time":
                     test.processing_time(argument)
                 case "restart":
-                    test.restart()
+                    test.restart(argument)
             outputs.append([_result(values) for _, *values in test.output()])
         return outputs, test.late_dropped()
 

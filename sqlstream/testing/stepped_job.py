@@ -17,6 +17,10 @@ from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import pending_rows
 from sqlstream.jobs.runtime import JobRuntime
+from sqlstream.jobs.savepoints.create import partitions_of
+from sqlstream.jobs.savepoints.epoch_files import last_epoch
+from sqlstream.jobs.savepoints.repartition import repartition
+from sqlstream.jobs.storage import local_storage_at
 from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
@@ -168,6 +172,14 @@ class SteppedJob:
                 self._watermarks.keep(self._query.recentProgress)
             self._query.stop()
             self._query = None
+
+    def spread(self, partitions: int) -> None:
+        """Give the state of the stopped job another number of partitions, as a savepoint gets one."""
+        storage = local_storage_at(str(self._directory / "checkpoint"))
+        assert storage is not None, "tests run on local directories"
+        epoch = last_epoch(storage.root / "spark")
+        if epoch is not None and partitions_of(storage.root / "spark", epoch) != partitions:
+            repartition(self._session.spark, storage, partitions)
 
     def process(self, flush: Flush) -> None:
         """Hand the rows and watermarks over and wait until all that follows from them has come out."""

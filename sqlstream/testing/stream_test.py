@@ -113,11 +113,13 @@ class StreamTest:
         """A micro-batch ends here, and with it a checkpoint."""
         self._flush()
 
-    def restart(self) -> None:
-        """Stop, and go on from the newest checkpoint."""
+    def restart(self, parallelism: int | None = None) -> None:
+        """Stop, and go on from the newest checkpoint, with its state spread over ``parallelism`` partitions if given."""
         self._flush()
         if self._job.running:
             self._job.stop()
+            if parallelism is not None:
+                self._job.spread(parallelism)
             self._job.start()
 
     def settle(self) -> None:

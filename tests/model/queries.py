@@ -296,7 +296,10 @@ Step = tuple[str, Any]
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Step]:
-    """Steps: rows (out of order, some late), watermarks and clocks that only rise, and restarts, without the end."""
+    """Steps: rows (out of order, some late), watermarks and clocks that only rise, and restarts, without the end.
+
+    A restart has the partitions over which it spreads the state, or None.
+    """
     steps: list[Step] = []
     watermark, clock, number = 0, 0, 0
     for _ in range(draw(st.integers(1, 6))):
@@ -322,7 +325,7 @@ def streams(draw: st.DrawFn) -> list[Step]:
             clock += draw(st.integers(1, 12))
             steps.append((kind, clock))
         else:
-            steps.append((kind, None))
+            steps.append((kind, draw(st.sampled_from([3, 2, 1, None]))))
     return steps
 
 

@@ -53,6 +53,8 @@ _LOCAL = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.pollingDelay": "100",  # ms; Spark's 10 keep a third of a core busy while no rows come
+    # PySpark would look up, and tell Spark, for each column which of our lines has made it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
 

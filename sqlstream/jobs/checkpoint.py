@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.compatibility import Difference, difference
+from sqlstream.jobs.damage import damaged
 from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, to_text
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
@@ -45,13 +48,15 @@ def checkpoint_exists(path: str, spark: SparkSession) -> bool:
 
 
 def run_of(path: str, spark: SparkSession) -> str:
-    """A word of the checkpoint's own, chosen when it is asked for first."""
+    """A word of the checkpoint's own, chosen when it is asked for first. SS459 where it has been damaged."""
     _require_plain(path)
     storage = storage_at(path, spark)
     found = storage.read(RUN)
     if found is None:
         found = uuid.uuid4().hex
         storage.write(RUN, found)
+    if not re.fullmatch(r"[0-9a-f]{32}", found.strip()):
+        raise damaged(f"{path}/{RUN}", "It does not hold 32 hexadecimal digits.")
     return found.strip()
 
 
@@ -66,8 +71,8 @@ def open_checkpoint(
     """The checkpoint of a plan, new or to go on from.
 
     ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
-    ``gear`` and ``key_groups`` say; ``auto`` and None leave that to the checkpoint, or to us where it is new.
-    ``declared`` tells the state of process functions.
+    ``gear`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
+    checkpoint, or to us where it is new. ``declared`` tells the state of process functions.
     """
     _require_plain(path)
     storage = storage_at(path, spark)
@@ -85,14 +90,25 @@ def open_checkpoint(
 
 
 def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: str = "checkpoint") -> None:
-    """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan."""
+    """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan; SS459 where nobody
+    can tell."""
     parts = from_text(stored)
+    if parts is None and not _is_json(stored):
+        raise damaged(f"{path}/{PLAN}", "It is no JSON.")
     if parts is None:
         message = f'{what} "{path}" was written by another version of sqlstream'
         raise ExecutionError(OTHER_PLAN, message, hint=f"Start in a new directory {_NEW}.")
     found = difference(parts, current)
     if found is not None:
         raise _other_plan(path, found, what)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _require_plain(path: str) -> None:

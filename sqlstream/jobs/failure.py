@@ -6,9 +6,13 @@ import re
 from dataclasses import replace
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.jobs.damage import damaged
 
 JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
+SPARK_GONE = "SS464"
+DISK_FULL = "SS465"
+WORKER_GONE = "SS466"
 
 _OURS = re.compile(
     # An expression of ours that fails, or one of our errors that ends the traceback of a Python worker.
@@ -16,6 +20,11 @@ _OURS = re.compile(
     r"(?:\nDETAIL: (?P<detail>.+))?(?:\nHINT: (?P<hint>.+))?"
 )
 _CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
+_NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
+_UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a source are told apart by their path
+    r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
+    r"/[^\s:]+)"
+)
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
@@ -25,7 +34,7 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    found = _ours(text) or _cause(text)
+    found = _spark_gone(error) or _ours(text) or _outside(text) or _cause(text)
     where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
     return ExecutionError.of([replace(found, detail=" ".join(filter(None, (found.detail, where))))])
 
@@ -40,6 +49,37 @@ def _bad_row(text: str, cause: str) -> str:
     where = f'a row of file "{files[-1]}"' if files else "a row"
     reason = _SQLSTATE.sub("", cause.partition(": ")[2]).rstrip(".")
     return f"{where} cannot be read: {reason}"
+
+
+def is_spark_gone(error: BaseException) -> bool:
+    """True where nobody answers any more who runs Spark, which is a process of its own."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, ConnectionError | Py4JNetworkError) or "Answer from Java side is empty" in str(error)
+
+
+def _spark_gone(error: BaseException) -> Diagnostic | None:
+    if not is_spark_gone(error):
+        return None
+    hint = "Start the job again. Where nobody has killed it, the machine may have been out of memory: see its log."
+    return Diagnostic(SPARK_GONE, "the process of Spark has ended", hint=hint)
+
+
+def _outside(text: str) -> Diagnostic | None:
+    """What has happened to files and processes of the job, and not to its rows."""
+    full = _NO_SPACE.search(text)
+    if full:
+        hint = "Make room, then start the job again."
+        return Diagnostic(DISK_FULL, f"a disk that the job writes to is full: {full[1]}", hint=hint)
+    file = _UNREADABLE.search(text)
+    if file:
+        return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic
+    if "Python worker exited unexpectedly" in text:
+        hint = (
+            "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do."
+        )
+        return Diagnostic(WORKER_GONE, "a Python process of a task has ended unexpectedly", hint=hint)
+    return None
 
 
 def is_cancellation(error: BaseException) -> bool:

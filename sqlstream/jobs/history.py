@@ -78,7 +78,11 @@ class History:
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
-    found = (Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]"))
+    """None where the file has been damaged: no job depends on it."""
+    try:
+        found = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
+    except (ValueError, TypeError):
+        return {}
     return {epoch.epoch: epoch for epoch in found}
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from sqlstream.errors import ExecutionError
+from sqlstream.jobs.damage import damaged
 from sqlstream.jobs.storage import Storage
 
 OTHER_GEAR = "SS424"
@@ -27,9 +28,12 @@ class Layout:
 
 
 def stored_layout(storage: Storage) -> Layout | None:
-    """The layout of a checkpoint; None where no job has started with it."""
+    """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
     text = storage.read(_FILE)
-    return None if text is None else Layout(**json.loads(text))
+    try:
+        return None if text is None else Layout(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise damaged(storage.location(_FILE), f"It is no layout of state: {error}.") from error
 
 
 def store_layout(storage: Storage, layout: Layout) -> None:

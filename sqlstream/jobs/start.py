@@ -21,6 +21,8 @@ from sqlstream.jobs.records import Description
 from sqlstream.jobs.restart import NO_RESTART, RestartStrategy
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
+from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
+from sqlstream.jobs.storage import storage_at
 from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
@@ -73,6 +75,7 @@ def start_job(
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
     recorder = recorder_of(path, spark, description, checkpointing.retention)
+    require_whole_checkpoint(storage_at(path, spark))
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources))
     layout = checkpoint.layout
     clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)

@@ -13,6 +13,7 @@ from time import time_ns
 from typing import Any
 
 from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.damage import damaged
 from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.nodes import Node
@@ -42,7 +43,11 @@ class SourceWatermarks:
             self.control.lift(table, watermark_ms, f"restart-{time_ns()}")
 
     def _known(self) -> dict[str, int]:
-        return dict(json.loads(self.control.storage.read(_FILE) or "{}"))
+        text = self.control.storage.read(_FILE)
+        try:
+            return {} if text is None else dict(json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise damaged(self.control.storage.location(_FILE), f"It holds no watermarks: {error}.") from error
 
 
 def restored_watermarks(plan: Node, control: ControlRows) -> SourceWatermarks | None:

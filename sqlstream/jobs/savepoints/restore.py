@@ -19,6 +19,7 @@ from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole
 from sqlstream.jobs.savepoints.repartition import repartition
+from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
 from sqlstream.jobs.storage import LocalStorage, local_storage_at, storage_at
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def restore(
 
 
 def origin_at(source: str) -> Origin:
-    """What there is to start from; all files are there and whole. ExecutionError SS428, SS455, SS456."""
+    """What there is to start from; all files are there and whole. ExecutionError SS428, SS455, SS456, SS459."""
     found = local_storage_at(source)
     if found is None:
         raise _not_local(source)
@@ -102,6 +103,7 @@ def origin_at(source: str) -> Origin:
             NO_SAVEPOINT, f'"{source}" is neither a savepoint nor a checkpoint', detail=detail, hint=hint
         )
     _require_ended(found)
+    require_whole_checkpoint(found)
     partitions = partitions_of(found.root / "spark", epoch)
     return Origin(found.root, "checkpoint", epoch, partitions, tuple(epoch_of(found.root, epoch)))
 

@@ -40,13 +40,36 @@ org.apache.spark.SparkException: Job aborted.
 Caused by: java.io.IOException: No space left on device
 \tat java.base/java.io.FileOutputStream"""
 
+LOST = """Query failed
+Caused by: java.io.FileNotFoundException: File file:/c/j1/spark/state/0/1/7.changelog does not exist
+\tat org.apache.hadoop.fs.RawLocalFileSystem"""
+
+CUT_OFF = """Query failed
+Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/j1/spark/state/0/1/7.zip at 0 exp: 1 got: 2
+\tat org.apache.hadoop.fs.FSInputChecker"""
+
+NO_INPUT = """Query failed
+Caused by: java.io.FileNotFoundException: File file:/data/spark/x.json does not exist
+\tat org.apache.hadoop.fs.RawLocalFileSystem"""
+
+CRASHED = """Query failed
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting
+\tat org.apache.spark.api.python.BasePythonRunner
+Caused by: java.io.EOFException
+\tat java.base/java.io.DataInputStream"""
+
 
 @pytest.mark.parametrize(
     ("text", "first"),
     [
         (NULL_TIME, 'SS401: event time "ts" of table "bids" is NULL'),
         (FUNCTION, 'SS411: function "fee" failed: ValueError: no price'),
-        (CAUSED, "SS400: IOException: No space left on device"),
+        (CAUSED, "SS465: a disk that the job writes to is full: No space left on device"),
+        (LOST, 'SS459: file "/c/j1/spark/state/0/1/7.changelog" of a checkpoint is damaged'),
+        (CUT_OFF, 'SS459: file "/c/j1/spark/state/0/1/7.zip" of a checkpoint is damaged'),
+        (NO_INPUT, "SS400: FileNotFoundException: File file:/data/spark/x.json does not exist"),
+        (CRASHED, "SS466: a Python process of a task has ended unexpectedly"),
+        ("Answer from Java side is empty", "SS464: the process of Spark has ended"),
         ("something odd", "SS400: something odd"),
         ("", "SS400: the job failed without a message"),
     ],
@@ -54,7 +77,8 @@ Caused by: java.io.IOException: No space left on device
 def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first):
     lines = str(job_error(RuntimeError(text), "j1", "/checkpoints/j1")).splitlines()
     assert lines[0] == first
-    assert lines[1].startswith('DETAIL: Job "j1" stopped.')
+    assert lines[1].startswith("DETAIL: ")
+    assert 'Job "j1" stopped. It goes on from' in lines[1]
     assert "/checkpoints/j1" in lines[1]
 
 

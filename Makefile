@@ -9,7 +9,7 @@ IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup kill-deferred docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -54,6 +54,12 @@ bench-kernels: $(READY) ## window kernels without an engine: where the time of a
 
 bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreSQL and Redis: rows per second
 	@$(BIN)/python -m examples.throughput.lookups
+
+bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to 10 million keys
+	@$(BIN)/python -m examples.throughput.checkpoints
+
+test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at random moments, and compare; takes hours
+	@$(BIN)/python -m tests.faults.run
 
 kill-deferred: java $(READY) ## kill -9 a job and its workers while lookups are deferred, and compare what comes out
 	@$(BIN)/python -m tests.sqlstream.jobs.deferred_kill

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.faults.processes import kill, kill_all, python_workers
 
 _ROWS, _FILES = 120, 4
 _BATCHES = 2  # before the kill
@@ -102,9 +103,7 @@ def undisturbed(run: Run) -> str:
 def driver_killed(run: Run) -> str:
     process = run.start()
     _wait(lambda: run.batches >= _BATCHES, process)
-    killed = [process.pid, *(child.pid for child in _descendants(process.pid))]
-    for pid in killed:
-        _kill(pid)
+    kill_all(process.pid)
     process.wait()
     batches = run.batches
     _finish(run)
@@ -116,11 +115,9 @@ def worker_killed(run: Run) -> str:
     _wait(lambda: run.batches >= _BATCHES, process)
     batches, killed = run.batches, 0
     while process.poll() is None:  # Spark replaces workers that die idle; the job fails when one dies at work
-        found = [child for child in _descendants(process.pid) if "pyspark.daemon" in child.command]
-        daemons = {child.pid for child in found}
-        workers = [child.pid for child in found if child.parent in daemons]
-        for pid in workers:
-            _kill(pid)
+        workers = python_workers(process.pid)
+        for worker in workers:
+            kill(worker.pid)
         killed += len(workers)
         time.sleep(0.5)
     _finish(run)
@@ -142,35 +139,6 @@ def _wait(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> No
         if process.poll() is not None or time.monotonic() > until:
             raise SystemExit("the job ended, or did nothing, before it could be killed")
         time.sleep(0.05)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    parent: int
-    command: str
-
-
-def _descendants(pid: int) -> list[Process]:
-    """The processes that a process has started, and those that they have."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    fields = (line.split(None, 2) for line in listed.splitlines())
-    known = [Process(int(own), int(parent), rest[0] if rest else "") for own, parent, *rest in fields]
-    return list(_below(pid, known))
-
-
-def _below(pid: int, known: list[Process]) -> Iterator[Process]:
-    for process in known:
-        if process.parent == pid:
-            yield process
-            yield from _below(process.pid, known)
 
 
 def main() -> None:

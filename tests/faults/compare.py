@@ -1,0 +1,65 @@
+"""What a job has committed, and whether it is what another one has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_LOG = "_spark_metadata"
+_COMPACT = ".compact"
+_BATCH = re.compile(r"sqlstream_batch=\d+")
+
+
+def committed(folder: Path) -> pa.Table:
+    """The rows of a table that complete micro-batches have written, sorted; a row that is there twice is twice."""
+    tables = [pq.read_table(path, partitioning=None) for path in committed_files(folder)]
+    rows = pa.concat_tables(tables) if tables else pa.table({})
+    return rows.sort_by([(name, "ascending") for name in rows.column_names]) if rows.num_rows else rows
+
+
+def committed_files(folder: Path) -> list[Path]:
+    """Those of Spark's log, or of the directories of micro-batches; others are left over."""
+    if (folder / _LOG).is_dir():
+        return sorted({Path(unquote(urlparse(path).path)) for path in _logged(folder / _LOG)})
+    batches = [path for path in folder.iterdir() if _BATCH.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(path for batch in batches for path in batch.glob("part-*.parquet"))
+
+
+def _logged(log: Path) -> Iterator[str]:
+    numbers = {int(p.name.removesuffix(_COMPACT)): p for p in sorted(log.iterdir()) if p.name[0].isdigit()}
+    start = max((n for n, path in numbers.items() if path.name.endswith(_COMPACT)), default=0)
+    for number, path in sorted(numbers.items()):
+        if number >= start:
+            yield from (json.loads(line)["path"] for line in path.read_text().splitlines()[1:])
+
+
+def difference(expected: pa.Table, found: pa.Table) -> str | None:
+    """How two sorted tables differ, with a row that only one of them has; None where they are equal."""
+    if expected.equals(found):
+        return None
+    if expected.column_names != found.column_names:
+        return f"{found.num_rows} rows instead of {expected.num_rows}"
+    lost, added = _only_in(expected, found), _only_in(found, expected)
+    parts = [f"{found.num_rows} rows instead of {expected.num_rows}"]
+    parts += [f"{len(rows)} {what}, as {rows[0]}" for what, rows in (("lost", lost), ("added", added)) if rows]
+    return "; ".join(parts)
+
+
+def _only_in(one: pa.Table, other: pa.Table) -> list[dict[str, object]]:
+    counted = [_counted(table) for table in (one, other)]
+    joined = counted[0].join(counted[1], one.column_names, join_type="left outer", right_suffix="_other")
+    more = pc.greater(joined["n__"], pc.fill_null(joined["n___other"], 0))
+    rows: list[dict[str, object]] = joined.filter(more).select(one.column_names).to_pylist()
+    return rows
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    grouped = table.group_by(table.column_names, use_threads=False).aggregate([([], "count_all")])
+    return grouped.rename_columns([*table.column_names, "n__"])

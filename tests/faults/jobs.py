@@ -1,0 +1,132 @@
+"""A job of every kind that keeps state, as scripts over the same events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.events import CHANNELS, COLUMNS, SLOW_KEY
+
+MODULE = "fault_functions"
+
+FUNCTIONS = f"""
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlstream.udfs.process import ListState, ProcessContext, ProcessFunction, Row, Timer, ValueState
+
+
+class Silent(NamedTuple):
+    last: int
+    rows: int
+    ids: str
+
+
+class Silence(ProcessFunction):
+    '''The rows of a key between two silences.'''
+
+    last = ValueState(int)
+    rows = ValueState(int, default=0)
+    ids = ListState(int)
+
+    def eval(self, ctx: ProcessContext, input: Row, seconds: int) -> None:
+        if self.last.value is not None:
+            ctx.delete_timer("silence", self.last.value + seconds * 1000)
+        self.last.value = max(ctx.time, self.last.value or 0)
+        self.rows.value += 1
+        self.ids.add(input.id)
+        ctx.register_timer("silence", self.last.value + seconds * 1000)
+
+    def on_timer(self, ctx: ProcessContext, timer: Timer) -> Iterator[Silent]:
+        yield Silent(self.last.value, self.rows.value, " ".join(map(str, self.ids)))
+        for state in (self.last, self.rows, self.ids):
+            state.clear()
+
+
+async def name_of(key: int) -> str:
+    if key % 500 == {SLOW_KEY}:
+        await asyncio.sleep(0.4)
+    return f"n{{key}}"
+"""
+
+_SETTINGS = "SET 'pipeline.max-parallelism' = '8';\nSET 'execution.checkpointing.num-retained' = '5';"
+_TUMBLE = (
+    "SELECT k, window_start, COUNT(*), SUM(v), MIN(id), MAX(id) "
+    "FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY k, window_start, window_end"
+)
+_OF_WINDOWS = "k BIGINT, at TIMESTAMP(3), n BIGINT, total BIGINT, first BIGINT, last BIGINT"
+_OF_ROWS = "k BIGINT, n BIGINT, total BIGINT, first BIGINT, last BIGINT"
+_COUNTED = "SELECT k, COUNT(*), SUM(v), MIN(id), MAX(id) FROM events GROUP BY k COUNT WINDOW (100 ROWS SLIDE 20 ROWS)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``tables``: the columns of each table that the job writes. ``work`` is its last statement."""
+
+    tables: Mapping[str, str]
+    work: str
+    before: str = ""
+
+    def script(self, events: Path, out: Path) -> str:
+        source = _table("events", f"{COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", events, reads=True)
+        sinks = [_table(name, columns, out / name) for name, columns in self.tables.items()]
+        return "\n".join([_SETTINGS, source, *sinks, self.before, self.work])
+
+
+def _table(name: str, columns: str, path: Path, *, reads: bool = False) -> str:
+    paced = ", 'source.max-files-per-trigger' = '1'" if reads else ""
+    options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'{paced}"
+    return f"CREATE TABLE {name} ({columns})\nWITH ({options});"
+
+
+KINDS: Mapping[str, Kind] = {
+    "tumble": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}"),
+    "hop": Kind(
+        {"totals": _OF_WINDOWS},
+        "INSERT INTO totals SELECT k, window_start, COUNT(*), SUM(v), MIN(id), MAX(id) "
+        "FROM HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE) "
+        "GROUP BY k, window_start, window_end",
+    ),
+    "session": Kind(
+        {"totals": _OF_WINDOWS},
+        "INSERT INTO totals SELECT k, window_start, COUNT(*), SUM(v), MIN(id), MAX(id) "
+        "FROM SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND) "
+        "GROUP BY k, window_start, window_end",
+    ),
+    "count": Kind({"totals": _OF_ROWS}, f"INSERT INTO totals {_COUNTED}"),
+    "operator": Kind(
+        {"lists": "k BIGINT, at TIMESTAMP(3), ids STRING"},
+        "INSERT INTO lists SELECT k, window_start, LISTAGG(CAST(id AS STRING), ' ') FROM events "
+        "GROUP BY k, TUMBLE(ts, INTERVAL '10' MINUTE) TRIGGER EVERY 15 ROWS OR AFTER WATERMARK EVICT KEEP LAST 20 ROWS",
+    ),
+    "process": Kind(
+        {"silences": "k BIGINT, last BIGINT, n BIGINT, ids STRING"},
+        "INSERT INTO silences SELECT k, last, rows, ids FROM silence(TABLE events PARTITION BY k, "
+        "on_time => DESCRIPTOR(ts), uid => 'silence', seconds => 15)",
+        before=f"CREATE FUNCTION silence AS '{MODULE}:Silence' LANGUAGE PYTHON;",
+    ),
+    "barriers": Kind(
+        {"totals": f"barrier BIGINT, {_OF_ROWS}"},
+        "INSERT INTO totals SELECT MAX(barrier_id), k, COUNT(*), SUM(v), MIN(id), MAX(id) FROM events "
+        f"ALIGN BARRIERS (CHANNEL channel OF {CHANNELS}, MARKER barrier IS NOT NULL, ID barrier) "
+        "GROUP BY k GLOBAL WINDOW TRIGGER PURGING (ON BARRIER)",
+    ),
+    "deferred": Kind(
+        {"named": "at TIMESTAMP(3), n BIGINT, rows_of STRING"},
+        "INSERT INTO named SELECT window_start, COUNT(*), LISTAGG(CAST(id AS STRING) || '=' || n, ' ') "
+        "FROM TUMBLE(TABLE names, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start, window_end",
+        # Late rows are left out: which rows are late depends on the watermark that slow answers hold back.
+        before=f"SET 'sqlstream.clock-interval' = '200 ms';\n"
+        f"CREATE FUNCTION name_of AS '{MODULE}:name_of' LANGUAGE PYTHON;\n"
+        "CREATE VIEW asked AS SELECT id, k, ts FROM events WHERE NOT late AND id % 10 = 0;\n"
+        "CREATE VIEW names AS SELECT o.id, o.ts, f.n FROM asked AS o, LATERAL TABLE(name_of(o.k)) AS f(n) "
+        "LOOKUP ASYNC (TIMEOUT INTERVAL '0.1' SECOND, ON TIMEOUT DEFER);",
+    ),
+    "set": Kind(
+        {"totals": _OF_WINDOWS, "counted": _OF_ROWS},
+        f"EXECUTE STATEMENT SET BEGIN INSERT INTO totals {_TUMBLE}; INSERT INTO counted {_COUNTED}; END",
+    ),
+}
+"""By name; all are bounded, so a job that has read its files ends."""

@@ -1,0 +1,56 @@
+"""Processes below a process: found with ``ps``, ended with kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    command: str
+
+
+def descendants(pid: int) -> list[Process]:
+    """The processes that a process has started, and those that they have."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    fields = (line.split(None, 2) for line in listed.splitlines())
+    known = [Process(int(own), int(parent), rest[0] if rest else "") for own, parent, *rest in fields]
+    return list(_below(pid, known))
+
+
+def _below(pid: int, known: list[Process]) -> Iterator[Process]:
+    for process in known:
+        if process.parent == pid:
+            yield process
+            yield from _below(process.pid, known)
+
+
+def python_workers(pid: int) -> list[Process]:
+    """The processes below ``pid`` that run Python for Spark's tasks."""
+    found = [process for process in descendants(pid) if "pyspark.daemon" in process.command]
+    daemons = {process.pid for process in found}
+    return [process for process in found if process.parent in daemons]
+
+
+def executors(pid: int) -> list[Process]:
+    """The executors of a standalone cluster whose Worker runs below ``pid``."""
+    return [process for process in descendants(pid) if "CoarseGrainedExecutorBackend" in process.command]
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def kill_all(pid: int) -> None:
+    """A process and all below it, those that it has started last."""
+    for found in [pid, *(process.pid for process in descendants(pid))]:
+        kill(found)

@@ -90,9 +90,15 @@ class SparkHandle:
             self._spark.conf.set(key, value)
 
     def release(self) -> None:
-        """Put back the settings that the session has changed; Spark itself goes on for others."""
-        for key in list(self._before):
-            self._restore(key)
+        """Put back the settings that the session has changed; a Spark that has not died goes on for others."""
+        try:
+            for key in list(self._before):
+                self._restore(key)
+        except Exception as error:
+            from sqlstream.jobs.failure import is_spark_gone
+
+            if not is_spark_gone(error):
+                raise
 
 
 def spark_settings(settings: Settings) -> Mapping[str, str]:

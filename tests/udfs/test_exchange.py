@@ -15,7 +15,6 @@ from sqlstream.udfs.exchange import (
     HOLD,
     LATE,
     LATE_TABLE,
-    LIFT,
     PARTS,
     TICK,
     Blob,
@@ -29,6 +28,7 @@ from sqlstream.udfs.exchange import (
     rows_in_order,
 )
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
+from sqlstream.udfs.key_hash import key_hash
 from tests.udfs.spark.recorder import Recorder
 
 HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
@@ -207,16 +207,13 @@ def lifts(tables, time):
     return [blob.clock for blob in found if blob.content == Content.LIFT], len(found)
 
 
-def test_the_newest_time_of_rows_and_control_rows_is_told_once():
+def test_the_newest_time_of_rows_is_told_once():
     times = pa.array([5, 9, None, 7], pa.int64())
-    control = pa.array([None, None, 8, None], pa.int64())
-    assert lifts([rows([0, 1, 2, 3], at=times, **{LIFT: control})], "at")[0] == [9]
-    assert lifts([rows([0, 1, 2, 3], at=times, **{LIFT: control})], None)[0] == [8]
+    assert lifts([rows([0, 1, 2, 3], at=times)], "at")[0] == [9]
 
 
-def test_control_rows_are_no_rows_of_data_and_rows_without_a_time_to_tell_lift_nothing():
-    control = pa.table({KEY_HASH: pa.nulls(1, pa.int64()), "v": pa.nulls(1, pa.int64()), LIFT: pa.array([8])})
-    assert lifts([control], "v") == ([8], 1)
+def test_rows_without_a_time_to_tell_lift_nothing():
+    assert lifts([rows([0, 1], at=pa.nulls(2, pa.int64()))], "at")[0] == []
     assert lifts([rows([0, 1])], None)[0] == []
 
 
@@ -228,3 +225,11 @@ def test_barriers_go_to_every_key_group_and_keep_their_places(items, groups):
     for group in range(groups):
         expected = [i for i, item in enumerate(items) if item is None or item % groups == group]
         assert (found[group].column("v").to_pylist() if group in found else []) == expected
+
+
+def test_keys_are_hashed_by_the_exchange_where_rows_have_no_hash():
+    table = pa.table({"k": pa.array([3, 4, 3, None], pa.int64())})
+    (found,) = Exchange(Recorder(), 1, None, ("k",)).blobs(table.to_batches(), 0)
+    (cut_out,) = (from_bytes(row["bytes"]) for row in found.to_pylist())
+    assert cut_out.column_names == [KEY_HASH, "k"]
+    assert cut_out.column(KEY_HASH).to_pylist() == key_hash([table.column("k")]).tolist()

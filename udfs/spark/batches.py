@@ -103,7 +103,10 @@ class Decoder:
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return batch if batch.schema == schema else batch.cast(schema)
+    """The columns are the schema's but for names of time zones, and for what may be NULL."""
+    if batch.schema.types == schema.types:
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    return batch.cast(schema)
 
 
 @dataclass(frozen=True)

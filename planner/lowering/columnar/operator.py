@@ -23,11 +23,12 @@ from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.side_outputs import marker
 from sqlstream.planner.nodes import AssignWindows, ProcessTable, WindowAggregate
-from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, LIFT, PARTS, TICK, Exchange
+from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.spark.shipped import ShippedProcessor
 
 METRIC = "operator"
@@ -47,7 +48,7 @@ class Operator:
     ``number`` counts the operators of the query. ``ticks``: processing time comes as ticks. ``late_table`` marks the
     kernel's late rows. ``chained``: an operator with state stands above. ``keyed``: False where all rows have one key.
     ``goes_on``: rows come in the micro-batches after the end of the input, too. ``told_by_blobs``: the watermark that
-    Spark learns from the operator's exchange.
+    Spark learns from the operator's exchange. ``hashed``: columns whose hash the exchange computes.
     """
 
     kernel: Kernel
@@ -61,6 +62,7 @@ class Operator:
     keyed: bool = True
     goes_on: bool = False
     told_by_blobs: BlobWatermark | None = None
+    hashed: tuple[str, ...] = ()
 
     @property
     def clocks(self) -> Clocks:
@@ -76,7 +78,7 @@ def rows_below(node: WindowNode, context: Context) -> DataFrame:
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The rows' schema as kernels see it, without the columns that are none of rows of data."""
-    schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, HOLD, BARRIER, TICK, LIFT, LATE_TABLE, LATE, *PARTS)
+    schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, HOLD, BARRIER, TICK, LATE_TABLE, LATE, *PARTS)
     return pa.schema([f for f in schema if f.name not in none])
 
 
@@ -97,12 +99,13 @@ def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
     assert KEY_HASH in rows.columns, rows.columns
     late = operator.late_table is not None or LATE_TABLE in rows.columns
     groups = runtime.max_parallelism if operator.keyed else 1
+    rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
     told = operator.told_by_blobs
-    rows = told.with_control_rows(rows, runtime) if told is not None else rows
-    exchange = Exchange(operator.kernel, groups, told.column(runtime) if told is not None else None)
+    time = told.column(runtime) if told is not None else None
+    exchange = Exchange(operator.kernel, groups, time, operator.hashed)
     blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
-    blobs = told.of_blobs(blobs) if told is not None else blobs
+    blobs = told.of_blobs(blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))
     out = _processed(blobs, operator)

@@ -1,8 +1,8 @@
 """The watermark of rows, told by the blobs that the exchange makes of them.
 
 Spark looks at the event time of each row on its way through ``withWatermark``, which no generated code does. Where all
-rows of a time attribute reach one operator, the newest time of each blob says as much, and control rows join the rows
-only before the exchange.
+rows of a time attribute reach one operator, the newest time of each blob says as much, and control rows become blobs
+themselves.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import null_error
 from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Project, StatementSet, WindowAggregate
-from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, LIFT, Content
+from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, Content
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
 
 _SHIFTED = "__event_time"
+_PLACE = ("partition", "number")
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,15 @@ class BlobWatermark:
         """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
         return TIME if runtime.event_time_from_rows(self.source.table) else None
 
-    def with_control_rows(self, rows: DataFrame, runtime: Runtime) -> DataFrame:
-        """Spark looks for new data from left to right: it never sees a control row without the rows written before."""
-        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
-        lifted = F.expr(f"(watermark_ms + {self.source.delay_ms}L) * 1000L").alias(LIFT)
-        control = runtime.control(self.source.table).select(*nulls, lifted)
-        return control.union(rows.select("*", F.lit(None).cast("BIGINT").alias(LIFT)))
+    def of_blobs(self, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
+        """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
 
-    def of_blobs(self, blobs: DataFrame) -> DataFrame:
-        """The blobs behind ``withWatermark``."""
+        Spark looks for new data from left to right: it never sees a control row without the rows written before.
+        """
+        lifted = F.expr(f"(watermark_ms + {self.source.delay_ms}L) * 1000L")
+        known = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
+        columns = (known.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
+        blobs = runtime.control(self.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
         newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
         timed = blobs.select("*", F.expr(newest).alias(_SHIFTED))
         timed = timed.withWatermark(_SHIFTED, f"{self.source.delay_ms} milliseconds")

@@ -17,6 +17,7 @@ from sqlstream.planner.lowering.lower import Context, lower_columnar
 from sqlstream.planner.lowering.windows import window_columns
 from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.key_hash import can_hash
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
 
@@ -38,7 +39,8 @@ def _(node: WindowAggregate, context: Context) -> DataFrame:
     keyed = bool(node.keys) or node.grouping_sets is not None
     output = spark_schema(kernel.output, projected.schema)
     operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
-    emitted = run(projected, operator, context.runtime)
+    hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
+    emitted = run(projected, replace(operator, hashed=hashed), context.runtime)
     return emitted.select(*_results(node), *hidden(emitted))
 
 

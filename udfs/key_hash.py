@@ -1,0 +1,79 @@
+"""The hash of keys, as Spark's ``xxhash64`` has it: of whole numbers numpy computes it in a fraction of what it costs
+Spark to compute it and to hand it over, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+_SEED = 42
+_1 = np.uint64(0x9E3779B185EBCA87)
+_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_3 = np.uint64(0x165667B19E3779F9)
+_4 = np.uint64(0x85EBCA77C2B2AE63)
+_5 = np.uint64(0x27D4EB2F165667C5)
+_BLOCK = 1 << 14  # rows whose numbers stay in the cache of a core
+_WORD, _HALF = np.uint64(8), np.uint64(4)
+
+
+def can_hash(kind: pa.DataType) -> bool:
+    """True for BIGINT and INT, BIGINTs that are times included."""
+    return kind in (pa.int64(), pa.int32())
+
+
+def key_hash(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
+    """int64: ``xxhash64`` of the columns, one hash per row. NULLs leave the hash of the columns before them."""
+    count = len(columns[0])
+    hashes = np.empty(count, np.int64)
+    for start in range(0, count, _BLOCK):
+        seed = np.full(min(_BLOCK, count - start), _SEED, np.uint64)
+        parts = (column.slice(start, _BLOCK) for column in columns)
+        hashes[start : start + _BLOCK] = reduce(_hashed, parts, seed).view(np.int64)
+    return hashes
+
+
+def _hashed(seed: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
+    is_long = column.type == pa.int64()
+    if not column.null_count:
+        values = column.to_numpy()
+        return _of_longs(seed, values.view(np.uint64)) if is_long else _of_ints(seed, values.view(np.uint32))
+    filled = _hashed(seed, column.fill_null(0))
+    return np.where(np.asarray(column.is_valid()), filled, seed)
+
+
+def _of_longs(seed: np.ndarray, values: np.ndarray) -> np.ndarray:
+    mixed = values * _2
+    mixed = _rotated(mixed, 31)
+    mixed *= _1
+    mixed ^= seed + (_5 + _WORD)
+    mixed = _rotated(mixed, 27)
+    mixed *= _1
+    mixed += _4
+    return _finished(mixed)
+
+
+def _of_ints(seed: np.ndarray, values: np.ndarray) -> np.ndarray:
+    mixed = values.astype(np.uint64) * _1
+    mixed ^= seed + (_5 + _HALF)
+    mixed = _rotated(mixed, 23)
+    mixed *= _2
+    mixed += _3
+    return _finished(mixed)
+
+
+def _finished(mixed: np.ndarray) -> np.ndarray:
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= _2
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _3
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
+    rotated = values << np.uint64(bits)
+    rotated |= values >> np.uint64(64 - bits)
+    return rotated

@@ -157,7 +157,7 @@ def _rows(environment: Environment, table: Table, columns: tuple[str, ...], tmp_
     read = connector(table.connector).read
     assert read is not None
     rows: list = []
-    writer = read(environment, table, columns).writeStream.foreachBatch(
+    writer = read(environment, table, columns).select(*columns).writeStream.foreachBatch(
         lambda batch, _: rows.extend(tuple(row) for row in batch.collect())
     )
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from tests.faults.cluster import Cluster, cluster
 from tests.faults.disk import Disk, disk_at
-from tests.faults.processes import descendants, executors, kill, python_workers
-from tests.faults.running import JobRun
+from tests.faults.processes import Process, descendants, executors, kill, python_workers
+from tests.faults.running import Hangs, JobRun
 
 FAULTS = ("driver", "worker", "executor", "disk", "truncate")
 
@@ -59,32 +59,41 @@ def strike(run: JobRun, fault: str, planned: Sequence[Moment], chance: random.Ra
         striking = _striking(run, fault, found, chance, around)
         around.callback(lambda: run.kill() if run.process is not None else None)
         run.start()
-        for moment in planned:
-            if not _reached(run, moment, found):
-                break
-            time.sleep(moment.delay_s)
-            if run.ended == 0:
-                break
-            found.tried += 1
-            striking()
-        while not found.stuck and not _finished(run, found):
-            pass
+        try:
+            _live_through(run, striking, planned, found)
+        except Hangs as error:
+            found.stuck = True
+            found.unclear.append(str(error))
     return found
 
 
-def _striking(run: JobRun, fault: str, found: Struck, chance: random.Random, around: ExitStack) -> Callable[[], None]:
+def _live_through(run: JobRun, striking: Callable[[], bool], planned: Sequence[Moment], found: Struck) -> None:
+    for moment in planned:
+        if not _reached(run, moment, found):
+            break
+        time.sleep(moment.delay_s)
+        if run.ended == 0:
+            break
+        found.tried += striking()
+    while not found.stuck and not _finished(run, found):
+        pass
+
+
+def _striking(run: JobRun, fault: str, found: Struck, chance: random.Random, around: ExitStack) -> Callable[[], bool]:
     match fault:
         case "driver":
-            return lambda: _kill_driver(run, chance)
+            orphans: list[int] = []
+            around.callback(lambda: _end(orphans))
+            return lambda: _kill_driver(run, chance, orphans)
         case "worker":
-            return lambda: _kill_one([p.pid for p in python_workers(run.pid)], chance)
+            return lambda: _kill_one(run, lambda: python_workers(run.pid), chance)
         case "executor":
             machines = around.enter_context(cluster(run.folder / "cluster", run.environment()))
             run.master = machines.url
-            return lambda: _kill_executor(machines, chance)
+            return lambda: _kill_executor(run, machines, chance)
         case "disk":
             disk = around.enter_context(disk_at(run.checkpoints))
-            return lambda: _fill(run, disk, found, chance)
+            return lambda: _fill(run, disk, chance)
         case "truncate":
             return lambda: _truncate(run, found, chance)
     raise ValueError(fault)
@@ -93,33 +102,48 @@ def _striking(run: JobRun, fault: str, found: Struck, chance: random.Random, aro
 # --- the faults ---
 
 
-def _kill_driver(run: JobRun, chance: random.Random) -> None:
+def _kill_driver(run: JobRun, chance: random.Random, orphans: list[int]) -> bool:
     """The process of the job, its JVM, or both; whichever is left ends by itself, and the next start does not wait."""
     jvms = [p.pid for p in descendants(run.pid) if "java" in p.command]
+    orphans += jvms
     victims = chance.choice([[run.pid], jvms, [run.pid, *jvms]])
     for pid in victims:
         kill(pid)
     if run.pid in victims:
         run.wait()
+    return bool(victims)
 
 
-def _kill_one(pids: list[int], chance: random.Random) -> None:
-    if pids:
-        kill(chance.choice(pids))
+def _end(jvms: Sequence[int]) -> None:
+    """Those that have not ended with their job."""
+    living = {process.pid for process in descendants(1) if "java" in process.command}
+    for pid in living & {*jvms}:
+        kill(pid)
 
 
-def _kill_executor(machines: Cluster, chance: random.Random) -> None:
-    _kill_one([p.pid for worker in machines.workers for p in executors(worker)], chance)
+def _kill_one(run: JobRun, find: Callable[[], Sequence[Process]], chance: random.Random) -> bool:
+    """One of those that ``find`` finds, as soon as there is one; False where the job ends before."""
+    while run.ended is None:
+        if victims := find():
+            kill(chance.choice(victims).pid)
+            return True
+        time.sleep(0.05)
+    return False
 
 
-def _fill(run: JobRun, disk: Disk, found: Struck, chance: random.Random) -> None:
+def _kill_executor(run: JobRun, machines: Cluster, chance: random.Random) -> bool:
+    return _kill_one(run, lambda: [p for worker in machines.workers for p in executors(worker)], chance)
+
+
+def _fill(run: JobRun, disk: Disk, chance: random.Random) -> bool:
     """Until the job fails of it."""
     disk.fill(run.pid, left=chance.choice((0, 4096, 65536)))
     run.wait()
     disk.free()
+    return True
 
 
-def _truncate(run: JobRun, found: Struck, chance: random.Random) -> None:
+def _truncate(run: JobRun, found: Struck, chance: random.Random) -> bool:
     """Kill the job and cut its newest file; where it then refuses to start, give it back the file."""
     run.kill()
     files = [path for path in run.checkpoints.rglob("*") if path.is_file()]
@@ -131,7 +155,7 @@ def _truncate(run: JobRun, found: Struck, chance: random.Random) -> None:
     before = run.epoch
     run.start()
     if run.wait(lambda: run.epoch > before) or run.ended == 0:
-        return
+        return True
     message = run.failure()
     name = str(newest.relative_to(run.checkpoints))
     checked = name.replace("/.", "/").removesuffix(".crc")  # checksums that do not fit are told of their file
@@ -139,6 +163,7 @@ def _truncate(run: JobRun, found: Struck, chance: random.Random) -> None:
     (found.refused if named else found.unclear).append(message if named else f"{name}: {message}")
     shutil.copy2(kept, newest)
     run.start()
+    return True
 
 
 # --- starting again ---

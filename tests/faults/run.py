@@ -74,7 +74,11 @@ def disturbed(
     run = JobRun(kind, events, folder)
     run.prepare()
     struck = strike(run, fault, moments(count, epochs, chance), chance)
-    differs = _difference(expected, run.rows()) if not struck.stuck else f"does not recover: {struck.failed[-1:]}"
+    differs = (
+        _difference(expected, run.rows())
+        if not struck.stuck
+        else f"does not recover: {(struck.failed + struck.unclear)[-1:]}"
+    )
     return Outcome(kind, fault, struck, run.starts, differs, time.monotonic() - begun)
 
 

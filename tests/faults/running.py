@@ -19,6 +19,11 @@ from tests.faults.processes import kill_all
 
 TIMEOUT_SECONDS = 900.0
 
+
+class Hangs(Exception):
+    """A job that neither ends nor gets on; it has been killed."""
+
+
 _ERROR = re.compile(r"^(?:\S+: )?(SS\d{3}: .+)", re.MULTILINE)
 
 
@@ -56,12 +61,15 @@ class JobRun:
         known = (str(self.folder), os.environ.get("PYTHONPATH", ""))
         return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, known))}
 
+    @property
+    def command(self) -> list[str]:
+        run = [sys.executable, "-m", "sqlstream", "run", str(self.folder / "job.sql"), "--master", self.master]
+        return [*run, "--set", f"execution.checkpointing.dir={self.checkpoints}"]
+
     def start(self) -> None:
-        command = [sys.executable, "-m", "sqlstream", "run", str(self.folder / "job.sql"), "--master", self.master]
-        command += ["--set", f"execution.checkpointing.dir={self.checkpoints}"]
         self.starts += 1
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, env=self.environment(), stdout=log, stderr=log)
 
     @property
     def pid(self) -> int:
@@ -75,20 +83,21 @@ class JobRun:
         return self.process.poll()
 
     def wait(self, condition: Callable[[], bool] = lambda: False) -> bool:
-        """Until ``condition`` holds, True, or the process has ended, False; SystemExit where neither comes."""
+        """Until ``condition`` holds, True, or the process has ended, False; Hangs where neither comes."""
         until = time.monotonic() + TIMEOUT_SECONDS
         while not condition():
             if self.ended is not None:
                 return False
             if time.monotonic() > until:
                 self.kill()
-                raise SystemExit(f"{self.kind}: the job hangs; see {self.log}")
+                raise Hangs(f"{self.kind}: the job hangs; see {self.log}")
             time.sleep(0.05)
         return True
 
     def kill(self) -> None:
-        kill_all(self.pid)
         assert self.process is not None
+        if self.ended is None:
+            kill_all(self.pid)
         self.process.wait()
 
     def failure(self) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +17,9 @@ import pytest
 from tests.faults.compare import committed, committed_files, difference
 from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import write_events
-from tests.faults.inject import moments
+from tests.faults.inject import Moment, moments, strike
 from tests.faults.run import disturbed, undisturbed
+from tests.faults.running import JobRun
 
 ROWS = pa.table({"k": [1, 2, 2], "at": ["a", "b", "b"]})
 
@@ -113,6 +115,74 @@ def test_a_mounted_disk_is_full_until_it_is_freed(tmp_path):
             (tmp_path / "x").write_bytes(b"x" * 10_000)
         disk.free()
         (tmp_path / "x").write_bytes(b"x" * 10_000)
+
+
+# A job without Spark: an epoch is a file, and one that is not whole is refused, by its name or without.
+JOB = """
+import os, sys, time
+from pathlib import Path
+
+commits = Path(sys.argv[1], "job", "spark", "commits")
+commits.mkdir(parents=True, exist_ok=True)
+done = {int(path.name): path for path in commits.iterdir() if path.name.isdecimal()}
+for path in done.values():
+    if path.read_text() != "whole":
+        sys.exit(f'SS459: file "{path}" of a checkpoint is damaged' if sys.argv[2] == "clear" else "Traceback")
+for number in range(max(done, default=-1) + 1, 60):
+    time.sleep(0.02)
+    hidden = commits / ".next"
+    hidden.write_text("whole")
+    hidden.rename(commits / str(number))
+"""
+
+
+@dataclass
+class PlainRun(JobRun):
+    says: str = "clear"
+
+    @property
+    def command(self):
+        return [sys.executable, "-c", JOB, str(self.checkpoints), self.says]
+
+
+def struck(folder, fault, says="clear"):
+    run = PlainRun("tumble", folder / "events", folder / "run", says=says)
+    run.prepare()
+    found = strike(run, fault, [Moment(2, 0.0), Moment(10, 0.0)], random.Random("2"))
+    assert run.ended == 0
+    return found
+
+
+def test_a_start_that_names_the_cut_off_file_has_refused_it(tmp_path):
+    found = struck(tmp_path, "truncate")
+    assert found.tried == 2
+    assert found.refused  # twice, unless the cut hit the hidden file of an epoch that was being written
+    assert all(re.match(r'SS459: file ".*/job/spark/commits/\d+" of a checkpoint', text) for text in found.refused)
+    assert not found.unclear
+
+
+def test_a_start_that_does_not_is_unclear(tmp_path):
+    found = struck(tmp_path, "truncate", says="unclear")
+    assert not found.refused
+    assert {text.split(": ", 1)[1] for text in found.unclear} == {"no message: Traceback"}
+
+
+def test_a_killed_job_is_started_again(tmp_path):
+    found = struck(tmp_path, "driver")
+    assert found.tried > 0
+    assert not found.failed
+    assert not found.unclear
+
+
+def test_a_job_that_fails_at_the_same_epoch_again_and_again_is_stuck(tmp_path):
+    run = PlainRun("tumble", tmp_path, tmp_path / "run")
+    run.prepare()
+    first = run.checkpoints / "job/spark/commits/0"
+    first.parent.mkdir(parents=True)
+    first.touch()
+    found = strike(run, "driver", [], random.Random("1"))
+    assert found.stuck
+    assert run.starts == len(found.failed) == 4
 
 
 @pytest.mark.spark

@@ -20,6 +20,7 @@ _OURS = re.compile(
     r"(?:\nDETAIL: (?P<detail>.+))?(?:\nHINT: (?P<hint>.+))?"
 )
 _CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
+_NO_ANSWER = re.compile(r"Answer from Java side is empty|An error occurred while calling \S+")  # and no exception
 _NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a source are told apart by their path
     r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
@@ -53,9 +54,11 @@ def _bad_row(text: str, cause: str) -> str:
 
 def is_spark_gone(error: BaseException) -> bool:
     """True where nobody answers any more who runs Spark, which is a process of its own."""
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JError, Py4JNetworkError
 
-    return isinstance(error, ConnectionError | Py4JNetworkError) or "Answer from Java side is empty" in str(error)
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(str(error)) is not None
 
 
 def _spark_gone(error: BaseException) -> Diagnostic | None:

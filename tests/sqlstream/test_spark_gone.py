@@ -38,6 +38,7 @@ GONE = [
     ConnectionResetError(104, "Connection reset by peer"),
     Py4JNetworkError("An error occurred while trying to connect to the Java server (127.0.0.1:1)"),
     Py4JError("Answer from Java side is empty"),
+    Py4JError("An error occurred while calling o43.awaitTermination"),
 ]
 
 
@@ -62,3 +63,4 @@ def test_other_errors_are_told():
     with pytest.raises(Py4JError, match="no such setting"):
         released(Py4JError("no such setting"))
     assert not is_spark_gone(FileNotFoundError("x"))
+    assert not is_spark_gone(Py4JError("An error occurred while calling o4.stop. Trace:\njava.lang.Error"))

@@ -69,7 +69,6 @@ Caused by: java.io.EOFException
         (CUT_OFF, 'SS459: file "/c/j1/spark/state/0/1/7.zip" of a checkpoint is damaged'),
         (NO_INPUT, "SS400: FileNotFoundException: File file:/data/spark/x.json does not exist"),
         (CRASHED, "SS466: a Python process of a task has ended unexpectedly"),
-        ("Answer from Java side is empty", "SS464: the process of Spark has ended"),
         ("something odd", "SS400: something odd"),
         ("", "SS400: the job failed without a message"),
     ],

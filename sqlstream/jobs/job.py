@@ -18,7 +18,7 @@ import pyarrow as pa
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace
 from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
-from sqlstream.jobs.failure import is_cancellation, job_error
+from sqlstream.jobs.failure import is_cancellation, is_spark_gone, job_error
 from sqlstream.jobs.history import CheckpointLine, checkpoints, last_committed
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import Progress, advanced
@@ -177,9 +177,16 @@ class Job:
         if self._pace is not None:
             self._pace.skip()
         with self._lock:
-            self._query.stop()
+            self._stop_query()
         self._thread.join()
         return path
+
+    def _stop_query(self) -> None:
+        try:
+            self._query.stop()
+        except Exception as error:
+            if not is_spark_gone(error):  # there is nothing left to stop then
+                raise
 
     def _drained(self, savepoint: str | bool) -> str | None:
         require_running(self.name, self._state.value)

@@ -157,7 +157,7 @@ OPTIONS = (
     Option(
         "sqlstream.functions.on-error",
         ON_ERROR.kind,
-        "What happens to rows for which a scalar function in SELECT or WHERE raises an exception.",
+        "What happens to rows for which a scalar, table or process function raises an exception.",
         "fail",
     ),
     Option(

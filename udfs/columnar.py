@@ -63,11 +63,15 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
     try:
         return columnar(*row), None, None
     except Exception as error:
-        cause = error.__cause__ or error
-        frames = traceback.extract_tb(cause.__traceback__)
-        place = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
+        place = place_of(error.__cause__ or error)
         text = str(error) if isinstance(error, FunctionError) else f"{FUNCTION_FAILED}: {type(error).__name__}: {error}"
         return pa.nulls(1, returns), text, place
+
+
+def place_of(error: BaseException) -> str | None:
+    """The last line of an exception's traceback: file, line and function."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
@@ -171,7 +175,7 @@ def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {f.name: arrow_value(v, f.type) for f, v in zip(kind, _members(value, kind), strict=True)}
+        return {f.name: arrow_value(v, f.type) for f, v in zip(kind, members(value, kind), strict=True)}
     if pa.types.is_map(kind):
         return [(k, arrow_value(v, kind.item_type)) for k, v in dict(value).items()]
     if pa.types.is_list(kind):
@@ -179,7 +183,8 @@ def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
     return value
 
 
-def _members(value: typing.Any, struct: pa.DataType) -> list[object]:
+def members(value: typing.Any, struct: pa.DataType) -> list[object]:
+    """The values of a row, by position where it has no names."""
     if isinstance(value, dict):
         return [value.get(f.name) for f in struct]
     if dataclasses.is_dataclass(value):

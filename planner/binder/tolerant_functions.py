@@ -1,4 +1,4 @@
-"""``'sqlstream.functions.on-error'``: which rows it is about, and what it cannot be about yet."""
+"""``'sqlstream.functions.on-error'``: which rows it is about, and what it cannot be about."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from sqlstream.planner.bad_rows import FAIL, BadAction, OnError
 from sqlstream.planner.binder.dead_letters import dead_letter_table
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.nodes import Filter, Item, Node, ProcessTable, Project
+from sqlstream.planner.nodes import Correlate, Filter, Item, Node, ProcessTable, Project
 
 NOT_TOLERANT = "SS244"
 SETTING = "sqlstream.functions.on-error"
+
+_REACHED: dict[FunctionKind, tuple[type[Node], ...]] = {
+    FunctionKind.SCALAR: (Project, Filter, Correlate),
+    FunctionKind.TABLE: (Correlate,),
+}
+"""Where calls of a function may fail for a row; process functions have a node of their own."""
 
 
 def functions_on_error(plan: Node, settings: EmitSettings, catalog: Catalog) -> OnError:
@@ -29,20 +35,19 @@ def functions_on_error(plan: Node, settings: EmitSettings, catalog: Catalog) -> 
         return FAIL
     calls = [found for node in plan.walk() for found in _calls(node, catalog)]
     for node, function, call in calls:
-        if function.kind is not FunctionKind.SCALAR or not isinstance(node, Project | Filter):
+        if not isinstance(node, _REACHED.get(function.kind, ())):
             _refuse(function.name, call)
-    for node in plan.walk():
-        if isinstance(node, ProcessTable):
-            _refuse(node.function, None)
-    if not calls:
+    if not calls and not any(isinstance(node, ProcessTable) for node in plan.walk()):
         return FAIL
     return OnError(action, None if name is None else dead_letter_table(name, "Python functions", catalog))
 
 
-def _refuse(name: str, call: exp.Expr | None) -> None:
+def _refuse(name: str, call: exp.Expr) -> None:
     message = f'setting "{SETTING}" does not reach function "{name}" here'
-    hint = "It is for scalar functions in SELECT and WHERE: call them in a subquery; others need the setting 'fail'."
-    raise BindError(NOT_TOLERANT, message, None if call is None else span_of(call), hint=hint)
+    hint = (
+        "It reaches scalar functions in SELECT and WHERE: call them in a subquery; aggregates need the setting 'fail'."
+    )
+    raise BindError(NOT_TOLERANT, message, span_of(call), hint=hint)
 
 
 def _calls(node: Node, catalog: Catalog) -> Iterator[tuple[Node, Function, exp.Expr]]:

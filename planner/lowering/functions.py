@@ -66,14 +66,15 @@ def register(function: Function, runtime: Runtime, arity: int) -> str:
 
 
 def register_tolerant(function: Function, runtime: Runtime, arity: int) -> str:
-    """As ``register``, for a scalar function that tells which rows it fails for: its first argument is whether a row is
-    left out, its result a STRUCT of value, error and place."""
+    """As ``register``, for a scalar or table function that tells which rows it fails for: its first argument is whether
+    a row is left out, its result a STRUCT of value, error and place."""
     implementation: Any = runtime.implementation(function)
     ship(implementation)
     digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
     name = f"sqlstream_tolerant_{function.name.lower()}_{arity}_{digest}"
-    columnar = tolerant(_columnar(function, implementation, arity), function.returns.to_arrow())
-    returns = DataType("STRUCT", (("value", function.returns), ("error", STRING), ("place", STRING)))
+    result = _result(function)
+    columnar = tolerant(_columnar(function, implementation, arity), result.to_arrow())
+    returns = DataType("STRUCT", (("value", result), ("error", STRING), ("place", STRING)))
     udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
     return name

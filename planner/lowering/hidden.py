@@ -24,6 +24,11 @@ _HIDDEN = {
 """With their types, in the order in which they stand."""
 
 
+PASSING = (HOLD, LATE_TABLE, BARRIER)
+"""Set in rows on their way to something else, with NULL in all fields: late rows for a table, aligned barriers, and
+what operators say of held watermarks."""
+
+
 def hidden_names(rows: DataFrame) -> list[str]:
     return [name for name in _HIDDEN if name in rows.columns]
 
@@ -53,7 +58,6 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """True for rows on their way to something else, with NULL in all fields: late rows for a table, aligned
-    barriers, and what operators say of held watermarks. None where there are no such rows."""
-    markers = [column(name).isNotNull() for name in (HOLD, LATE_TABLE, BARRIER) if name in rows.columns]
+    """True for rows with one of PASSING. None where there are no such rows."""
+    markers = [column(name).isNotNull() for name in PASSING if name in rows.columns]
     return reduce(lambda left, right: left | right, markers) if markers else None

@@ -17,11 +17,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from sqlstream.planner.bad_rows import BadAction
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.harness import KernelHarness, Row
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import describe_process_function, row_type
+from sqlstream.udfs.process.failures import FAILED_ROW
 from sqlstream.udfs.process.function import Descriptor, ProcessFunction
 from sqlstream.udfs.process.kernel import (
     ROWTIME,
@@ -45,7 +47,8 @@ class ProcessFunctionHarness:
     alone for the only one. ``partition_by``, ``on_time``: columns that every table has under this name. ``in_order``:
     ORDER BY the time. ``arguments`` are the constants of the call, and lists of columns for DESCRIPTOR arguments.
     ``groups``: among how many key groups the keys are divided. ``restarts``: with nothing but what a checkpoint keeps
-    before each step.
+    before each step. ``on_error``: "fail" raises what the function fails with, "skip" and "dead-letter" go on without
+    the row or timer, as ``'sqlstream.functions.on-error'`` says.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class ProcessFunctionHarness:
         groups: int = 1,
         restarts: bool = False,
         processing_time: int = 0,
+        on_error: str = "fail",
         **arguments: object,
     ) -> None:
         described = describe_process_function(function.__name__.lower(), function, function.__qualname__)
@@ -74,8 +78,13 @@ class ProcessFunctionHarness:
         self._names = [t.name for t in process.tables]
         fixed = {n: Descriptor(_texts(v)) if n in process.descriptors else v for n, v in arguments.items()}
         self._check_arguments(fixed, process.parameters, process.optional)
+        self._on_error = BadAction(on_error)
+        self._name = described.name
         kernel = self._kernel(function, described.name, described.returns, fixed, in_order)
         keys = [key_column(i) for i in range(len(partition_by))]
+        self._rows: list[Row] = []
+        self._letters: list[Row] = []
+        self._failed = 0
         self._harness = KernelHarness(
             kernel, kernel.schema, keys, groups=groups, restarts=restarts,
             processing_time=_passed(processing_time),
@@ -103,7 +112,21 @@ class ProcessFunctionHarness:
 
     def output(self) -> list[Row]:
         """The rows that came out since the last call: keys, columns that are passed through, results, rowtime."""
-        return [self._shown(row) for row in self._harness.output()]
+        self._take()
+        found, self._rows = self._rows, []
+        return found
+
+    def dead_letters(self) -> list[Row]:
+        """What was written for failed rows and timers since the last call: source, record (JSON), error, place."""
+        self._take()
+        found, self._letters = self._letters, []
+        return found if self._on_error is BadAction.DEAD_LETTER else []
+
+    @property
+    def failed_rows(self) -> int:
+        """For how many rows and timers the function failed, where that is tolerated."""
+        self._take()
+        return self._failed
 
     @property
     def late_rows(self) -> int:
@@ -125,6 +148,16 @@ class ProcessFunctionHarness:
     def restart(self) -> None:
         """Goes on with nothing but what a checkpoint keeps."""
         self._harness.restart()
+
+    def _take(self) -> None:
+        """What came out, parted."""
+        for row in self._harness.output():
+            failed = row.pop(FAILED_ROW, None)
+            if failed is None:
+                self._rows.append(self._shown(row))
+            else:
+                self._failed += 1
+                self._letters.append({"source": self._name, **failed})
 
     # --- how it is done ---------------------------------------------------------------------------------------
 
@@ -160,6 +193,7 @@ class ProcessFunctionHarness:
         return Process(
             name, function, tuple(tables), pa.schema(fields), tuple(map(key_column, range(len(self._partition_by)))),
             self._partition_by, row.to_arrow(), tuple(fixed.items()), TIME if self._on_time else None, in_order, passed,
+            self._on_error is not BadAction.FAIL,
         )  # fmt: skip
 
     def _row(self, row: Mapping[str, Any], parameter: str) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pyarrow as pa
 from sqlstream.udfs.columnar import python_values
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.process.cells import Clock
+from sqlstream.udfs.process.attempts import Attempts
+from sqlstream.udfs.process.cells import Clock, UndoLog
+from sqlstream.udfs.process.failures import failures_table, record_of_row, record_of_timer
 from sqlstream.udfs.process.function import ProcessContext
 from sqlstream.udfs.process.function import Timer as UserTimer
 from sqlstream.udfs.process.memories import Memories
@@ -37,13 +40,15 @@ class Call:
         self._clock = Clock(context.processing_time)
         keys = kernel.layout.keys
         self._timers = TimerService(context.store, "timers", pa.schema(list(keys)[1:]), _HASH)
-        self._memories = Memories(context.store, kernel.layout, self._clock)
+        log = UndoLog()
+        self._memories = Memories(context.store, kernel.layout, self._clock, log if kernel.tolerant else None)
         self._waiting = Waiting(context.store, kernel.schema, kernel.time) if kernel.ordered else None
         self._firing: dict[Domain, Firing] = {}
         self._cells: list[dict[str, Any]] = []
         self._keys: list[Any] = []
         self._slots: dict[object, int] = {}
         self._access = KeyTimers(kernel, self._timers, context)
+        self._attempts = Attempts(kernel, self._memories, self._access, log)
         self._shown = ProcessContext(self._access)
         self._shown.watermark = watermark_ms(context.watermark)
         self._shown.ended = END_OF_TIME in (context.watermark, context.processing_time)
@@ -79,6 +84,8 @@ class Call:
             self._fire(None, results)
             if rows_out := results.table():
                 self._outside.emit(rows_out)
+            if self._attempts.failures:
+                self._outside.emit(failures_table(self._attempts.failures, self._kernel.output))
 
     def _close(self) -> None:
         self._memories.flush()
@@ -136,13 +143,18 @@ class Call:
         """``waited``: the times of rows in order of time, between which event time passes."""
         made = _made(rows, self._kernel)
         times = rows.column(self._kernel.time).to_pylist() if self._kernel.time is not None else None
+        calls = self._kernel.calls
         for index, slot in enumerate(ids.tolist()):
             if waited is not None and self._kernel.has_timers:
                 self._fire(int(waited[index]) - 1, results)
             parameter, row = made[index]
             time = None if times is None else times[index]
             self._at(slot, None if time is None else milliseconds(time), parameter)
-            found = self._kernel.calls.eval(self._shown, row, self._cells[slot])
+            found = self._attempts.made(
+                partial(calls.eval, self._shown, row, self._cells[slot]),
+                slot,
+                partial(self._record, rows, index, parameter, slot),
+            )
             results.add(found, slot, index, time)
             if waited is None and self._kernel.has_timers:
                 self._fire(None, results)
@@ -166,9 +178,20 @@ class Call:
         shown = UserTimer(timer.name, milliseconds(timer.time) if is_event else clock_ms(timer.time), domain)
         slot = self._slots[hashable((*timer.namespace, *timer.key))]
         self._at(slot, shown.time if is_event else None, None)
+        record = partial(record_of_timer, self._key(slot), shown.name, shown.time, domain.value)
+        calls = self._kernel.calls
         with self._access.firing():
-            found = self._kernel.calls.on_timer(self._shown, shown, self._cells[slot])
+            found = self._attempts.made(partial(calls.on_timer, self._shown, shown, self._cells[slot]), slot, record)
         results.add(found, slot, None, timer.time if is_event else None)
+
+    def _record(self, rows: pa.Table, index: int, parameter: str, slot: int) -> str:
+        """What a row was, from the columns that came: user code may have changed what it got."""
+        table = next(table for table in self._kernel.tables if table.parameter == parameter)
+        (row,) = table.values(rows.slice(index, 1))
+        return record_of_row(self._key(slot), parameter, row)
+
+    def _key(self, slot: int) -> dict[str, object]:
+        return dict(zip(self._kernel.key_names, self._keys[slot], strict=True))
 
     def _at(self, slot: int, time: int | None, parameter: str | None) -> None:
         self._shown.key, self._shown.row_time, self._shown.input = self._keys[slot], time, parameter

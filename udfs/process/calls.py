@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.udfs.columnar import FunctionError, arrow_array, python_values
+from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values
 from sqlstream.udfs.process.declarations import CELLS
+from sqlstream.udfs.process.fitting import fits
 from sqlstream.udfs.process.function import ProcessContext, Timer
 from sqlstream.udfs.process.values import is_record, record_of
 
@@ -34,13 +35,35 @@ class InputTable:
     row: type | None = None
 
     def rows(self, table: pa.Table) -> list[Any]:
-        """The rows as the function sees them."""
-        values = [python_values(table.column(name).combine_chunks()) for name in self.columns]
-        made = list(zip(*values, strict=True)) if values else [()] * table.num_rows
+        """The rows as the function sees them; ``Unmade`` where the user's class refuses the values."""
+        made = self._values(table)
         if self.row is None:
             kind = namedtuple("Row", self.names, rename=True)  # type: ignore[misc]
             return [kind(*row) for row in made]
-        return [record_of(self.row, dict(zip(self.names, row, strict=True))) for row in made]
+        return [self._record(self.row, dict(zip(self.names, row, strict=True))) for row in made]
+
+    def values(self, table: pa.Table) -> list[dict[str, object]]:
+        """The rows by names of columns."""
+        return [dict(zip(self.names, row, strict=True)) for row in self._values(table)]
+
+    def _values(self, table: pa.Table) -> list[tuple[object, ...]]:
+        values = [python_values(table.column(name).combine_chunks()) for name in self.columns]
+        return list(zip(*values, strict=True)) if values else [()] * table.num_rows
+
+    def _record(self, kind: type, values: dict[str, object]) -> Any:
+        try:
+            return record_of(kind, values)
+        except Exception as error:
+            return Unmade(kind.__name__, values, error)
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """A row that the class of rows has refused, with what it raised."""
+
+    kind: str
+    values: Mapping[str, object]
+    error: Exception
 
 
 class Calls:
@@ -56,6 +79,7 @@ class Calls:
         self._fixed = dict(fixed)
         self._tables = tuple(tables)
         self._row = row
+        self._fits = [fits(field.type) for field in row]
         self._instance = self._made(implementation)
 
     def _made(self, implementation: type) -> Any:
@@ -66,6 +90,9 @@ class Calls:
 
     def eval(self, context: ProcessContext, row: Any, cells: Mapping[str, Any]) -> list[Any]:
         """``context.input`` tells the table of the row."""
+        if isinstance(row, Unmade):
+            detail = _place(context, row.values)
+            raise FunctionError(f"{FAILED}: {self._said(row.error, row.kind)}\nDETAIL: {detail}") from row.error
         named = {**{table: row if table == context.input else None for table in self._tables}, **self._fixed}
         return self._called(self._instance.eval, named, (context,), cells, lambda: _place(context, row))
 
@@ -122,6 +149,13 @@ class Calls:
     def _no_row(self, row: Any) -> str:
         columns = ", ".join(f"{f.name}" for f in self._row)
         return f'process function "{self.name}" returned {_short(row)}, which is no row of ({columns})'
+
+    def check(self, rows: list[Any]) -> None:
+        """FunctionError where a value of the rows is not of the type of its column."""
+        if not all(
+            fits(value) for row in rows for fits, value in zip(self._fits, members(row, self._row), strict=True)
+        ):
+            self.arrays(rows, lambda _: "")
 
     def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
         """The rows as columns. ``places`` says where the row of a number came from."""

@@ -6,7 +6,7 @@ What is read is a copy where it could be changed, so that nothing is kept but wh
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
@@ -42,16 +42,31 @@ class Entry:
     value: Any
     written: int = NO_WATERMARK
     key: Any = None
+    number: int = 0
+    """Of the entries of one state and key, in the order in which they first came."""
 
 
 @dataclass
 class Slots:
-    """The entries of one state and key, in order. ``ttl``: microseconds; None for ever."""
+    """The entries of one state and key, in order. ``ttl``: microseconds; None for ever.
+
+    ``name`` of the state. ``log``: where what is overwritten and removed is noted, so that it can be undone; None where
+    it need not be.
+    """
 
     clock: Clock
     ttl: int | None
+    name: str = ""
     entries: dict[object, Entry] = field(default_factory=dict)
     changed: bool = False
+    log: UndoLog | None = None
+    _count: int = 0
+
+    def fill(self, place: object, entry: Entry) -> None:
+        """An entry that was stored, behind those that are there."""
+        self.entries[place] = entry
+        entry.number = self._count
+        self._count += 1
 
     def live(self) -> dict[object, Entry]:
         """Without what has outlived its time. An entry whose time is not known begins to age now."""
@@ -66,16 +81,30 @@ class Slots:
 
     def write(self, place: object, value: object, key: object = None) -> None:
         """``key``: that of a map."""
-        self.live()[place] = Entry(_own(value), self.clock.now, key)
+        before = self.live().get(place)
+        number = self._count if before is None else before.number
+        self._count += before is None
+        self.entries[place] = entry = Entry(_own(value), self.clock.now, key, number)
         self.changed = True
+        if self.log is not None:
+            self.log.wrote(self, place, before, entry)
 
     def remove(self, place: object) -> None:
-        del self.live()[place]
+        before = self.live().pop(place)
         self.changed = True
+        if self.log is not None:
+            self.log.removed(self, place, before)
 
     def clear(self) -> None:
-        self.changed |= bool(self.entries)
-        self.entries.clear()
+        before, self.entries = self.entries, {}
+        self.changed |= bool(before)
+        if before and self.log is not None:
+            self.log.cleared(self, before)
+
+    def restore(self, place: object, before: Entry) -> None:
+        """Puts back what was removed, where it stood."""
+        self.entries[place] = before
+        self.entries = dict(sorted(self.entries.items(), key=lambda found: found[1].number))
 
     @property
     def expiry(self) -> int:
@@ -84,6 +113,44 @@ class Slots:
             return END_OF_TIME
         known = (e.written for e in self.entries.values() if e.written != NO_WATERMARK)
         return min((written + self.ttl - _MILLISECOND for written in known), default=END_OF_TIME)
+
+
+class UndoLog:
+    """What one call of user code has done to the state of its key: as long as what it wrote, whatever is kept."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], object]] = []
+        self._written: list[tuple[Slots, object, Entry]] = []
+
+    def written(self) -> Iterator[tuple[str, Entry]]:
+        """The entries that the call has written and left, with the names of their states."""
+        for slots, place, entry in self._written:
+            if slots.entries.get(place) is entry:
+                yield slots.name, entry
+
+    def wrote(self, slots: Slots, place: object, before: Entry | None, entry: Entry) -> None:
+        self._written.append((slots, place, entry))
+        if before is None:
+            self._undo.append(lambda: slots.entries.pop(place))
+        else:
+            self._undo.append(lambda: slots.entries.update({place: before}))
+
+    def removed(self, slots: Slots, place: object, before: Entry) -> None:
+        self._undo.append(lambda: slots.restore(place, before))
+
+    def cleared(self, slots: Slots, before: dict[object, Entry]) -> None:
+        self._undo.append(lambda: setattr(slots, "entries", before))
+
+    def forget(self) -> None:
+        """What was done stays."""
+        self._undo.clear()
+        self._written.clear()
+
+    def undo(self) -> None:
+        """State is as it was when the log was empty."""
+        while self._undo:
+            self._undo.pop()()
+        self._written.clear()
 
 
 class Cell:

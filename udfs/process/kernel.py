@@ -17,6 +17,7 @@ from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.process.call import Call
 from sqlstream.udfs.process.calls import Calls, InputTable
 from sqlstream.udfs.process.declarations import states_of
+from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
 from sqlstream.udfs.process.memories import Layout
 
 TABLE = "__table"
@@ -54,7 +55,8 @@ class Process(Kernel):
     """``keys`` are columns of the input ``schema``, ``key_names`` what PARTITION BY calls them.
 
     ``arguments`` are constant, by parameter. ``row`` is the STRUCT of what the function returns. ``time`` is a BIGINT
-    column with the event time of rows. ``passed`` are columns of the input that come out with each row.
+    column with the event time of rows. ``passed`` are columns of the input that come out with each row. ``tolerant``:
+    what fails for a row or a timer is undone, and comes out as a row of nothing but FAILED_ROW.
     """
 
     name: str
@@ -68,13 +70,15 @@ class Process(Kernel):
     time: str | None = None
     ordered: bool = False
     passed: tuple[str, ...] = ()
+    tolerant: bool = False
 
     @property
     def output(self) -> pa.Schema:
         keys = [(key_column(i), self.schema.field(name).type) for i, name in enumerate(self.keys)]
         results = [(result_column(i), field.type) for i, field in enumerate(self.row)]
         passed = [(passed_column(i), self.schema.field(name).type) for i, name in enumerate(self.passed)]
-        return pa.schema([*keys, *passed, *results, *([(ROWTIME, pa.int64())] if self.time is not None else [])])
+        time = [(ROWTIME, pa.int64())] if self.time is not None else []
+        return pa.schema([*keys, *passed, *results, *time, *([(FAILED_ROW, FAILURE)] if self.tolerant else [])])
 
     @property
     def uses_processing_time(self) -> bool:

@@ -16,8 +16,9 @@ import pyarrow as pa
 from sqlstream.udfs.columnar import FunctionError, arrow_array, python_values
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Store
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.process.cells import Cell, Clock, Entry, Slots
+from sqlstream.udfs.process.cells import Cell, Clock, Entry, Slots, UndoLog
 from sqlstream.udfs.process.declarations import State
+from sqlstream.udfs.process.fitting import fits
 from sqlstream.udfs.process.values import Restore, restorer
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -58,11 +59,17 @@ def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
 
 
 class Memories:
-    """The states of the keys of one call. ``open`` once, at its beginning, and ``flush`` at its end."""
+    """The states of the keys of one call. ``open`` once, at its beginning, and ``flush`` at its end.
 
-    def __init__(self, store: Store, layout: Layout, clock: Clock) -> None:
+    ``log``: where what is written is noted, where it may have to be undone.
+    """
+
+    def __init__(self, store: Store, layout: Layout, clock: Clock, log: UndoLog | None = None) -> None:
         self._layout = layout
         self._clock = clock
+        self._log = log
+        self._states = {state.name: state for state in layout.states}
+        self._fits = {state.name: [(fits(kind), kind) for kind in _types(state)] for state in layout.states}
         self._state = KeyedState(store, "state", layout.schema)
         self._keys = layout.keys.empty_table()
         self._slots: list[dict[str, Slots]] = []
@@ -102,6 +109,14 @@ class Memories:
             self._state.replace(pa.concat_tables([stored.filter(pa.array(stays)), self._rows(changed)]))
         self._state.flush()
 
+    def check(self, index: int, log: UndoLog) -> None:
+        """FunctionError where a call for the key with this number has written what its state does not take."""
+        for name, entry in log.written():
+            state = self._states[name]
+            for (fit, kind), value in zip(self._fits[name], (entry.value, entry.key), strict=False):
+                if not fit(value):
+                    self._array(state, pa.list_(kind), [[value]], [index])
+
     # --- from the store ---------------------------------------------------------------------------------------
 
     def _owners(self, keys: pa.Table, stored: pa.Table) -> np.ndarray:
@@ -111,7 +126,7 @@ class Memories:
         return np.where(found < keys.num_rows, found, -1)
 
     def _empty(self) -> dict[str, Slots]:
-        return {s.name: Slots(self._clock, _ttl(s)) for s in self._layout.states}
+        return {s.name: Slots(self._clock, _ttl(s), s.name, log=self._log) for s in self._layout.states}
 
     def _fill(self, rows: pa.Table, owner: np.ndarray) -> None:
         for state in self._layout.states:
@@ -120,7 +135,7 @@ class Memories:
             for position, key in enumerate(owner.tolist()):
                 slots = self._slots[key][state.name]
                 for entry in _entries({name: values[position] for name, values in columns.items()}, *restore):
-                    slots.entries[len(slots.entries) if state.key_type is None else hashable(entry.key)] = entry
+                    slots.fill(len(slots.entries) if state.key_type is None else hashable(entry.key), entry)
 
     # --- to the store -----------------------------------------------------------------------------------------
 
@@ -160,6 +175,11 @@ class Memories:
         (row,) = self._keys.slice(index, 1).to_pylist()
         values = list(row.values())[1:]
         return ", ".join(f"{name} = {v!r}" for name, v in zip(self._layout.key_names, values, strict=True)) or "empty"
+
+
+def _types(state: State[Any]) -> list[pa.DataType]:
+    """Of its values and, of a map, of its keys."""
+    return [kind.to_arrow() for kind in (state.type, state.key_type) if kind is not None]
 
 
 def _ttl(state: State[Any]) -> int | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sqlstream.udfs.process.failures import FAILURE
+
 if TYPE_CHECKING:
     from sqlstream.udfs.process.kernel import Process
 
@@ -41,7 +43,8 @@ class Results:
         passed = [self._rows.column(name).take(pa.array(self._indices, pa.int64())) for name in kernel.passed]
         results = kernel.calls.arrays(self._found, self._place)
         times = [pa.array(self._times, pa.int64())] if kernel.time is not None else []
-        return pa.Table.from_arrays([*keys, *passed, *results, *times], schema=kernel.output)
+        failed = [pa.nulls(len(self._found), FAILURE)] if kernel.tolerant else []
+        return pa.Table.from_arrays([*keys, *passed, *results, *times, *failed], schema=kernel.output)
 
     def _place(self, number: int) -> str:
         key = self._shown[self._slots[number]]

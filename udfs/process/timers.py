@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,10 @@ MOST_AT_THE_END = 100_000
 
 
 class KeyTimers(TimerAccess):
-    """``owner``: KEY_HASH and the values of the key."""
+    """``owner``: KEY_HASH and the values of the key.
+
+    What a call of user code registers and deletes counts from ``commit`` on, at its end.
+    """
 
     def __init__(self, kernel: Process, timers: TimerService, context: Context) -> None:
         self._kernel = kernel
@@ -32,13 +35,28 @@ class KeyTimers(TimerAccess):
         self._context = context
         self._in_timer = False
         self._at_the_end = 0
+        self._at_the_end_before = 0
+        self._told: list[tuple[Callable[[Domain, Timer], None], Domain, Timer]] = []
         self.owner: tuple[Any, ...] = ()
 
     @contextmanager
     def firing(self) -> Iterator[None]:
         self._in_timer = True
-        yield
-        self._in_timer = False
+        try:
+            yield
+        finally:
+            self._in_timer = False
+
+    def commit(self) -> None:
+        for tell, domain, timer in self._told:
+            tell(domain, timer)
+        self._told.clear()
+        self._at_the_end_before = self._at_the_end
+
+    def roll_back(self) -> None:
+        """Forgets what was registered and deleted since ``commit``."""
+        self._told.clear()
+        self._at_the_end = self._at_the_end_before
 
     def time(self, found: int | None) -> int:
         if found is None:
@@ -53,11 +71,11 @@ class KeyTimers(TimerAccess):
 
     def register(self, timer: UserTimer) -> None:
         self._check(timer.domain)
-        self._timers.register(timer.domain, self._owned(timer))
+        self._told.append((self._timers.register, timer.domain, self._owned(timer)))
 
     def delete(self, timer: UserTimer) -> None:
         self._check(timer.domain)
-        self._timers.delete(timer.domain, self._owned(timer))
+        self._told.append((self._timers.delete, timer.domain, self._owned(timer)))
 
     def _owned(self, timer: UserTimer) -> Timer:
         """The clock of processing time is a millisecond after what has passed."""

@@ -12,11 +12,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.planner.lowering.bad_rows import Letter, parted, require_passage
 from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_schema, operator_of, run, spark_schema
 from sqlstream.planner.lowering.columnar.user_classes import values_of
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.functions import ship
+from sqlstream.planner.lowering.gears import Gear, keeps_state
 from sqlstream.planner.lowering.hidden import hidden, hidden_names
 from sqlstream.planner.lowering.lower import Context, awaited_by, lower_columnar, lower_node
 from sqlstream.planner.lowering.native import ONLY_COLUMNAR
@@ -25,6 +27,7 @@ from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import row_type
+from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
 from sqlstream.udfs.process.function import Descriptor
 from sqlstream.udfs.process.kernel import (
     ROWTIME,
@@ -57,7 +60,7 @@ def _(node: ProcessTable, context: Context) -> DataFrame:
     kernel = _kernel(node, kernel_schema(projected), context)
     output = spark_schema(kernel.output, projected.schema)
     emitted = run(projected, operator_of(node, kernel, output, context, keyed=True), context.runtime)
-    return emitted.select(*_columns(node), *hidden(emitted))
+    return _parted(emitted.select(*_columns(node), *hidden(emitted), *_failed(kernel)), kernel, context)
 
 
 def _below(node: ProcessTable, context: Context) -> Context:
@@ -129,6 +132,7 @@ def _kernel(node: ProcessTable, schema: pa.Schema, context: Context, more: tuple
         time=TIME if node.timed else None,
         ordered=node.in_order,
         passed=(*(_passing(i) for i in range(len(node.passed))), *more),
+        tolerant=context.functions.tolerates,
     )
 
 
@@ -146,6 +150,23 @@ def _columns(node: ProcessTable) -> list[Column]:
     return [*before, *results, *time]
 
 
+# --- rows that failed -----------------------------------------------------------------------------------------
+
+
+def _failed(kernel: Process) -> list[Column]:
+    return [column(FAILED_ROW)] if kernel.tolerant else []
+
+
+def _parted(rows: DataFrame, kernel: Process, context: Context) -> DataFrame:
+    """Without the rows for which the function failed, which are counted and may go to a table."""
+    if not kernel.tolerant:
+        return rows
+    record, error, place = (F.col(f"{FAILED_ROW}.{field.name}") for field in FAILURE)
+    context.counted.first(kernel.name, FAILED_ROW)
+    letter = Letter(kernel.name, record, error, place)
+    return parted(rows, letter, context.functions, context.counted.metric).drop(FAILED_ROW)
+
+
 # --- row by row -----------------------------------------------------------------------------------------------
 
 
@@ -158,7 +179,8 @@ def _row_by_row(node: ProcessTable, context: Context) -> DataFrame:
     output = spark_schema(kernel.output, read.schema)
     made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
     kept = [column(passed_column(len(node.passed) + i)).alias(name) for i, name in enumerate(carried)]
-    return made.select(*_columns(node), *kept)
+    require_passage(context.functions, context.gear is Gear.NATIVE and any(map(keeps_state, context.above)))
+    return _parted(made.select(*_columns(node), *kept, *_failed(kernel)), kernel, context)
 
 
 def _schema_of(rows: DataFrame) -> pa.Schema:

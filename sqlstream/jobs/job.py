@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,9 +22,10 @@ from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import Progress, advanced
 from sqlstream.jobs.recorder import Recorder
 from sqlstream.jobs.records import JobRecord, require_running
-from sqlstream.jobs.restart import NO_RESTART, Failures, RestartStrategy, after_failure
+from sqlstream.jobs.restart import NO_RESTART, RestartStrategy
+from sqlstream.jobs.restarting import Restarts
 from sqlstream.jobs.results import Results
-from sqlstream.jobs.savepoints import create_savepoint, default_savepoint, require_sink
+from sqlstream.jobs.savepoint_taking import SavepointTaking
 from sqlstream.jobs.table_counts import scans_of
 from sqlstream.planner.nodes import Node
 
@@ -71,17 +70,16 @@ class Job:
         self.plan = plan
         self._launch = launch
         self._results = results
-        self._restart = restart
-        self._failures = Failures()
-        self._last_failure: SqlStreamError | None = None
         self._progress = Progress()
         self._state = JobState.RUNNING
         self._error: SqlStreamError | None = None
         self._not_gone_on: Exception | None = None
-        self._savepoints = savepoints
+        path, storage = launch.checkpoint.path, launch.checkpoint.storage
+        self._savepoints = SavepointTaking(name, storage, path, savepoints, has_sink=results is None)
         self._savepoint_at_end: str | bool = False
         self._last_savepoint: str | None = None
         self._stopping = Event()
+        self._restarts = Restarts(restart, name, path, self._stopping)
         self._lock = Lock()
         self.started = datetime.now(UTC)
         self._recorder = recorder
@@ -117,7 +115,7 @@ class Job:
     @property
     def last_failure(self) -> SqlStreamError | None:
         """What the job failed with last; it may have been started again since."""
-        return self._last_failure
+        return self._restarts.last_failure
 
     @property
     def checkpoint_path(self) -> str:
@@ -153,7 +151,7 @@ class Job:
         """
         require_running(self.name, self._state.value)
         with self.between_epochs():
-            return self._take_savepoint(path or True)
+            return self._savepoints.take(path or True)
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
         """Stop after the last complete micro-batch; the path of the savepoint, where one was asked for.
@@ -169,7 +167,7 @@ class Job:
         if savepoint:
             require_running(self.name, self._state.value)
             with self.between_epochs():
-                path = self._take_savepoint(savepoint)
+                path = self._savepoints.take(savepoint)
                 self._stopping.set()
         self._stopping.set()
         if self._results is not None:
@@ -191,7 +189,7 @@ class Job:
     def _drained(self, savepoint: str | bool) -> str | None:
         require_running(self.name, self._state.value)
         if savepoint:
-            require_sink(self.name, self._results is None)
+            self._savepoints.require_possible()
         self._savepoint_at_end = savepoint
         with self.between_epochs():
             self._launch = replace(self._launch, bounded=True)
@@ -199,11 +197,6 @@ class Job:
             self._pace.skip()
         self.wait()
         return self._last_savepoint
-
-    def _take_savepoint(self, path: str | bool, *, drained: bool = False) -> str:
-        require_sink(self.name, self._results is None)
-        target = path if isinstance(path, str) else default_savepoint(self.checkpoint_path, self.name, self._savepoints)
-        return create_savepoint(self._launch.checkpoint.storage, target, self.name, drained=drained)
 
     def checkpoint(self) -> int | None:
         """Complete an epoch with all that is there now; its number, None where nothing has come yet.
@@ -271,10 +264,9 @@ class Job:
     def _run(self) -> None:
         clock = self._started_clock()
         try:
-            while not self._run_until_failure():
-                pass
+            self._restarts.run(self._run_to_end, self._start_again, self._on_waiting_to_restart)
             if self._savepoint_at_end and not self._stopping.is_set():
-                self._last_savepoint = self._take_savepoint(self._savepoint_at_end, drained=True)
+                self._last_savepoint = self._savepoints.take(self._savepoint_at_end, drained=True)
             self._state = JobState.STOPPED if self._stopping.is_set() else JobState.FINISHED
         except Exception as error:
             self._fail(error)
@@ -288,29 +280,8 @@ class Job:
                 clock.join()
             self._recorder.finish(self)
 
-    def _run_until_failure(self) -> bool:
-        """True at the end; False where the job failed and has been started again. Raises what it ends with."""
-        try:
-            if self._state is JobState.RESTARTING:
-                self._start_again()
-            self._run_to_end()
-        except Exception as error:
-            if not self._waited_to_restart(error):
-                raise
-            return False
-        return True
-
-    def _waited_to_restart(self, error: Exception) -> bool:
-        """Whether the restart strategy lets the job go on; after the time that it says, or before, if it is stopped."""
-        if self._stopping.is_set() or is_cancellation(error):
-            return False
-        failure, now_ms = job_error(error, self.name, self.checkpoint_path), time.time_ns() // 1_000_000
-        self._last_failure = failure
-        self._failures, delay_ms = after_failure(self._restart, self._failures, failure, now_ms, random.random())
-        if delay_ms is None:
-            return False
+    def _on_waiting_to_restart(self) -> None:
         self._state = JobState.RESTARTING
-        return not self._stopping.wait(delay_ms / 1000)
 
     def _start_again(self) -> None:
         """From the checkpoint, as a new process would: the sources' watermarks are not in Spark's."""

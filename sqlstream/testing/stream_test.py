@@ -114,7 +114,7 @@ class StreamTest:
         self._flush()
 
     def restart(self, parallelism: int | None = None) -> None:
-        """Stop, and go on from the newest checkpoint, with its state spread over ``parallelism`` partitions if given."""
+        """Stop, and go on from the newest checkpoint; ``parallelism``: over how many partitions its state is spread."""
         self._flush()
         if self._job.running:
             self._job.stop()

@@ -12,41 +12,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import ErrorLevel, exp, parse_one
-from sqlglot.errors import SqlglotError
-
 from sqlstream.errors import BindError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from sqlglot import exp
 
-_T = exp.DataType.Type
-
-_SIMPLE: dict[exp.DType, str] = {
-    _T.BOOLEAN: "BOOLEAN",
-    _T.TINYINT: "TINYINT",
-    _T.SMALLINT: "SMALLINT",
-    _T.INT: "INT",
-    _T.BIGINT: "BIGINT",
-    _T.FLOAT: "FLOAT",
-    _T.DOUBLE: "DOUBLE",
-    _T.CHAR: "STRING",
-    _T.NCHAR: "STRING",
-    _T.VARCHAR: "STRING",
-    _T.NVARCHAR: "STRING",
-    _T.TEXT: "STRING",
-    _T.BINARY: "BINARY",
-    _T.VARBINARY: "BINARY",
-    _T.DATE: "DATE",
-    _T.TIMESTAMP: "TIMESTAMP",
-    _T.TIMESTAMPLTZ: "TIMESTAMP",
-    _T.TIMESTAMPTZ: "TIMESTAMP",
-    _T.DATETIME: "TIMESTAMP",
-    _T.TIMESTAMPNTZ: "TIMESTAMP_NTZ",
-    _T.NULL: "VOID",
-    _T.VARIANT: "VARIANT",
-    _T.INTERVAL: "INTERVAL",
-    _T.TIME: "TIME",
+# sqlglot's types by name: kernels use this module in Spark's workers, which have no sqlglot and would load it for long.
+_SIMPLE = {
+    "BOOLEAN": "BOOLEAN",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INT": "INT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "CHAR": "STRING",
+    "NCHAR": "STRING",
+    "VARCHAR": "STRING",
+    "NVARCHAR": "STRING",
+    "TEXT": "STRING",
+    "BINARY": "BINARY",
+    "VARBINARY": "BINARY",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP",
+    "TIMESTAMPLTZ": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMP",
+    "DATETIME": "TIMESTAMP",
+    "TIMESTAMPNTZ": "TIMESTAMP_NTZ",
+    "NULL": "VOID",
+    "VARIANT": "VARIANT",
+    "INTERVAL": "INTERVAL",
+    "TIME": "TIME",
 }
 
 _SPARK_INTERVAL = "INTERVAL DAY TO SECOND"
@@ -113,12 +110,14 @@ class DataType:
 
     def to_sqlglot(self) -> exp.DataType:
         """For sqlglot's type inference."""
+        from sqlglot import exp
+
         if self.is_unknown:
-            return exp.DataType(this=_T.UNKNOWN)
+            return exp.DataType(this=exp.DType.UNKNOWN)
         if self.name == "INTERVAL":
-            return exp.DataType(this=_T.INTERVAL)
+            return exp.DataType(this=exp.DType.INTERVAL)
         if self.name == "VOID":
-            return exp.DataType(this=_T.NULL)
+            return exp.DataType(this=exp.DType.NULL)
         return exp.DataType.build(self.ddl(), dialect="spark")
 
     def to_arrow(self, time_zone: str = "UTC") -> pa.DataType:
@@ -194,35 +193,38 @@ def _members(struct: DataType) -> list[tuple[str, DataType]]:
 
 def from_sqlglot(node: exp.DataType | None) -> DataType:
     """The type of a parsed or inferred sqlglot type; UNKNOWN for what has no counterpart."""
+    from sqlglot import exp
+
     if node is None:
         return UNKNOWN
-    kind = node.this
-    if isinstance(kind, exp.Interval):
-        return _interval(kind)
-    if kind == _T.USERDEFINED:
+    if isinstance(node.this, exp.Interval):
+        return _interval(node.this)
+    kind = node.this.name
+    if kind == "USERDEFINED":
         kind = _SYNONYMS.get(str(node.args.get("kind")).upper(), kind)
     if kind in _SIMPLE:
         return DataType(_SIMPLE[kind])
     inner = node.expressions
-    if kind == _T.DECIMAL:
+    if kind == "DECIMAL":
         numbers = [int(e.name) for e in inner]
         precision = numbers[0] if numbers else 10
         return DataType("DECIMAL", (precision, numbers[1] if len(numbers) > 1 else 0))
-    if kind in (_T.ARRAY, _T.LIST):
+    if kind in ("ARRAY", "LIST"):
         return DataType("ARRAY", (_element(inner, 0),))
-    if kind == _T.MAP:
+    if kind == "MAP":
         return DataType("MAP", (_element(inner, 0), _element(inner, 1)))
-    if kind == _T.STRUCT:
+    if kind == "STRUCT":
         return DataType("STRUCT", tuple((e.name, from_sqlglot(e.args.get("kind"))) for e in inner))
     return UNKNOWN
 
 
-def _element(inner: list[exp.Expression], index: int) -> DataType:
-    found = inner[index] if index < len(inner) else None
-    return from_sqlglot(found) if isinstance(found, exp.DataType) else UNKNOWN
+def _element(inner: list[exp.DataType], index: int) -> DataType:
+    return from_sqlglot(inner[index]) if index < len(inner) else UNKNOWN
 
 
 def _interval(node: exp.Interval) -> DataType:
+    from sqlglot import exp
+
     units = {v.name.upper() for v in node.find_all(exp.Var)}
     return DataType(_YEAR_MONTH) if units & {"YEAR", "MONTH"} else INTERVAL
 
@@ -232,6 +234,8 @@ def parse_type(text: str) -> DataType:
 
     BindError SS280 where there is no such type.
     """
+    from sqlglot.errors import SqlglotError
+
     try:
         found = from_sqlglot(_parsed(text))
     except SqlglotError:
@@ -243,12 +247,14 @@ def parse_type(text: str) -> DataType:
 
 
 def _parsed(text: str) -> exp.DataType:
-    known = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()].value, text)
+    from sqlglot import ErrorLevel, exp, parse_one
+
+    known = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()], text)
     return parse_one(known, dialect="spark", into=exp.DataType, error_level=ErrorLevel.RAISE)
 
 
 # Types that sqlglot's Spark dialect does not know, where no name of a field is meant.
-_SYNONYMS = {"VOID": _T.NULL, "BYTES": _T.BINARY}
+_SYNONYMS = {"VOID": "NULL", "BYTES": "BINARY"}
 _SYNONYM = re.compile(r"\b(?:void|bytes)\b(?!\s*[:`])", re.IGNORECASE)
 
 

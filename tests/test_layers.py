@@ -109,3 +109,11 @@ def test_import_of_the_product_is_fast_and_light():
 def test_parsing_and_planning_load_no_spark(room: str):
     _, loaded = _loaded_by(f"import sqlstream.{room}")
     assert not loaded & {"pyspark", "py4j"}
+
+
+def test_kernels_load_no_parser():
+    """Spark's workers have the package, not what parses SQL, and would load it for longer than the kernels."""
+    _, loaded = _loaded_by(
+        "import sqlstream.udfs.spark.adapter, sqlstream.udfs.lookup.operator, sqlstream.udfs.process"
+    )
+    assert not loaded & {"sqlglot", "lark"}

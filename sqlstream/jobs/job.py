@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
-from urllib.parse import urlparse
+from threading import Event, Thread
+from typing import Any
 
 import pyarrow as pa
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace
-from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
-from sqlstream.jobs.failure import is_cancellation, is_spark_gone, job_error
+from sqlstream.jobs.failure import is_cancellation, job_error
 from sqlstream.jobs.history import CheckpointLine, checkpoints, last_committed
 from sqlstream.jobs.launch import Launch
-from sqlstream.jobs.progress import Progress, advanced
+from sqlstream.jobs.progress import Progress
 from sqlstream.jobs.recorder import Recorder
 from sqlstream.jobs.records import JobRecord, require_running
 from sqlstream.jobs.restart import NO_RESTART, RestartStrategy
 from sqlstream.jobs.restarting import Restarts
 from sqlstream.jobs.results import Results
+from sqlstream.jobs.running_query import RunningQuery
 from sqlstream.jobs.savepoint_taking import SavepointTaking
-from sqlstream.jobs.table_counts import scans_of
 from sqlstream.planner.nodes import Node
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_AFTER_END = "SS422"
 
-_REPORT_SECONDS = 1
 _FIRST_PAUSE_S = 0.05
 _EMITTED_TOO_LATE = "EMITTING_ROWS_OLDER_THAN_WATERMARK"
 
@@ -68,25 +60,20 @@ class Job:
     ) -> None:
         self.name = name
         self.plan = plan
-        self._launch = launch
         self._results = results
-        self._progress = Progress()
         self._state = JobState.RUNNING
         self._error: SqlStreamError | None = None
-        self._not_gone_on: Exception | None = None
         path, storage = launch.checkpoint.path, launch.checkpoint.storage
         self._savepoints = SavepointTaking(name, storage, path, savepoints, has_sink=results is None)
         self._savepoint_at_end: str | bool = False
         self._last_savepoint: str | None = None
         self._stopping = Event()
         self._restarts = Restarts(restart, name, path, self._stopping)
-        self._lock = Lock()
         self.started = datetime.now(UTC)
         self._recorder = recorder
-        self._deadline = EpochDeadline(checkpointing)
         self._pace = Pace(checkpointing) if launch.paced else None
-        self._query = launch.start()
-        self.ids = str(self._query.id), str(self._query.runId)
+        self._query = RunningQuery(launch, plan, EpochDeadline(checkpointing), self._stopping, self._on_reports)
+        self.ids = str(self._query.present.id), str(self._query.present.runId)
         self._start_record()
         self._thread = Thread(target=self._run, name=f"sqlstream-{name}", daemon=True)
         self._thread.start()
@@ -119,16 +106,16 @@ class Job:
 
     @property
     def checkpoint_path(self) -> str:
-        return self._launch.checkpoint.path
+        return self._query.launch.checkpoint.path
 
     @property
     def is_bounded(self) -> bool:
         """True where the job ends by itself."""
-        return self._launch.bounded
+        return self._query.launch.bounded
 
     def progress(self) -> Progress:
         """Totals up to the last micro-batch, at most a second old."""
-        return self._progress
+        return self._query.progress
 
     @property
     def record(self) -> JobRecord:
@@ -150,7 +137,7 @@ class Job:
         BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint could be taken.
         """
         require_running(self.name, self._state.value)
-        with self.between_epochs():
+        with self._query.at_rest():
             return self._savepoints.take(path or True)
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
@@ -166,7 +153,7 @@ class Job:
             return self._drained(savepoint)
         if savepoint:
             require_running(self.name, self._state.value)
-            with self.between_epochs():
+            with self._query.at_rest():
                 path = self._savepoints.take(savepoint)
                 self._stopping.set()
         self._stopping.set()
@@ -174,25 +161,17 @@ class Job:
             self._results.close()
         if self._pace is not None:
             self._pace.skip()
-        with self._lock:
-            self._stop_query()
+        self._query.stop()
         self._thread.join()
         return path
-
-    def _stop_query(self) -> None:
-        try:
-            self._query.stop()
-        except Exception as error:
-            if not is_spark_gone(error):  # there is nothing left to stop then
-                raise
 
     def _drained(self, savepoint: str | bool) -> str | None:
         require_running(self.name, self._state.value)
         if savepoint:
             self._savepoints.require_possible()
         self._savepoint_at_end = savepoint
-        with self.between_epochs():
-            self._launch = replace(self._launch, bounded=True)
+        with self._query.at_rest():
+            self._query.read_to_end()
         if self._pace is not None:
             self._pace.skip()
         self.wait()
@@ -204,50 +183,18 @@ class Job:
         BindError SS231 where the job does not run.
         """
         require_running(self.name, self._state.value)
-        query = self._query
         if self._pace is not None:
             self._pace.run_at_once()
-        elif self._launch.bounded or not self._launch.interval_ms:
-            wait_for_all_there_is(query, self._progress.last_batch, self._stopping.is_set)
         else:
-            with self.between_epochs():  # Spark's trigger fires when a query starts
-                pass
-            wait_for_first_trigger(self._query)
-        return last_committed(self._launch.checkpoint.storage)
+            self._query.complete_epoch()
+        return last_committed(self._query.launch.checkpoint.storage)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
         """Its epochs, newest first."""
         if self._state is JobState.RUNNING:
-            self._report(self._query)
+            self._query.report()
             self._recorder.write_history()
-        return checkpoints(self._launch.checkpoint.storage)
-
-    @contextmanager
-    def between_epochs(self) -> Iterator[None]:
-        """Spark's query at rest after a micro-batch; it goes on afterwards, unless it had come to its end before.
-
-        For other threads than the job's own, which meanwhile waits.
-        """
-        wait_for_rest(self._query)
-        with self._lock:
-            query = self._query
-            active = query.isActive
-            query.stop()
-            try:
-                yield
-            finally:
-                if active and not self._stopping.is_set():
-                    self._go_on_after(query)
-
-    def _go_on_after(self, query: StreamingQuery) -> None:
-        if self._launch.watermarks is not None:
-            self._report(query)
-            self._launch.watermarks.restore()
-        try:
-            self._query = self._launch.start()
-        except Exception as error:
-            self._not_gone_on = error  # the job's thread would take the stopped query for one that has ended
-            raise
+        return checkpoints(self._query.launch.checkpoint.storage)
 
     def results(self) -> Iterator[pa.Table]:
         """The rows of a query without sink, a table per micro-batch, while the job runs and then to its end.
@@ -284,100 +231,51 @@ class Job:
         self._state = JobState.RESTARTING
 
     def _start_again(self) -> None:
-        """From the checkpoint, as a new process would: the sources' watermarks are not in Spark's."""
-        if self._launch.watermarks is not None:
-            self._launch.watermarks.restore()
-        with self._lock:
-            if self._stopping.is_set():
-                return
-            self._query = self._launch.start()
-            self._progress = replace(self._progress, restarts=self._progress.restarts + 1)
+        if self._query.start_again():
+            self._query.count_restart()
             self._state = JobState.RUNNING
 
     def _started_clock(self) -> Thread | None:
-        launch = self._launch
+        launch = self._query.launch
         if launch.bounded or not launch.clock:
             return None
-        return launch.clock.start(launch.control, self._stopping, lambda: self._progress.pending != 0)
+        return launch.clock.start(launch.control, self._stopping, lambda: self.progress().pending != 0)
 
     def _run_to_end(self) -> None:
         try:
-            self._watch()
+            self._query.watch()
             self._go_on_in_pace()
         except Exception as error:
-            if self._launch.ended and _EMITTED_TOO_LATE in str(error):  # how kernels tell Spark of rows that are late
+            if self._query.launch.ended and _EMITTED_TOO_LATE in str(error):  # so kernels tell Spark of late rows
                 raise _rows_after_the_end() from error
             raise
-        if self._launch.ended and self._progress.rows_in:
+        launch = self._query.launch
+        if launch.ended and self.progress().rows_in:
             raise _rows_after_the_end()
-        if self._launch.needs_flush and not self._stopping.is_set():
-            self._launch.end_input()
-            self._go_on()
-        if self._launch.bounded and self._launch.clock.calls:
+        if launch.needs_flush and not self._stopping.is_set():
+            launch.end_input()
+            self._query.go_on()
+        if launch.bounded and launch.clock.calls:
             self._drain()
 
     def _go_on_in_pace(self) -> None:
-        while self._pace is not None and not self._stopping.is_set() and not self._launch.bounded:
+        while self._pace is not None and not self._stopping.is_set() and not self._query.launch.bounded:
             self._pace.rest()
-            if self._launch.watermarks is not None:
-                self._launch.watermarks.restore()
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Start Spark's query again, unless the job has been stopped."""
-        with self._lock:
-            if self._stopping.is_set():
-                return
-            self._query = self._launch.start()
-        self._watch()
+            self._query.go_on()
 
     def _drain(self) -> None:
         """Until no row waits for the answer to a lookup, which only a micro-batch can tell."""
-        pause_s, longest_s = _FIRST_PAUSE_S, self._launch.clock.interval_ms / 1000
-        while self._progress.pending != 0 and not self._stopping.wait(min(pause_s, longest_s)):
-            self._launch.clock.tick(self._launch.control)
-            self._go_on()
+        launch = self._query.launch
+        pause_s, longest_s = _FIRST_PAUSE_S, launch.clock.interval_ms / 1000
+        while self.progress().pending != 0 and not self._stopping.wait(min(pause_s, longest_s)):
+            launch.clock.tick(launch.control)
+            self._query.go_on()
             pause_s *= 2
 
-    def _watch(self) -> None:
-        """Until Spark's query ends; raises what it failed with."""
-        while True:
-            query = self._query
-            try:
-                while not query.awaitTermination(_REPORT_SECONDS):
-                    self._report(query)
-                    if self._deadline.is_set:
-                        self._keep_deadline(query)
-            finally:
-                self._report(query)
-            with self._lock:  # whoever held it may have stopped the query in order to go on with another
-                if self._not_gone_on is not None:
-                    error, self._not_gone_on = self._not_gone_on, None
-                    raise error
-                if self._query is query:
-                    return
-
-    def _keep_deadline(self, query: StreamingQuery) -> None:
-        """Give up an epoch that takes too long, and begin it again where that is tolerated."""
-        if not self._deadline.is_over(under_way(query), self._progress.last_batch):
-            return
-        with self._lock:
-            if self._query is query and not self._stopping.is_set():
-                query.stop()
-                self._deadline.give_up()
-                self._query = self._launch.start()
-
-    def _report(self, query: StreamingQuery) -> None:
-        control = urlparse(self._launch.checkpoint.storage.location("control")).path
-        last = query.lastProgress
-        if last is not None and last["batchId"] > self._progress.last_batch:
-            reports = query.recentProgress
-            self._recorder.on_reports(reports)
-            self._progress = advanced(self._progress, reports, control, scans_of(self.plan))
-            if self._launch.watermarks is not None:
-                self._launch.watermarks.keep(reports)
-            if self._results is not None:
-                self._results.on_progress(self._progress.last_batch)
+    def _on_reports(self, reports: Sequence[Mapping[str, Any]], last_batch: int) -> None:
+        self._recorder.on_reports(reports)
+        if self._results is not None:
+            self._results.on_progress(last_batch)
 
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):

@@ -51,6 +51,13 @@ class Launch:
         """True where something waits for the end of a bounded input."""
         return self.bounded and (bool(self.flushed) or self.clock.ends)
 
+    def start_after(self, query: StreamingQuery) -> StreamingQuery:
+        """Start Spark's query where ``query`` has ended, with the watermark of each source where it was."""
+        if self.watermarks is not None:
+            self.watermarks.keep(query.recentProgress)
+            self.watermarks.restore()
+        return self.start()
+
     def start(self) -> StreamingQuery:
         """Start Spark's query; from the checkpoint, where there is one."""
         writer = self.sink(self.rows).queryName(self.query_name).outputMode("append")

@@ -10,7 +10,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
 from sqlstream.jobs import JobState, checkpoint_exists, start_job
-from sqlstream.jobs.coordinator import Checkpointing
+from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline
 from sqlstream.jobs.launch import Launch
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.nodes import (
@@ -142,28 +142,43 @@ def test_an_unbounded_job_runs_until_stopped_and_goes_on_from_its_checkpoint(spa
     assert again.progress().watermark_ms == 2000
 
 
-def test_a_source_that_is_silent_after_a_restart_does_not_hold_windows_back(spark, streams, files, tmp_path):
-    other = dataclasses.replace(LIVE, name="other")
+def two_sources(other):
     windows = AssignWindows(Union((timed(LIVE), timed(other))), Tumble(1000), "ts", ())
     aggregated = WindowAggregate(windows, ("k",), (item("s", "SUM(v)"),))
     items = (item("k", "k"), item("start", "window_start"), item("s", "s"))
-    plan = Insert(Project(aggregated, items), TOTALS)
+    return Insert(Project(aggregated, items), TOTALS)
+
+
+@pytest.mark.parametrize("again", ["stopped", "at rest", "given up"])
+def test_a_source_that_is_silent_after_a_restart_does_not_hold_windows_back(
+    spark, streams, files, tmp_path, monkeypatch, again
+):
+    other = dataclasses.replace(LIVE, name="other")
+    plan = two_sources(other)
+    given_up: list[bool] = []
+    monkeypatch.setattr(EpochDeadline, "is_over", lambda *_: bool(given_up) and given_up.pop())
     start = {
         "sink": files,
         "checkpoint_dir": str(tmp_path / "checkpoint"),
-        "checkpointing": Checkpointing(interval_ms=100),
+        "checkpointing": Checkpointing(interval_ms=100, timeout_ms=600_000, tolerable_failures=1),
     }
     streams.write(LIVE, [("a", 1, 9000)])
     streams.write(other, [("a", 2, 1600)])
     job = start_job(spark, plan, streams, **start)
     until(lambda: job.progress().watermark_ms == 1100)
-    job.stop()
-    assert files.rows() == []
+    if again == "stopped":
+        job.stop()
+        assert files.rows() == []
+        job = start_job(spark, plan, streams, **start)
+    elif again == "at rest":
+        job.checkpoint()
+    else:
+        given_up.append(True)
+        until(lambda: not given_up)
 
     streams.write(other, [("a", 4, 3600)])
-    again = start_job(spark, plan, streams, **start)
-    until(lambda: again.progress().watermark_ms == 3100)
-    again.stop()
+    until(lambda: job.progress().watermark_ms == 3100)
+    job.stop()
     assert files.rows() == [("a", at(1000), 2)]
 
 

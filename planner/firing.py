@@ -5,6 +5,7 @@ Expressions name fields of the window node's input. Times in milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -117,6 +118,24 @@ Trigger = (
 )  # fmt: skip
 
 
+def simple_triggers(trigger: Trigger | None) -> Iterator[Trigger]:
+    """What a trigger is made of: no combinators, and behind AFTER WATERMARK its early and late pulses."""
+    match trigger:
+        case None:
+            return
+        case Purging(inner=inner):
+            yield from simple_triggers(inner)
+        case Combined(left=left, right=right):
+            yield from simple_triggers(left)
+            yield from simple_triggers(right)
+        case AfterWatermark(early=early, late=late):
+            yield trigger
+            yield from simple_triggers(early)
+            yield from simple_triggers(late)
+        case _:
+            yield trigger
+
+
 class Accumulation(Enum):
     ACCUMULATING = "ACCUMULATING"
     DISCARDING = "DISCARDING"
@@ -200,16 +219,7 @@ class Firing:
     @property
     def at_barriers(self) -> bool:
         """True where windows may fire when a barrier was aligned."""
-        return self.trigger is not None and _looks_at_barriers(self.trigger)
-
-
-def _looks_at_barriers(trigger: Trigger) -> bool:
-    match trigger:
-        case Purging(inner=inner):
-            return _looks_at_barriers(inner)
-        case Combined(left=left, right=right):
-            return _looks_at_barriers(left) or _looks_at_barriers(right)
-    return isinstance(trigger, OnBarrier)
+        return any(isinstance(found, OnBarrier) for found in simple_triggers(self.trigger))
 
 
 DEFAULT_FIRING = Firing()

@@ -81,28 +81,20 @@ def read_by_window(window: Window | None) -> set[str]:
 
 def firing_expressions(found: Firing) -> Iterator[exp.Expression]:
     """What triggers, evictors and late data compute of each row."""
-    if found.trigger is not None:
-        yield from _trigger_expressions(found.trigger)
+    for trigger in firing.simple_triggers(found.trigger):
+        yield from _trigger_expressions(trigger)
     if found.eviction is not None and isinstance(found.eviction.evictor, firing.EvictDelta):
         yield from (found.eviction.evictor.value, found.eviction.evictor.threshold)
     yield from found.late.values
 
 
-def _trigger_expressions(trigger: firing.Trigger) -> Iterator[exp.Expression]:
+def _trigger_expressions(trigger: firing.Trigger) -> tuple[exp.Expression, ...]:
     match trigger:
         case firing.When(condition=condition):
-            yield condition
+            return (condition,)
         case firing.Delta(value=value, threshold=threshold):
-            yield from (value, threshold)
-        case firing.AfterWatermark(early=early, late=late):
-            for pulse in (early, late):
-                if pulse is not None:
-                    yield from _trigger_expressions(pulse)
-        case firing.Purging(inner=inner):
-            yield from _trigger_expressions(inner)
-        case firing.Combined(left=left, right=right):
-            yield from _trigger_expressions(left)
-            yield from _trigger_expressions(right)
+            return (value, threshold)
+    return ()
 
 
 def read_by_firing(found: Firing) -> set[str]:

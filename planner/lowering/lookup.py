@@ -14,7 +14,6 @@ from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.columns import column, quoted, string
-from sqlstream.planner.lowering.gears import Gear, keeps_state
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lookup_answers import Marks, require_array_functions, with_answers, with_failures
 from sqlstream.planner.lowering.lower import Context, lower_node
@@ -84,7 +83,7 @@ def numbered(node: Lookup, context: Context) -> Numbered:
 
 
 def require_executed(node: Lookup, context: Context) -> None:
-    if node.failed is not None and context.gear is Gear.NATIVE and any(map(keeps_state, context.above)):
+    if node.failed is not None and context.below_native_state:
         message = "ON ERROR TO below a window is not executed on Spark's native operators"
         raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
     require_array_functions(node, context)

@@ -20,7 +20,7 @@ from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
-from sqlstream.planner.lowering.gears import Gear, gear_of
+from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import (
     AlignedWindow,
@@ -58,6 +58,11 @@ class Context:
 
     def lower(self, node: Node) -> DataFrame:
         return (lower_columnar if self.gear is Gear.COLUMNAR else lower_node)(node, self)
+
+    @property
+    def below_native_state(self) -> bool:
+        """True where one of Spark's own operators with state is above, which rows of other kinds cannot pass."""
+        return self.gear is Gear.NATIVE and any(map(keeps_state, self.above))
 
     def awaits(self, domain: TimeDomain) -> bool:
         """True where a watermark of ``domain`` is Spark's: that of processing time only where no other is awaited."""

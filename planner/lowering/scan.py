@@ -11,7 +11,6 @@ from sqlstream.planner.bad_rows import columns_to_read, required_columns
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import Letter, bad_column, parted, require_passage
 from sqlstream.planner.lowering.columns import column
-from sqlstream.planner.lowering.gears import Gear, keeps_state
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
@@ -35,7 +34,7 @@ def _read(node: Scan, context: Context) -> DataFrame:
 
 
 def _tolerant(node: Scan, context: Context) -> DataFrame:
-    require_passage(node.on_error, context.gear is Gear.NATIVE and any(map(keeps_state, context.above)))
+    require_passage(node.on_error, context.below_native_state)
     read = columns_to_read(node.table, node.columns, node.on_error)
     rows = _read(replace(node, columns=read), context)
     first = context.counted.first(node.table.name)

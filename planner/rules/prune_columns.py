@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.firing import Combined, Purging, Trigger, UserEvictor, UserTrigger
+from sqlstream.planner.firing import UserEvictor, UserTrigger, simple_triggers
 from sqlstream.planner.naming import passed
 from sqlstream.planner.nodes import (
     LOOKUP_ERROR,
@@ -171,15 +171,6 @@ def _shown_to_classes(node: AssignWindows | WindowAggregate) -> Names:
     seen = isinstance(node.window, UserWindow)
     if isinstance(node, WindowAggregate):
         firing = node.firing
-        seen |= firing.trigger is not None and _asks_a_class(firing.trigger)
+        seen |= any(isinstance(found, UserTrigger) for found in simple_triggers(firing.trigger))
         seen |= firing.eviction is not None and isinstance(firing.eviction.evictor, UserEvictor)
     return _all(node.input) if seen else frozenset()
-
-
-def _asks_a_class(trigger: Trigger) -> bool:
-    match trigger:
-        case Purging(inner=inner):
-            return _asks_a_class(inner)
-        case Combined(left=left, right=right):
-            return _asks_a_class(left) or _asks_a_class(right)
-    return isinstance(trigger, UserTrigger)

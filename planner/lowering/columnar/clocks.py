@@ -13,12 +13,10 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.firing import (
     AfterProcessingTime,
     AfterSilence,
-    AfterWatermark,
-    Combined,
     EveryInterval,
-    Purging,
     Trigger,
     UserTrigger,
+    simple_triggers,
 )
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
@@ -97,7 +95,7 @@ def uses_processing_time(node: StatefulNode) -> bool:
     if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
         return True
     trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
-    return isinstance(node.window, UserWindow) or (trigger is not None and _by_clock(trigger))
+    return isinstance(node.window, UserWindow) or any(map(_by_clock, simple_triggers(trigger)))
 
 
 def _by_clock(trigger: Trigger) -> bool:
@@ -106,10 +104,4 @@ def _by_clock(trigger: Trigger) -> bool:
             return True
         case EveryInterval(domain=domain):
             return domain is TimeDomain.PROCESSING
-        case AfterWatermark(early=early, late=late):
-            return any(pulse is not None and _by_clock(pulse) for pulse in (early, late))
-        case Purging(inner=inner):
-            return _by_clock(inner)
-        case Combined(left=left, right=right):
-            return _by_clock(left) or _by_clock(right)
     return False

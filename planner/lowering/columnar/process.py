@@ -18,7 +18,6 @@ from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_sc
 from sqlstream.planner.lowering.columnar.user_classes import values_of
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.functions import ship
-from sqlstream.planner.lowering.gears import Gear, keeps_state
 from sqlstream.planner.lowering.hidden import hidden, hidden_names
 from sqlstream.planner.lowering.lower import Context, awaited_by, lower_columnar, lower_node
 from sqlstream.planner.lowering.native import ONLY_COLUMNAR
@@ -179,7 +178,7 @@ def _row_by_row(node: ProcessTable, context: Context) -> DataFrame:
     output = spark_schema(kernel.output, read.schema)
     made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
     kept = [column(passed_column(len(node.passed) + i)).alias(name) for i, name in enumerate(carried)]
-    require_passage(context.functions, context.gear is Gear.NATIVE and any(map(keeps_state, context.above)))
+    require_passage(context.functions, context.below_native_state)
     return _parted(made.select(*_columns(node), *kept, *_failed(kernel)), kernel, context)
 
 

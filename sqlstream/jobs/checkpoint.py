@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.compatibility import Difference, difference
-from sqlstream.jobs.damage import damaged
+from sqlstream.jobs.damage import damaged, is_json
 from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, to_text
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
@@ -93,7 +92,7 @@ def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: 
     """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan; SS459 where nobody
     can tell."""
     parts = from_text(stored)
-    if parts is None and not _is_json(stored):
+    if parts is None and not is_json(stored):
         raise damaged(f"{path}/{PLAN}", "It is no JSON.")
     if parts is None:
         message = f'{what} "{path}" was written by another version of sqlstream'
@@ -101,14 +100,6 @@ def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: 
     found = difference(parts, current)
     if found is not None:
         raise _other_plan(path, found, what)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _require_plain(path: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from sqlstream.errors import ExecutionError
 
 DAMAGED = "SS459"
@@ -16,3 +18,11 @@ def damaged(path: object, detail: str, hint: str = HINT) -> ExecutionError:
 
 def missing(path: object) -> ExecutionError:
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=HINT)
+
+
+def is_json(text: str | bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

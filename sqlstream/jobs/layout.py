@@ -15,7 +15,7 @@ OTHER_KEY_GROUPS = "SS425"
 DEFAULT_KEY_GROUPS = 64
 AUTO = "auto"
 
-_FILE = "layout.json"
+FILE = "layout.json"
 _NEW = "('execution.checkpointing.dir')"
 
 
@@ -29,15 +29,15 @@ class Layout:
 
 def stored_layout(storage: Storage) -> Layout | None:
     """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
-    text = storage.read(_FILE)
+    text = storage.read(FILE)
     try:
         return None if text is None else Layout(**json.loads(text))
     except (ValueError, TypeError) as error:
-        raise damaged(storage.location(_FILE), f"It is no layout of state: {error}.") from error
+        raise damaged(storage.location(FILE), f"It is no layout of state: {error}.") from error
 
 
 def store_layout(storage: Storage, layout: Layout) -> None:
-    storage.write(_FILE, json.dumps(asdict(layout)))
+    storage.write(FILE, json.dumps(asdict(layout)))
 
 
 def require_same(path: str, stored: Layout, gear: str, key_groups: int | None) -> None:

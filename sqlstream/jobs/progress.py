@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from sqlstream.jobs.lookups import LookupTotals, lookups_of
 from sqlstream.jobs.lookups import added as added_lookups
-from sqlstream.jobs.table_counts import added as added_tables
+from sqlstream.jobs.table_counts import added as added_by_name
 from sqlstream.jobs.table_counts import rows_by_table, rows_read
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
@@ -111,13 +111,13 @@ def _after(progress: Progress, report: Mapping[str, Any], control: str, scans: S
         rows_in=progress.rows_in + rows_in,
         rows_out=progress.rows_out + _rows_out(report),
         batches=progress.batches + 1,
-        rows_by_table=added_tables(progress.rows_by_table, rows_by_table(report)),
+        rows_by_table=added_by_name(progress.rows_by_table, rows_by_table(report)),
         busy_ms=progress.busy_ms + int(report["batchDuration"]),
         watermark_ms=progress.watermark_ms if watermark is None else watermark,
         late_rows=progress.late_rows + late_rows(report),
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         lookups=added_lookups(progress.lookups, lookups_of(report)),
-        bad_rows=_added_by_name(progress.bad_rows, bad_rows(report)),
+        bad_rows=added_by_name(progress.bad_rows, bad_rows(report)),
         pending=progress.pending if pending is None else pending,
         last_batch=int(report["batchId"]),
     )
@@ -160,10 +160,6 @@ def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, An
 
 def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
     return {number: left.get(number, 0) + right.get(number, 0) for number in sorted({*left, *right})}
-
-
-def _added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
 
 def _rows_out(report: Mapping[str, Any]) -> int:

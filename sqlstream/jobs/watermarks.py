@@ -18,7 +18,7 @@ from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.nodes import Node
 
-_FILE = "watermarks.json"
+FILE = "watermarks.json"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SourceWatermarks:
             for table, watermark_ms in _reached(report).items():
                 reached[table] = max(watermark_ms, reached.get(table, watermark_ms))
         if reached != known:
-            self.control.storage.write(_FILE, json.dumps(reached))
+            self.control.storage.write(FILE, json.dumps(reached))
 
     def restore(self) -> None:
         """Lift each source to where it was; before the query starts again."""
@@ -43,11 +43,11 @@ class SourceWatermarks:
             self.control.lift(table, watermark_ms, f"restart-{time_ns()}")
 
     def _known(self) -> dict[str, int]:
-        text = self.control.storage.read(_FILE)
+        text = self.control.storage.read(FILE)
         try:
             return {} if text is None else dict(json.loads(text))
         except (ValueError, TypeError) as error:
-            raise damaged(self.control.storage.location(_FILE), f"It holds no watermarks: {error}.") from error
+            raise damaged(self.control.storage.location(FILE), f"It holds no watermarks: {error}.") from error
 
 
 def restored_watermarks(plan: Node, control: ControlRows) -> SourceWatermarks | None:

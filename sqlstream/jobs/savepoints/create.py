@@ -16,13 +16,15 @@ from sqlstream import __version__
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN
 from sqlstream.jobs.control import END_FILE
+from sqlstream.jobs.layout import FILE as LAYOUT
 from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch
 from sqlstream.jobs.savepoints.manifest import CopiedFile, Manifest, copied, write_manifest
 from sqlstream.jobs.storage import LocalStorage, Storage, local_storage_at
+from sqlstream.jobs.watermarks import FILE as WATERMARKS
 
 NOT_TAKEN = "SS426"
 
-OWN_FILES = (PLAN, "layout.json", "watermarks.json")
+OWN_FILES = (PLAN, LAYOUT, WATERMARKS)
 """What of a checkpoint beside Spark's goes into a savepoint; not the word of the run: who goes on is another one."""
 
 _SETTING = "'execution.checkpointing.savepoint-dir'"

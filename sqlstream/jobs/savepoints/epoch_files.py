@@ -32,6 +32,11 @@ def files_of_epoch(spark: Path, epoch: int) -> tuple[str, ...]:
     return tuple(sorted({"metadata", *_logs(spark, epoch), *_sources(spark, epoch), *_state(spark, epoch)}))
 
 
+def newest(folder: Path) -> int:
+    """The highest number that a file of a log has for its name; -1 where there is none."""
+    return max(_numbers(folder), default=-1)
+
+
 def _numbers(folder: Path) -> list[int]:
     return [int(p.name) for p in folder.iterdir() if p.name.isdecimal()] if folder.is_dir() else []
 

@@ -40,10 +40,6 @@ class Manifest:
     spark: str = ""
     files: Mapping[str, CopiedFile] = field(default_factory=dict)
 
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files.values())
-
 
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a savepoint; None where there is none. ExecutionError SS428 where it cannot be read."""

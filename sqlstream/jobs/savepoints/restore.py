@@ -15,7 +15,7 @@ from sqlstream.jobs.checkpoint import PLAN, require_compatible
 from sqlstream.jobs.fingerprint import Part
 from sqlstream.jobs.layout import require_same, stored_layout
 from sqlstream.jobs.records import read_record
-from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
+from sqlstream.jobs.savepoints.create import OWN_FILES, epoch_of, partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole
 from sqlstream.jobs.savepoints.repartition import repartition
@@ -158,10 +158,9 @@ def _move_schemas(spark: Path, files: Iterable[Path]) -> None:
 
 def _clear(storage: LocalStorage) -> None:
     """What was copied before is no checkpoint without its plan."""
-    for name in ("spark", "control", "layout.json", "watermarks.json"):
+    for name in ("spark", "control", "control-clock", *OWN_FILES):
         path = storage.root / name
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    shutil.rmtree(storage.root / "control-clock", ignore_errors=True)
 
 
 def _not_local(path: str) -> ExecutionError:

@@ -8,13 +8,13 @@ savepoints, are checked as far as they are logs, whose lines are JSON.
 
 from __future__ import annotations
 
-import json
 import zlib
 from pathlib import Path
 from zipfile import BadZipFile
 
-from sqlstream.jobs.damage import ANEW, HINT, damaged, missing
-from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch
+from sqlstream.jobs.checkpoint import PLAN
+from sqlstream.jobs.damage import ANEW, HINT, damaged, is_json, missing
+from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch, newest
 from sqlstream.jobs.storage import LocalStorage, Storage
 
 _HEADER = 8
@@ -27,9 +27,9 @@ def require_whole_checkpoint(storage: Storage) -> None:
 
     Only on this machine: elsewhere file systems have checksums and copies of their own.
     """
-    if isinstance(storage, LocalStorage) and _newest(storage.root / "spark" / "offsets") >= 0:
-        if not (storage.root / "plan.json").is_file():
-            raise missing(storage.root / "plan.json")
+    if isinstance(storage, LocalStorage) and newest(storage.root / "spark" / "offsets") >= 0:
+        if not (storage.root / PLAN).is_file():
+            raise missing(storage.root / PLAN)
         _require_logs(storage.root / "spark")
         _require_epoch(storage.root / "spark")
         _require_control(storage.root)
@@ -38,7 +38,7 @@ def require_whole_checkpoint(storage: Storage) -> None:
 def _require_logs(spark: Path) -> None:
     """The offsets of micro-batches and what says that they are complete: the newest ones, and none that is missing."""
     _require_file(spark / "metadata")
-    offsets, commits = _newest(spark / "offsets"), _newest(spark / "commits")
+    offsets, commits = newest(spark / "offsets"), newest(spark / "commits")
     if commits > offsets:
         raise missing(spark / "offsets" / str(commits))
     if offsets > commits + 1:
@@ -66,7 +66,7 @@ def _require_epoch(spark: Path) -> None:
 
 def _require_control(root: Path) -> None:
     for path in (*root.glob("control/*/*.json"), *root.glob("control-clock/*.json")):
-        if not _is_json(path.read_bytes()):
+        if not is_json(path.read_bytes()):
             raise damaged(path, "It is no JSON.")
 
 
@@ -79,7 +79,7 @@ def _require_file(path: Path, hint: str = HINT) -> None:
             raise damaged(path, f"It has {path.stat().st_size:,} bytes, which do not fit its checksums.", hint)
     elif path.parent.name in ("offsets", "commits", "spark"):
         lines = path.read_bytes().splitlines()
-        if not lines or (lines[-1] not in (b"-", b"0") and not _is_json(lines[-1])):
+        if not lines or (lines[-1] not in (b"-", b"0") and not is_json(lines[-1])):
             raise damaged(path, "Its last line is no JSON.", hint)
 
 
@@ -104,15 +104,3 @@ def _fits(path: Path, chunk: int, sums: bytes) -> bool:
     with path.open("rb") as file:
         file.seek((count - 1) * chunk)
         return zlib.crc32(file.read()) == int.from_bytes(sums[-4:], "big")
-
-
-def _newest(folder: Path) -> int:
-    return max((int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal()), default=-1)
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

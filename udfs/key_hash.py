@@ -1,5 +1,5 @@
 """The hash of keys, as Spark's ``xxhash64`` has it: of whole numbers numpy computes it in a fraction of what it costs
-Spark to compute it and to hand it over, row by row."""
+Spark to compute it and to hand it over, row by row. Other values are hashed here where Spark sees no rows."""
 
 from __future__ import annotations
 
@@ -77,3 +77,55 @@ def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
     rotated = values << np.uint64(bits)
     rotated |= values >> np.uint64(64 - bits)
     return rotated
+
+
+# --- values of other types ------------------------------------------------------------------------------------
+
+
+def hash_of_values(columns: Sequence[pa.ChunkedArray], count: int) -> np.ndarray:
+    """int64: a hash of each of ``count`` rows, that of Spark for INT and BIGINT only; 0 where there are no columns.
+
+    Columns are numbers, texts, bytes, times and BOOLEANs.
+    """
+    if not columns:
+        return np.zeros(count, np.int64)
+    return key_hash([c if can_hash(c.type) else pa.chunked_array([_as_longs(c.combine_chunks())]) for c in columns])
+
+
+def _as_longs(values: pa.Array) -> pa.Array:
+    """BIGINTs that are equal where the values are, and most probably nowhere else."""
+    kinds, kind = pa.types, values.type
+    if kinds.is_decimal(kind):
+        values, kind = values.cast(pa.string()), pa.string()
+    if kinds.is_string(kind) or kinds.is_binary(kind):
+        found = _of_bytes(values.cast(pa.large_binary()).fill_null(b""))
+    elif kinds.is_floating(kind):
+        found = np.asarray(values.cast(pa.float64()).fill_null(0)).view(np.int64)
+    elif kinds.is_date32(kind):
+        return values.cast(pa.int32()).cast(pa.int64())
+    else:
+        return values.cast(pa.int64())
+    return pa.array(found, mask=np.asarray(values.is_null()))
+
+
+def _of_bytes(values: pa.Array) -> np.ndarray:
+    """int64: the bytes of each value as digits of a number with the base _1, modulo 2^64.
+
+    The sum runs over all values at once; that of one is the difference of two, moved down to where it begins.
+    """
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    digits = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]].astype(np.uint64) + np.uint64(1)
+    ends = ends - ends[0]
+    sums = np.zeros(len(digits) + 1, np.uint64)
+    np.cumsum(digits * _powers(_1, len(digits)), out=sums[1:])
+    down = _powers(np.uint64(pow(int(_1), -1, 1 << 64)), len(sums))
+    found: np.ndarray = (sums[ends[1:]] - sums[ends[:-1]]) * down[ends[:-1]]
+    return found.view(np.int64)
+
+
+def _powers(base: np.uint64, count: int) -> np.ndarray:
+    """uint64: base to the power of 0, 1, … modulo 2^64."""
+    powers = np.full(count, base)
+    powers[:1] = 1
+    return np.cumprod(powers)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from sqlstream.udfs import key_hash as key_hash_module
-from sqlstream.udfs.key_hash import can_hash, key_hash
+from sqlstream.udfs.key_hash import can_hash, hash_of_values, key_hash
 
 LONGS = [0, 1, -1, 2**63 - 1, -(2**63), None, 5, None]
 INTS = [0, 1, -1, 2**31 - 1, -(2**31), None, None, 7]
@@ -54,3 +56,30 @@ def test_only_whole_numbers_of_32_and_64_bits_are_hashed():
         pa.int64(),
         pa.int32(),
     ]
+
+
+VALUES = [
+    (["a", "b", "", None, "ab", "ba", "a", "é" * 99], pa.string()),
+    ([b"a", b"\0", b"", None, b"\0\0", b"a\0"], pa.binary()),
+    ([0.5, 0.25, None, -1.0, float("inf")], pa.float32()),
+    ([True, False, None], pa.bool_()),
+    ([0, 1, None, -5], pa.date32()),
+    ([0, 1, None, -5], pa.timestamp("us", "UTC")),
+    ([Decimal("1.50"), Decimal("-1.50"), None, Decimal("15.00")], pa.decimal128(10, 2)),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), VALUES, ids=str)
+def test_values_of_all_types_have_hashes_that_tell_them_apart_wherever_they_stand(values, kind):
+    found = hash_of_values([column(values, kind)], len(values)).tolist()
+    assert len(set(found)) == len(set(values))
+    assert dict(zip(values, found, strict=True)) == {
+        value: hash_of_values([column([None, value], kind)], 2)[1] for value in values
+    }
+
+
+def test_hashes_of_several_values_and_of_none():
+    both = column(["a", "b", "a"], pa.string()), column([1, 1, 2], pa.int64())
+    assert len(set(hash_of_values(both, 3).tolist())) == 3
+    assert hash_of_values([LONG], len(LONGS)).tolist() == OF_LONGS
+    assert hash_of_values([], 2).tolist() == [0, 0]

@@ -1,10 +1,9 @@
-"""The adapter: a kernel as Spark's stateful processor over blobs of rows, one call per key group and micro-batch."""
+"""The adapter: kernels as Spark's stateful processor over blobs of rows, one call per key group and micro-batch."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,17 +12,19 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
 from sqlstream.udfs.kernel import Kernel, StateKey
-from sqlstream.udfs.spark.call import Arrived, GroupContext, run
+from sqlstream.udfs.spark.call import Arrived, GroupContext
 from sqlstream.udfs.spark.clocks import Clocks
-from sqlstream.udfs.spark.group_entry import KEY, GroupEntry
+from sqlstream.udfs.spark.group_entry import GroupEntry
+from sqlstream.udfs.spark.stages import Part, Ran, Stage, entry_key, run_stages
 from sqlstream.udfs.spark.state_server import Entries
 from sqlstream.udfs.spark.store import CallStore
 
 OUTPUT = (
-    "ahead BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, never TIMESTAMP"
+    "ahead BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, stage INT, "
+    "never TIMESTAMP"
 )
 """Blobs that come out: rows of the kernel's output, or late rows for a table, or neither and a count alone, or what
-operators above must know of a held watermark (``udfs.exchange.HOLD``).
+operators above must know of a held watermark (``udfs.exchange.HOLD``). ``stage``: whose count it is.
 
 ``never`` is a time that only the watermark at the end of the input reaches: Spark then refuses any row to come.
 """
@@ -36,12 +37,17 @@ _NEVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
 class KernelProcessor:
-    """What ``ShippedProcessor`` hands the calls of Spark to. ``late_table``: where the kernel's late rows go."""
+    """What ``ShippedProcessor`` hands the calls of Spark to. ``late_table``: where the kernel's late rows go.
 
-    def __init__(self, kernel: Kernel, clocks: Clocks, late_table: str | None = None) -> None:
-        self._kernel = kernel
+    ``above``: the stages above the kernel's own, of which each reads the rows of the one before it.
+    """
+
+    def __init__(
+        self, kernel: Kernel, clocks: Clocks, late_table: str | None = None, above: Sequence[Stage] = ()
+    ) -> None:
+        self._stages = (Stage(kernel, late_table), *above)
         self._clocks = clocks
-        self._late_table = late_table
+        self._own = [entry_key(place) for place in range(len(self._stages))]
 
     def begin(self, entries: Entries) -> None:
         self._entries = entries
@@ -58,32 +64,44 @@ class KernelProcessor:
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""
         store = CallStore(self._entries, self._expected)
-        before = GroupEntry.from_bytes(store.get([KEY])[0])
-        if self._kernel.deferring and arrived.only_calls and not before.waits:
+        before = [GroupEntry.from_bytes(found) for found in store.get(self._own)]
+        if self._stages[0].kernel.deferring and arrived.only_calls and not before[0].waits:
             return ()  # all key groups are called in every micro-batch
-        context, after = run(self._kernel, self._clocks, store, before, arrived)
-        self._expected = store.began_with
-        timer = self._clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
-        if context.held_back and timer <= arrived.watermark_ms:
-            timer = 0  # the next micro-batch says again what is held, or that nothing is
-        after = replace(after, spark_timer=timer)
-        if after != before:
-            store.put({KEY: after.to_bytes()})
-        moved = timer != before.spark_timer
-        deleted = before.spark_timer if moved and before.spark_timer not in (0, fired) else None
+        parts = [Part(store, place) for place in range(len(self._stages))]
+        ran = run_stages(self._stages, self._clocks, parts, before, arrived)
+        self._expected = tuple(key for part in parts for key in part.began_with)
+        changed = {own: stage.after.to_bytes() for own, stage in zip(self._own, ran, strict=True)
+                   if stage.after != stage.before}  # fmt: skip
+        if changed:
+            store.put(changed)
+        known, timer = _earliest(stage.before for stage in ran), _earliest(stage.after for stage in ran)
+        moved = timer != known
+        deleted = known if moved and known not in (0, fired) else None
         store.flush(deleted, timer if moved and timer else None)
-        return self._results(context, before)
+        return self._results(ran)
 
-    def _results(self, context: GroupContext, before: GroupEntry) -> Iterator[Row]:
-        for ahead, tables in context.emitted.items():
+    def _results(self, ran: Sequence[Ran]) -> Iterator[Row]:
+        last = ran[-1].context
+        for ahead, tables in (last.emitted if last is not None else {}).items():
             yield from (_row(ahead=ahead, rows=to_bytes(piece)) for piece in _pieces(tables))
-        if self._late_table is not None:
-            yield from (_late(self._late_table, to_bytes(piece)) for piece in _pieces(context.late))
+        for place, (stage, found) in enumerate(zip(self._stages, ran, strict=True)):
+            if found.context is not None:
+                yield from self._told(place, stage, found.context, found.before)
+
+    def _told(self, place: int, stage: Stage, context: GroupContext, before: GroupEntry) -> Iterator[Row]:
+        """What a stage says beside its results."""
+        if stage.late_table is not None:
+            yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))
         if context.counters.get(LATE_ROWS):
-            yield _row(late_rows=context.counters[LATE_ROWS])
+            yield _row(late_rows=context.counters[LATE_ROWS], stage=place)
         held = context.held_above(before)
         if held is not None:
-            yield _row(hold=held, pending=context.held_rows)
+            yield _row(hold=held, pending=context.held_rows, stage=place)
+
+
+def _earliest(entries: Iterable[GroupEntry]) -> int:
+    """The timer that Spark has for all stages; 0 for none."""
+    return min((entry.spark_timer for entry in entries if entry.spark_timer), default=0)
 
 
 def _pieces(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
@@ -108,6 +126,7 @@ def _row(
     late_rows: int = 0,
     hold: int | None = None,
     pending: int = 0,
+    stage: int = 0,
 ) -> Row:
     return Row(
         ahead=ahead,
@@ -116,5 +135,6 @@ def _row(
         late_rows=late_rows,
         hold=hold,
         pending=pending,
+        stage=stage,
         never=_NEVER,
     )

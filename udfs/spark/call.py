@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -66,10 +66,18 @@ class GroupContext:
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a micro-batch brought to a key group, blobs in order of arrival. ``watermark_ms`` is Spark's."""
+    """What a micro-batch brought to a key group, blobs in order of arrival. ``watermark_ms`` is Spark's.
+
+    ``handed``: rows of an operator below that runs in the same call, sent ahead of the watermark or not.
+    """
 
     watermark_ms: int
     blobs: Sequence[Blob] = ()
+    handed: Mapping[Content, pa.Table] = field(default_factory=dict)
+
+    def rows(self, content: Content) -> list[pa.Table]:
+        """The rows of blobs, in order of arrival, or those that are handed."""
+        return [self.handed[content]] if content in self.handed else rows_in_order(self.of(content))
 
     def of(self, content: Content) -> list[Blob]:
         return [blob for blob in self.blobs if blob.content is content]
@@ -103,12 +111,12 @@ def run(
     context = GroupContext(store, entry.watermark, entry.clock, timers, held_below=arrived.held)
     if entry.holds:
         kernel.on_held(context)
-    _rows(kernel, context, arrived.of(Content.AHEAD))
+    _rows(kernel, context, arrived.rows(Content.AHEAD))
     watermark, clock = _held_back(context, *clocks.times(arrived.watermark_ms, arrived.tick))
     _event_time(kernel, context, max(watermark, entry.watermark))
     _processing_time(kernel, context, max(clock, entry.clock, arrived.clock_of_rows), clocks)
     context.ahead = False
-    _rows(kernel, context, arrived.of(Content.ROWS))
+    _rows(kernel, context, arrived.rows(Content.ROWS))
     if watermark == END_OF_TIME:
         _event_time(kernel, context, watermark)
         _processing_time(kernel, context, clock, clocks)
@@ -123,8 +131,7 @@ def _held_back(context: GroupContext, watermark: int, clock: int) -> tuple[int, 
     return min(watermark, held - 1), NO_WATERMARK if clock == END_OF_TIME else clock
 
 
-def _rows(kernel: Kernel, context: GroupContext, blobs: Iterable[Blob]) -> None:
-    tables = rows_in_order(blobs)
+def _rows(kernel: Kernel, context: GroupContext, tables: Sequence[pa.Table]) -> None:
     if tables:
         kernel.on_rows(pa.concat_tables(tables) if len(tables) > 1 else tables[0], context)
 

@@ -7,30 +7,21 @@ from collections.abc import Mapping, Sequence
 from sqlstream.udfs.kernel import StateKey
 from sqlstream.udfs.spark.state_server import Entries
 
-_FEW = 8
-
 
 class CallStore:
     """Each entry is read at most once and written at most once.
 
-    ``expected``: keys that are read at once, with the first that are asked for. Key groups are much alike, so those
-    that one call ``began_with`` are a good guess for the next.
+    ``expected``: keys that are read at once, with the first that are asked for. Key groups are much alike, so what a
+    call began with is a good guess for the next (``stages.Part``).
     """
 
     def __init__(self, entries: Entries, expected: Sequence[StateKey] = ()) -> None:
         self._entries = entries
         self._expected = tuple(expected)
-        self._asked: list[tuple[StateKey, ...]] = []
         self._known: dict[StateKey, bytes | None] = {}
         self._written: dict[StateKey, bytes | None] = {}
 
-    @property
-    def began_with(self) -> tuple[StateKey, ...]:
-        """The keys of the second question, as far as they are few: the first is the adapter's own."""
-        return next((keys for keys in self._asked[1:2] if len(keys) <= _FEW), ())
-
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        self._asked.append(tuple(keys))
         missing = [key for key in dict.fromkeys(keys) if key not in self._known]
         if missing:
             missing += [key for key in self._expected if key not in self._known and key not in missing]

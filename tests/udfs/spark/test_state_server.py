@@ -54,7 +54,6 @@ def test_entries_are_read_and_written_once_per_call():
     assert store.get([("a", 3), ("b", 0), ("a", 3)]) == [b"z", None, b"z"]
     assert store.get([("b", 0)]) == [None]
     assert handle.state.asked == [("a", 3), ("b", 0)]
-    assert store.began_with == (("b", 0),)
     store.put({("a", 1): None})
     store.flush(70, 80)
     assert (set(handle.state.entries), handle.timers) == ({("a", 3)}, {80})
@@ -68,4 +67,3 @@ def test_what_one_call_began_with_is_read_ahead_in_the_next():
     assert handle.state.asked == [("own", 0), ("a", 1), ("a", 2)]
     assert store.get([("a", 1), ("a", 2)]) == [b"x", None]
     assert len(handle.state.asked) == 3, "what was read ahead is not asked for again"
-    assert store.began_with == (("a", 1), ("a", 2))

@@ -1,0 +1,97 @@
+"""What Spark does for one key group: a new processor for each micro-batch, over entries and timers that it keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pyspark.sql import Row
+
+from sqlstream.udfs.exchange import Blob, from_bytes
+from sqlstream.udfs.kernel import StateKey
+from sqlstream.udfs.spark.adapter import KernelProcessor
+
+
+@dataclass
+class Results:
+    """``rows`` with whether they were sent ahead, late rows by table, counts by stage."""
+
+    rows: list[tuple[bool, dict[str, Any]]] = field(default_factory=list)
+    late: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def take(self, found: Iterable[Row]) -> None:
+        for row in found:
+            self.counts[row.stage] += row.late_rows
+            if row.bytes is not None:
+                rows = from_bytes(row.bytes).to_pylist()
+                if row.late_table is None:
+                    self.rows += [(row.ahead, values) for values in rows]
+                else:
+                    self.late.setdefault(row.late_table, []).extend(rows)
+
+
+@dataclass
+class OneKeyGroup:
+    """``processor`` makes one; times in milliseconds are Spark's."""
+
+    processor: Callable[[], KernelProcessor]
+    entries: dict[StateKey, bytes] = field(default_factory=dict)
+    timers: set[int] = field(default_factory=set)
+    asked: list[list[StateKey]] = field(default_factory=list)
+
+    def batch(self, blobs: Iterable[Blob], watermark_ms: int) -> Results:
+        """Rows come first, then the timers that are due, as Spark has it."""
+        processor, results = self.processor(), Results()
+        processor.begin(self)
+        arrived = [Row(**blob._asdict()) for blob in blobs]
+        if arrived:
+            results.take(processor.rows(iter(arrived), cast(Any, _Now(watermark_ms))))
+        for timer in sorted(t for t in self.timers if t <= watermark_ms):
+            if timer in self.timers:
+                results.take(processor.expired(cast(Any, _Now(watermark_ms)), cast(Any, _Expired(timer))))
+                self.timers.remove(timer)
+        return results
+
+    # --- as Entries --------------------------------------------------------------------------------------------
+
+    def get(self, keys: Iterable[StateKey]) -> list[bytes | None]:
+        self.asked.append(list(keys))
+        return [self.entries.get(key) for key in self.asked[-1]]
+
+    def write(
+        self,
+        entries: Iterable[tuple[StateKey, bytes]],
+        removed: Iterable[StateKey] = (),
+        deleted_timer: int | None = None,
+        timer: int | None = None,
+    ) -> None:
+        self.entries.update(entries)
+        for key in removed:
+            self.entries.pop(key, None)
+        if deleted_timer is not None:
+            self.timers.remove(deleted_timer)
+        if timer is not None:
+            self.timers.add(timer)
+
+
+@dataclass(frozen=True)
+class _Now:
+    """``TimerValues``."""
+
+    watermark_ms: int
+
+    def getCurrentWatermarkInMs(self) -> int:  # noqa: N802 - PySpark's name
+        return self.watermark_ms
+
+
+@dataclass(frozen=True)
+class _Expired:
+    """``ExpiredTimerInfo``."""
+
+    time: int
+
+    def getExpiryTimeInMs(self) -> int:  # noqa: N802
+        return self.time

@@ -1,0 +1,53 @@
+"""What stands in for an exchange between operators on the same keys: rows that one emits become rows of the other.
+
+Their key group is the same, so nothing is cut or sent; columns are taken as they are, or as microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.key_hash import hash_of_values
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A column of the rows above: ``column`` of those that are emitted below, of a time ``earlier`` microseconds less.
+
+    ``micros``: BIGINT microseconds of a timestamp.
+    """
+
+    column: str
+    earlier: int = 0
+    micros: bool = False
+
+
+@dataclass(frozen=True)
+class Handover:
+    """``columns`` by their names above, where ``keys`` are the columns of the key; ``schema`` is that of the rows, with
+    KEY_HASH."""
+
+    columns: tuple[tuple[str, Handed], ...]
+    keys: tuple[str, ...]
+    schema: pa.Schema
+
+    def rows(self, emitted: Sequence[pa.Table]) -> pa.Table:
+        """The rows above of all tables that were emitted, in order."""
+        below = pa.concat_tables(emitted).combine_chunks()
+        found = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
+        hashes = hash_of_values([found[name] for name in self.keys], below.num_rows)
+        columns = [pa.array(hashes) if name == KEY_HASH else found[name] for name in self.schema.names]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+def _taken(below: pa.Table, handed: Handed, kind: pa.DataType) -> pa.ChunkedArray:
+    column = below.column(handed.column)
+    if handed.earlier:
+        column = pc.subtract(column, pa.scalar(np.timedelta64(handed.earlier, "us")))
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()) if handed.micros else column.cast(kind)

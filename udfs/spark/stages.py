@@ -1,0 +1,98 @@
+"""Operators on the same keys in one call of Spark, one above the other: each takes what the one below has emitted.
+
+A stage is called as it would be behind an exchange of its own: where rows come for it, or its timer is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from sqlstream.udfs.exchange import Content
+from sqlstream.udfs.handover import Handover
+from sqlstream.udfs.kernel import Kernel, StateKey, Store
+from sqlstream.udfs.spark.call import Arrived, GroupContext, run
+from sqlstream.udfs.spark.clocks import Clocks
+from sqlstream.udfs.spark.group_entry import KEY, GroupEntry
+
+_FEW = 8
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``late_table``: where the kernel's late rows go. ``handover``: how it takes the rows of the stage below; None for
+    the lowest."""
+
+    kernel: Kernel
+    late_table: str | None = None
+    handover: Handover | None = None
+
+    def handed(self, emitted: Mapping[bool, Sequence[pa.Table]]) -> dict[Content, pa.Table]:
+        """What the stage below has emitted, ahead of the watermark and not, as rows of this one."""
+        assert self.handover is not None, "the lowest stage takes blobs"
+        contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
+        return {c: self.kernel.combine(self.handover.rows(tables)) for c, tables in contents if tables}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a call made of a stage, which was not called where ``context`` is None."""
+
+    before: GroupEntry
+    after: GroupEntry
+    context: GroupContext | None = None
+
+
+class Part:
+    """The state of the stage ``place`` within that of all."""
+
+    def __init__(self, whole: Store, place: int) -> None:
+        self._whole = whole
+        self._place = place
+        self._first: tuple[StateKey, ...] | None = None
+
+    @property
+    def began_with(self) -> tuple[StateKey, ...]:
+        """The keys that the stage has asked for first, as far as they are few."""
+        return self._first if self._first is not None and len(self._first) <= _FEW else ()
+
+    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
+        own = [self._own(key) for key in keys]
+        self._first = tuple(own) if self._first is None else self._first
+        return self._whole.get(own)
+
+    def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
+        self._whole.put({self._own(key): value for key, value in entries.items()})
+
+    def _own(self, key: StateKey) -> StateKey:
+        return (f"{self._place}/{key[0]}", key[1]) if self._place else key
+
+
+def entry_key(place: int) -> StateKey:
+    """Where the entry of a stage is, in the state of all."""
+    return KEY[0], KEY[1] + place
+
+
+def run_stages(
+    stages: Sequence[Stage], clocks: Clocks, parts: Sequence[Store], entries: Sequence[GroupEntry], arrived: Arrived
+) -> list[Ran]:
+    """Lets rows and clocks reach all stages, the lowest first."""
+    found: list[Ran] = []
+    for stage, part, entry in zip(stages, parts, entries, strict=True):
+        if found:
+            below = found[-1].context
+            arrived = Arrived(arrived.watermark_ms, handed=stage.handed(below.emitted) if below is not None else {})
+        due = 0 < entry.spark_timer <= arrived.watermark_ms
+        called = bool(arrived.blobs or arrived.handed) or due or len(stages) == 1
+        found.append(_ran(stage.kernel, clocks, part, entry, arrived) if called else Ran(entry, entry))
+    return found
+
+
+def _ran(kernel: Kernel, clocks: Clocks, part: Store, entry: GroupEntry, arrived: Arrived) -> Ran:
+    context, after = run(kernel, clocks, part, entry, arrived)
+    timer = clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
+    if context.held_back and timer <= arrived.watermark_ms:
+        timer = 0  # the next micro-batch says again what is held, or that nothing is
+    return Ran(entry, replace(after, spark_timer=timer), context)

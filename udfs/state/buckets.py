@@ -6,13 +6,13 @@ The place of a row is an int64 column: the hash of its key, or a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import END_OF_TIME, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, Domain, StateKey
 from sqlstream.udfs.state.chunks import check_fingerprint, fingerprint
 
 EVENT_TIMER = "__event_timer"
@@ -28,28 +28,61 @@ TIMER_OF = {Domain.EVENT: EVENT, Domain.PROCESSING: PROCESSING}
 _LOWEST = -(2**63)
 
 
+_FEW = 16
+"""An index of fewer buckets is written whole."""
+
+
 @dataclass
 class Buckets:
-    """``index``: int64, one row per bucket, in order of LOW; the first begins at the lowest int64."""
+    """``index``: int64, one row per bucket, in order of LOW; the first begins at the lowest int64.
+
+    It is stored as two entries, the index and the rows of it that have changed since, by their positions: so few
+    buckets that change in a large index cost little. ``changed``: positions that the first entry does not tell of.
+    """
 
     index: np.ndarray
     next_number: int
+    changed: set[int] = field(default_factory=set)
+    _whole: bool = False
+    _recent: bool = False
 
     @staticmethod
     def empty() -> Buckets:
         return Buckets(np.array([[_LOWEST, 0, 0, 0, END_OF_TIME, END_OF_TIME]], np.int64), 1)
 
     @staticmethod
-    def from_bytes(data: bytes | None, schema: pa.Schema, name: str) -> Buckets:
-        if data is None:
-            return Buckets.empty()
-        table = np.frombuffer(data, np.int64).reshape(-1, 6)
-        check_fingerprint(int(table[0, 0]), schema, name)
-        return Buckets(table[1:].copy(), int(table[0, 1]))
+    def keys(name: str) -> list[StateKey]:
+        return [(name, 0), (name, 1)]
 
-    def to_bytes(self, schema: pa.Schema) -> bytes | None:
-        if not self.index[:, ROWS].any():
-            return None
+    @staticmethod
+    def from_entries(data: Sequence[bytes | None], schema: pa.Schema, name: str) -> Buckets:
+        """From the entries of ``keys``."""
+        whole, recent = data
+        if whole is None:
+            return Buckets.empty()
+        table = np.frombuffer(whole, np.int64).reshape(-1, 6)
+        check_fingerprint(int(table[0, 0]), schema, name)
+        found = Buckets(table[1:].copy(), int(table[0, 1]), _whole=True, _recent=recent is not None)
+        if recent is not None:
+            rows = np.frombuffer(recent, np.int64).reshape(-1, 6)
+            found.index[rows[:, LOW], NUMBER:] = rows[:, NUMBER:]
+            found.changed = set(rows[:, LOW].tolist())
+        return found
+
+    def written(self, schema: pa.Schema, name: str) -> dict[StateKey, bytes | None]:
+        """What is to be put into the store. The square root of the index is where both ways cost the same."""
+        whole, recent = Buckets.keys(name)
+        if self._whole and len(self.index) >= _FEW and len(self.changed) ** 2 <= 2 * len(self.index):
+            positions = np.array(sorted(self.changed), np.int64)
+            rows = self.index[positions]
+            rows[:, LOW] = positions
+            self._recent = True
+            return {recent: rows.tobytes()}
+        dropped: dict[StateKey, bytes | None] = {recent: None} if self._recent else {}
+        self.changed, self._whole, self._recent = set(), bool(self.index[:, ROWS].any()), False
+        return {whole: self._bytes(schema) if self._whole else None, **dropped}
+
+    def _bytes(self, schema: pa.Schema) -> bytes:
         header = np.array([[fingerprint(schema), self.next_number, 0, 0, 0, 0]], np.int64)
         return np.concatenate((header, self.index)).tobytes()
 
@@ -60,8 +93,8 @@ class Buckets:
         return np.asarray(np.searchsorted(self.index[:, LOW], places, side="right") - 1)
 
     def holding(self, places: np.ndarray) -> np.ndarray:
-        """The buckets that hold any of the places. Numpy sorts many of them faster than it finds each."""
-        edges = np.searchsorted(np.sort(places), self.index[:, LOW])
+        """The buckets that hold any of the places, which are sorted: numpy sorts many faster than it finds each."""
+        edges = np.searchsorted(places, self.index[:, LOW])
         return np.flatnonzero(np.diff(edges, append=len(places)) > 0)
 
     def due(self, domain: Domain, time: int) -> np.ndarray:
@@ -80,10 +113,10 @@ class Buckets:
         index = np.concatenate((self.index, np.array(added, np.int64).reshape(-1, 6)))
         kept = index[index[:, ROWS] > 0]
         if len(kept) == 0:
-            return Buckets.empty()
+            return replace(Buckets.empty(), _recent=self._recent)
         kept = kept[np.argsort(kept[:, LOW], kind="stable")]
         kept[0, LOW] = _LOWEST
-        return Buckets(kept, self.next_number)
+        return Buckets(kept, self.next_number, _recent=self._recent)
 
 
 class Piece(NamedTuple):

@@ -25,7 +25,7 @@ def encode(rows: pa.RecordBatch) -> bytes:
     return data
 
 
-def decode(entry: bytes | None, schema: pa.Schema) -> pa.RecordBatch:
+def decode(entry: bytes | memoryview | None, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of an entry; they share memory with the bytes."""
     assert entry is not None, "the index names an entry that the store does not have"
     return pa.ipc.read_record_batch(pa.py_buffer(entry), schema)

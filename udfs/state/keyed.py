@@ -1,8 +1,6 @@
-"""Rows by key: one row per key or window, in buckets by hash. A batch reads and writes the buckets of its keys."""
+"""Rows by key: one row per key or window, in buckets by hash. A batch costs the rows of its keys, not their buckets."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +13,8 @@ from sqlstream.udfs.state.buckets import (
     NUMBER,
     PROCESSING,
     ROWS,
+    TIMER_OF,
+    TIMERS,
     Buckets,
     Piece,
     cut,
@@ -22,18 +22,36 @@ from sqlstream.udfs.state.buckets import (
     splits,
 )
 from sqlstream.udfs.state.chunked import MOST_CHUNKS
-from sqlstream.udfs.state.chunks import chunk_key, chunk_keys, decode, encode, whole
+from sqlstream.udfs.state.chunks import chunk_key, chunk_keys, whole
+from sqlstream.udfs.state.deltas import (
+    NO_PLACES,
+    Bucket,
+    Chunk,
+    alive,
+    alive_at,
+    distinct,
+    first_merged,
+    merged,
+    neighbours,
+    one,
+    read_chunk,
+    write_chunk,
+)
 
 BUCKET_ROWS = 1024
 """A bucket of more rows splits. Fewer rows make small batches cheaper, more rows make large batches cheaper."""
+
+_DENSE = 4
+"""Where one row in so many is asked for, buckets are given, and written, as a whole."""
 
 
 class KeyedState:
     """Rows of one schema, found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, where it has them.
 
-    ``by`` is the column whose ranges the buckets hold, where it is not KEY_HASH.
-    An instance serves one call of a kernel. Buckets stay as they are until ``flush``, which writes the changed ones,
-    splits those that overflow and joins small ones, all in one call of the store. After it nothing is loaded.
+    ``by`` is the column whose ranges the buckets hold, where it is not KEY_HASH: the *place* of a row. Rows of one
+    place come and go together, and keep their order.
+    An instance serves one call of a kernel. Buckets stay as they are until ``flush``, which writes what has changed,
+    splits buckets that overflow and joins small ones, all in one call of the store. After it nothing is loaded.
     """
 
     def __init__(
@@ -44,42 +62,54 @@ class KeyedState:
         self.schema = schema.remove_metadata()
         self._store = store
         self._bucket_rows = bucket_rows
+        self._timed = any(column in self.schema.names for column in TIMERS.values())
         self._index: Buckets | None = None
-        self._loaded: dict[int, list[pa.RecordBatch]] = {}
-        self._appended: dict[int, list[pa.RecordBatch]] = {}
-        self._replaced: set[int] = set()
+        self._open: dict[int, Bucket] = {}
+        # The places whose rows are given, sorted; None for all that are in loaded buckets.
+        self._given: np.ndarray | None = NO_PLACES
+        self._latest: tuple[list[int], pa.Table] | None = None
 
     def load(self, hashes: np.ndarray) -> pa.Table:
-        """All rows of the buckets that hold these hashes: a superset of the rows of their keys."""
-        return self._load(self._buckets().holding(hashes))
+        """The rows of these hashes, and maybe others of their buckets."""
+        places = distinct(hashes)
+        positions = self._fetch(self._buckets().holding(places))
+        self._give(places, positions, self._is_dense(places, positions))
+        return self._table(positions)
 
     def load_all(self) -> pa.Table:
-        return self._load(np.arange(len(self._buckets().index)))
+        positions = self._fetch(np.arange(len(self._buckets().index)))
+        self._given = None
+        return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
-        """All rows of the buckets that have a timer up to this time: a superset of the rows that are due."""
-        return self._load(self._buckets().due(domain, time))
+        """The rows of all places that have a timer up to this time, and maybe others of their buckets."""
+        positions = self._fetch(self._buckets().due(domain, time))
+        if positions and self._given is not None:
+            rows = pa.Table.from_batches(self._batches(positions), self.schema)
+            timers = rows.column(TIMERS[TIMER_OF[domain]]).to_numpy()
+            is_due = (timers <= time) & (timers != END_OF_TIME)
+            self._give(distinct(self._places(rows)[is_due]), positions, is_due.sum() * _DENSE >= len(is_due))
+        return self._table(positions)
 
     def loaded(self) -> pa.Table:
-        """The rows of all buckets that were loaded since the last ``flush``, as replaced and appended since."""
-        return self._table(self._loaded)
+        """The rows that were given since the last ``flush``, as replaced and appended since."""
+        return self._table(self._loaded())
 
     def replace(self, rows: pa.Table) -> None:
-        """The new contents of all loaded buckets. Rows that are not given are gone."""
+        """The new contents of all places that were given, so of ``loaded``. Rows that are not given back are gone."""
         pieces = self._cut(rows)
-        assert pieces.keys() <= self._loaded.keys(), "rows of keys whose buckets are not loaded"
-        nothing = Piece(whole(self.schema.empty_table()), np.full(2, END_OF_TIME))
-        found = [pieces.get(position, nothing) for position in self._loaded]
-        if found:
-            self._timers(list(self._loaded), np.stack([piece.timers for piece in found]))
-        for position, piece in zip(self._loaded, found, strict=True):
-            self._replace(position, piece.rows)
+        assert pieces.keys() <= set(self._loaded()), "rows of keys whose buckets are not loaded"
+        if self._given is None:
+            self._replace_buckets(pieces)
+        else:
+            assert np.isin(self._places(rows), self._given).all(), "rows of keys that were not given"
+            self._replace_places(pieces)
 
     def append(self, rows: pa.Table) -> None:
-        """Adds rows, behind those of their buckets, without reading them."""
+        """Adds rows, behind those of their places, without reading them."""
         pieces = self._cut(rows)
         for position, piece in pieces.items():
-            self._appended.setdefault(position, []).append(piece.rows)
+            self._add(position, Chunk(piece.rows), piece.rows.num_rows)
         if pieces:
             positions = list(pieces)
             stored = self._buckets().index[positions, EVENT : PROCESSING + 1]
@@ -95,105 +125,161 @@ class KeyedState:
 
     def flush(self) -> None:
         """Writes all changes in one call of the store, if there are any."""
-        rewritten = {
-            position for position in self._loaded.keys() | self._appended.keys() if self._is_rewritten(position)
-        }
+        first = {position: first_merged(bucket, MOST_CHUNKS) for position, bucket in self._open.items()}
+        moved = {position for position, bucket in self._open.items() if self._is_moved(position, bucket)}
+        written = moved | {position for position, bucket in self._open.items() if first[position] < len(bucket.chunks)}
         changes: dict[StateKey, bytes | None] = {}
         added: list[list[int]] = []
-        for position in self._appended.keys() - rewritten:
-            changes |= self._extend(position)
-        for group in self._groups(sorted(rewritten)):
-            changes |= self._rewrite(group, added)
-        self._forget()
+        for group in neighbours(
+            {position: self._open[position] for position in sorted(written)}, self._bucket_rows // 2
+        ):
+            if len(group) == 1 and group[0] not in moved:
+                changes |= self._extend(group[0], first[group[0]])
+            else:
+                changes |= self._move(group, added)
+        self._open.clear()
+        self._given, self._latest = NO_PLACES, None
         if changes:
-            self._index = self._buckets().with_buckets(added)
-            self._store.put({**changes, self._index_key: self._index.to_bytes(self.schema)})
+            index = self._buckets()
+            if added or (index.index[:, ROWS] == 0).any():
+                index = self._index = index.with_buckets(added)
+            self._store.put({**changes, **index.written(self.schema, self.name)})
 
     # --- loading ----------------------------------------------------------------------------------------------
 
-    @property
-    def _index_key(self) -> StateKey:
-        return self.name, 0
-
     def _buckets(self) -> Buckets:
         if self._index is None:
-            (data,) = self._store.get([self._index_key])
-            self._index = Buckets.from_bytes(data, self.schema, self.name)
+            self._index = Buckets.from_entries(self._store.get(Buckets.keys(self.name)), self.schema, self.name)
         return self._index
 
-    def _load(self, positions: np.ndarray) -> pa.Table:
-        found: list[int] = positions.tolist()
-        self._fetch([position for position in found if position not in self._loaded])
-        return self._table(found)
+    def _loaded(self) -> list[int]:
+        return [position for position, bucket in self._open.items() if bucket.loaded]
 
-    def _fetch(self, positions: list[int]) -> None:
-        keys = {position: self._keys(position) for position in positions}
+    def _fetch(self, positions: np.ndarray) -> list[int]:
+        """Loads buckets that are not; all of them as a list."""
+        found: list[int] = positions.tolist()
+        keys = {p: self._keys(p) for p in found if p not in self._open or not self._open[p].loaded}
         wanted = [key for of_bucket in keys.values() for key in of_bucket]
-        found = dict(zip(wanted, self._store.get(wanted), strict=True)) if wanted else {}
+        entries = iter(self._store.get(wanted) if wanted else ())
         for position, of_bucket in keys.items():
-            self._loaded[position] = [decode(found[key], self.schema) for key in of_bucket]
+            bucket = self._opened(position)
+            stored = [read_chunk(next(entries), self.schema, number) for number in range(len(of_bucket))]
+            bucket.chunks[:0] = stored
+            bucket.stored, bucket.loaded = len(stored), True
+        return found
+
+    def _opened(self, position: int) -> Bucket:
+        if position not in self._open:
+            self._open[position] = Bucket([], 0, False, int(self._buckets().index[position, ROWS]))
+        return self._open[position]
 
     def _keys(self, position: int, start: int = 0) -> list[StateKey]:
         entry = self._buckets().index[position]
         return chunk_keys(self.name, int(entry[NUMBER]), int(entry[CHUNKS]), start)
 
-    def _table(self, positions: Iterable[int]) -> pa.Table:
-        batches = [batch for position in positions for batch in self._batches(position)]
-        return pa.Table.from_batches(batches, self.schema)
+    def _give(self, places: np.ndarray, positions: list[int], dense: bool) -> None:
+        """``places`` are distinct and in these buckets; ``dense``: the buckets have not many more rows."""
+        if positions and self._given is not None:
+            self._given = None if dense else distinct(np.concatenate((self._given, places)))
+            self._latest = None
 
-    def _batches(self, position: int) -> list[pa.RecordBatch]:
-        return [*self._loaded.get(position, ()), *self._appended.get(position, ())]
+    def _is_dense(self, places: np.ndarray, positions: list[int]) -> bool:
+        """By what is asked for of the fullest of the buckets, where each place may have many rows."""
+        sizes = [self._open[position].rows for position in positions]
+        if len(places) * _DENSE >= sum(sizes):
+            return True
+        fullest = positions[int(np.argmax(sizes))]
+        rows = max((chunk.rows for chunk in self._open[fullest].chunks), key=len)
+        here = places[self._buckets().positions(places) == fullest]
+        return bool(np.isin(self._places(rows), here).sum() * _DENSE >= rows.num_rows)
 
-    def _rows(self, position: int) -> int:
-        return sum(batch.num_rows for batch in self._batches(position))
+    def _table(self, positions: list[int]) -> pa.Table:
+        """What is given of some loaded buckets."""
+        if self._given is None:
+            return pa.Table.from_batches(self._batches(positions), self.schema)
+        if self._latest is None or self._latest[0] != positions:
+            chunks = [chunk for position in positions for chunk in self._open[position].chunks]
+            self._latest = positions, alive_at(chunks, self._given, self._by, self.schema)
+        return self._latest[1]
+
+    def _batches(self, positions: list[int]) -> list[pa.RecordBatch]:
+        return [rows for position in positions for rows in alive(self._open[position].chunks, self._by)]
+
+    # --- changes ----------------------------------------------------------------------------------------------
 
     def _cut(self, rows: pa.Table) -> dict[int, Piece]:
         batch = whole(self._checked(rows))
         return cut(batch, self._buckets().positions(self._places(batch)))
 
-    def _replace(self, position: int, rows: pa.RecordBatch) -> None:
-        old = self._loaded[position]
-        if len(old) != 1 or old[0].num_rows != rows.num_rows or not old[0].equals(rows):
-            self._loaded[position] = [rows] if rows.num_rows else []
-            self._replaced.add(position)
-        self._appended.pop(position, None)
+    def _add(self, position: int, chunk: Chunk, rows: int) -> None:
+        bucket = self._opened(position)
+        bucket.chunks.append(chunk)
+        bucket.rows += rows
+        self._latest = None
+
+    def _replace_buckets(self, pieces: dict[int, Piece]) -> None:
+        positions = self._loaded()
+        nothing = Piece(self._nothing(), np.full(2, END_OF_TIME))
+        found = [pieces.get(position, nothing) for position in positions]
+        if found:
+            self._timers(positions, np.stack([piece.timers for piece in found]))
+        for position, (rows, _) in zip(positions, found, strict=True):
+            old = self._open[position].chunks
+            if len(old) != 1 or old[0].rows.num_rows != rows.num_rows or not old[0].rows.equals(rows):
+                chunks = [Chunk(rows)] if rows.num_rows else []
+                self._open[position] = Bucket(chunks, 0, True, rows.num_rows)
+
+    def _replace_places(self, pieces: dict[int, Piece]) -> None:
+        given = self._cut(self.loaded())
+        for position in sorted(given.keys() | pieces.keys()):
+            old, new = given.get(position), pieces.get(position)
+            if old is None or new is None or not old.rows.equals(new.rows):
+                self._replace_piece(position, old, new)
+
+    def _replace_piece(self, position: int, old: Piece | None, new: Piece | None) -> None:
+        if self._timed:
+            self._timers([position], self._timers_after(position, old, new))
+        rows = self._nothing() if new is None else new.rows
+        replaced = NO_PLACES if old is None else distinct(self._places(old.rows))
+        self._add(position, Chunk(rows, replaced), rows.num_rows - (0 if old is None else old.rows.num_rows))
+
+    def _timers_after(self, position: int, old: Piece | None, new: Piece | None) -> np.ndarray:
+        timers = self._buckets().index[position, EVENT : PROCESSING + 1]
+        if old is not None and ((old.timers <= timers) & (timers != END_OF_TIME)).any():
+            timers = self._timers_of_others(position)
+        return timers if new is None else np.minimum(timers, new.timers)
+
+    def _timers_of_others(self, position: int) -> np.ndarray:
+        """The earliest timers of the rows of a bucket that are not given."""
+        given = Chunk(self._nothing(), self._given if self._given is not None else NO_PLACES)
+        pieces = cut(rows := one(alive([*self._open[position].chunks, given], self._by)), np.zeros(rows.num_rows, int))
+        return pieces[0].timers if pieces else np.full(2, END_OF_TIME)
 
     def _timers(self, positions: list[int], timers: np.ndarray) -> None:
         self._buckets().index[positions, EVENT : PROCESSING + 1] = timers
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    def _is_rewritten(self, position: int) -> bool:
-        """Replaced buckets, loaded ones that overflow or have many chunks, and appends to empty buckets."""
-        entry = self._buckets().index[position]
-        if position not in self._loaded:
-            return int(entry[ROWS]) == 0
-        if position in self._replaced or entry[CHUNKS] > MOST_CHUNKS:
+    def _is_moved(self, position: int, bucket: Bucket) -> bool:
+        """Buckets without rows go; those whose rows are all known and too many split."""
+        if bucket.rows == 0:
             return True
-        return self._rows(position) > self._bucket_rows and self._overflows(self._whole([position]))
+        known = bucket.loaded or int(self._buckets().index[position, CHUNKS]) == 0
+        return known and bucket.rows > self._bucket_rows and self._overflows(one(self._batches([position])))
 
-    def _extend(self, position: int) -> dict[StateKey, bytes | None]:
-        rows = _one(self._appended[position])
-        entry = self._buckets().index[position]
-        key = chunk_key(self.name, int(entry[NUMBER]), int(entry[CHUNKS]))
-        entry[[ROWS, CHUNKS]] += (rows.num_rows, 1)
-        return {key: encode(rows)}
+    def _extend(self, position: int, first: int) -> dict[StateKey, bytes | None]:
+        """Writes the chunks from the first on as one, behind those that stay."""
+        bucket, index = self._open[position], self._buckets()
+        entry = index.index[position]
+        number = first if bucket.loaded else int(entry[CHUNKS])
+        chunk = merged(bucket.chunks[first:], self._by)
+        changes: dict[StateKey, bytes | None] = dict.fromkeys(self._keys(position, number))
+        changes[chunk_key(self.name, int(entry[NUMBER]), number)] = write_chunk(chunk, number)
+        entry[[ROWS, CHUNKS]] = bucket.rows, number + 1
+        index.changed.add(position)
+        return changes
 
-    def _groups(self, positions: list[int]) -> list[list[int]]:
-        """Neighbours whose rows together fill less than half a bucket become one."""
-        groups: list[list[int]] = []
-        filled = 0
-        for position in positions:
-            rows = self._rows(position)
-            filled += rows
-            if groups and groups[-1][-1] == position - 1 and filled <= self._bucket_rows // 2:
-                groups[-1].append(position)
-            else:
-                groups.append([position])
-                filled = rows
-        return groups
-
-    def _rewrite(self, group: list[int], added: list[list[int]]) -> dict[StateKey, bytes | None]:
+    def _move(self, group: list[int], added: list[list[int]]) -> dict[StateKey, bytes | None]:
         """Writes neighbours as one bucket, or as many as they need, whose index entries it adds."""
         index = self._buckets()
         changes: dict[StateKey, bytes | None] = dict.fromkeys(key for position in group for key in self._keys(position))
@@ -201,13 +287,14 @@ class KeyedState:
         for i, (low, part) in enumerate(self._pieces(group)):
             own = index.new_number() if i else number
             added.append([low, own, part.rows.num_rows, 1, *part.timers.tolist()])
-            changes[chunk_key(self.name, own, 0)] = encode(part.rows)
+            changes[chunk_key(self.name, own, 0)] = write_chunk(Chunk(part.rows), 0)
         index.index[group, ROWS] = 0
         return changes
 
     def _pieces(self, group: list[int]) -> list[tuple[int, Piece]]:
         """The rows of neighbours in buckets that are not too large, with their lowest places."""
-        rows, low = self._whole(group), int(self._buckets().index[group[0], LOW])
+        batches, low = self._batches(group), int(self._buckets().index[group[0], LOW])
+        rows = one(batches) if batches else self._nothing()
         if self._overflows(rows):
             return split(rows, self._places(rows), low, self._bucket_rows)
         timers = self._buckets().index[group, EVENT : PROCESSING + 1].min(axis=0)
@@ -216,23 +303,13 @@ class KeyedState:
     def _overflows(self, rows: pa.RecordBatch) -> bool:
         return rows.num_rows > self._bucket_rows and splits(self._places(rows), self._bucket_rows)
 
-    def _whole(self, group: list[int]) -> pa.RecordBatch:
-        batches = [batch for position in group for batch in self._batches(position)]
-        return _one(batches) if batches else whole(self.schema.empty_table())
-
-    def _places(self, rows: pa.RecordBatch) -> np.ndarray:
+    def _places(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._by).to_numpy())
 
-    def _forget(self) -> None:
-        self._loaded.clear()
-        self._appended.clear()
-        self._replaced.clear()
+    def _nothing(self) -> pa.RecordBatch:
+        return whole(self.schema.empty_table())
 
     def _checked(self, rows: pa.Table) -> pa.Table:
         if not rows.schema.equals(self.schema):
             raise TypeError(f'rows of state "{self.name}" must be of {self.schema}, not {rows.schema}')
         return rows.replace_schema_metadata(None)
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else whole(pa.Table.from_batches(batches))

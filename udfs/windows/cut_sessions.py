@@ -155,9 +155,8 @@ class CutSessionKernel(Kernel):
 
     def _advance(self, state: KeyedState, context: Context) -> None:
         """Fires the closed sessions of all keys that are due, and forgets what is over."""
-        rows = state.due(self._domain, self._now(context))
-        if rows.num_rows:
-            state.replace(self._step(rows.combine_chunks(), context))
+        if state.due(self._domain, self._now(context)).num_rows:
+            state.replace(self._step(state.loaded().combine_chunks(), context))
         state.flush()
         context.set_timer(self._domain, state.next_timer(self._domain))
 

@@ -187,6 +187,18 @@ def test_late_rows_go_where_they_are_sent():
     assert told(harness) == [(4, 11, [2, 3])]
 
 
+def test_a_late_row_loses_no_rows_of_its_key_where_another_key_fires():
+    """The state is read for late rows and for keys that are due, and then replaced; keys lie in several buckets."""
+    harness = KernelHarness(kernel_of(), SCHEMA, ["k"])
+    harness.rows([as_dict(Row(100, 1_000, v=n), f"k{n}") for n in range(3_000)])
+    harness.watermark(50 * MS)
+    late = [as_dict(Row(0, 5), f"k{n}") for n in range(0, 3_000, 500)]
+    harness.rows([*late, as_dict(Row(45, 10, closes=True, v=-1), "other")])
+    assert told(harness) == [(45, 46, [-1])]
+    harness.finish()
+    assert sorted(vs for *_, vs in told(harness)) == [[n] for n in range(3_000)]
+
+
 class Model:
     """One row after another, one key after another."""
 

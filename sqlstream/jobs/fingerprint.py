@@ -37,7 +37,8 @@ from sqlstream.planner.nodes import (
 Declared = Callable[[str], str]
 """What a process function declares as its state, as text, by the function's name."""
 
-VERSION = 1
+VERSION = 2
+"""Also counts how kernels lay out their state: what another version has written is refused."""
 
 _READ_BY = {
     "datagen": ("seed", "fields."),

@@ -42,8 +42,31 @@ def tolerant(columnar: Columnar, returns: pa.DataType) -> Columnar:
     return partial(_call_tolerant, columnar, returns)
 
 
+def unless(columnar: Columnar, returns: pa.DataType) -> Columnar:
+    """A scalar function that is not called where its first column is true, and gives NULL there."""
+    return partial(_call_unless, columnar, returns)
+
+
+def _call_unless(columnar: Columnar, returns: pa.DataType, skipped: pa.Array, *columns: pa.Array) -> pa.Array:
+    wanted = _wanted(skipped)
+    if wanted.true_count == 0:
+        return pa.nulls(len(skipped), returns)
+    given = [column.filter(wanted) for column in columns] or [skipped.filter(wanted)]
+    return columnar(*given).take(_places(wanted))
+
+
+def _wanted(skipped: pa.Array) -> pa.Array:
+    return pc.invert(pc.fill_null(skipped, False))
+
+
+def _places(wanted: pa.Array) -> pa.Array:
+    """Where the result of each row is among those of the rows that are wanted; NULL for the others."""
+    numbers = pc.subtract(pc.cumulative_sum(wanted.cast(pa.int64())), 1)
+    return pc.if_else(wanted, numbers, pa.scalar(None, pa.int64()))
+
+
 def _call_tolerant(columnar: Columnar, returns: pa.DataType, skipped: pa.Array, *columns: pa.Array) -> pa.Array:
-    wanted = pc.invert(pc.fill_null(skipped, False))
+    wanted = _wanted(skipped)
     given = [column.filter(wanted) for column in columns] or [skipped.filter(wanted)]
     count = len(given[0])
     try:
@@ -54,8 +77,7 @@ def _call_tolerant(columnar: Columnar, returns: pa.DataType, skipped: pa.Array, 
         errors = pa.array([error for _, error, _ in found], pa.string())
         places = pa.array([place for _, _, place in found], pa.string())
     results = pa.StructArray.from_arrays([values, errors, places], ["value", "error", "place"])
-    numbers = pc.subtract(pc.cumulative_sum(wanted.cast(pa.int64())), 1)
-    return results.take(pc.if_else(wanted, numbers, pa.scalar(None, pa.int64())))
+    return results.take(_places(wanted))
 
 
 def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> tuple[pa.Array, str | None, str | None]:

@@ -13,7 +13,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
-from sqlstream.planner.lowering.hidden import PASSING, hidden
+from sqlstream.planner.lowering.hidden import hidden, passing
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Correlate
@@ -62,8 +62,8 @@ def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
 
 def _call(generator: str, array: str, node: Correlate, rows: DataFrame) -> Column:
     """A generator over an array. Rows on their way to something else are one row each, with NULL in all outputs."""
-    passing = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in PASSING if name in rows.columns)
-    array = f"IF({passing}, array(NULL), {array})" if passing else array
+    found = passing(rows)
+    array = f"IF({found.sql(dialect='spark')}, array(NULL), {array})" if found is not None else array
     return F.expr(f"{generator}{'_outer' if node.outer else ''}({array})")
 
 

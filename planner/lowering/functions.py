@@ -14,7 +14,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.types import STRING, DataType
-from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant
+from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
 from sqlstream.udfs.functions import options_of
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.function import function_source
@@ -31,14 +31,22 @@ def called_function(expression: exp.Expression, runtime: Runtime) -> Function | 
     return runtime.function(expression.name) if isinstance(expression, exp.Anonymous) else None
 
 
-def with_registered_functions(expression: exp.Expression, runtime: Runtime) -> exp.Expression:
-    """The expression with calls of the user's functions under the names that Spark knows them by."""
+def with_registered_functions(
+    expression: exp.Expression, runtime: Runtime, skipped: exp.Expression | None = None
+) -> exp.Expression:
+    """The expression with calls of the user's functions under the names that Spark knows them by.
+
+    Scalar functions give NULL, and are not called, for rows with ``skipped``.
+    """
 
     def renamed(node: exp.Expression) -> exp.Expression:
         function = called_function(node, runtime)
         if function is None:
             return node
         arguments = cast_arguments(node, function)
+        if skipped is not None and function.kind is FunctionKind.SCALAR:
+            name = register_unless(function, runtime, len(arguments))
+            return exp.Anonymous(this=name, expressions=[skipped.copy(), *arguments])
         name = register(function, runtime, len(arguments))
         return exp.Anonymous(this=name, expressions=arguments or [exp.true()])
 
@@ -57,24 +65,30 @@ def register(function: Function, runtime: Runtime, arity: int) -> str:
     """Make the function known to the Spark session; the name is its own, whatever other jobs call theirs."""
     if function.kind not in _EXECUTED:
         raise UnsupportedError("SS392", f'{function.kind.value} function "{function.name}" is not executed')
-    implementation: Any = runtime.implementation(function)
-    ship(implementation)
-    name = f"sqlstream_{function.name.lower()}_{arity}_{hashlib.sha256(function.target.encode()).hexdigest()[:12]}"
-    udf = _arrow_function(_columnar(function, implementation, arity), _result(function))
-    runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
-    return name
+    return _registered("", function, runtime, arity, _columnar(function, runtime, arity), _result(function))
+
+
+def register_unless(function: Function, runtime: Runtime, arity: int) -> str:
+    """As ``register``, for a scalar function whose first argument is whether a row is left out, which gives NULL."""
+    result = _result(function)
+    columnar = unless(_columnar(function, runtime, arity), result.to_arrow())
+    return _registered("unless_", function, runtime, arity, columnar, result)
 
 
 def register_tolerant(function: Function, runtime: Runtime, arity: int) -> str:
     """As ``register``, for a scalar or table function that tells which rows it fails for: its first argument is whether
     a row is left out, its result a STRUCT of value, error and place."""
-    implementation: Any = runtime.implementation(function)
-    ship(implementation)
-    digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
-    name = f"sqlstream_tolerant_{function.name.lower()}_{arity}_{digest}"
     result = _result(function)
-    columnar = tolerant(_columnar(function, implementation, arity), result.to_arrow())
+    columnar = tolerant(_columnar(function, runtime, arity), result.to_arrow())
     returns = DataType("STRUCT", (("value", result), ("error", STRING), ("place", STRING)))
+    return _registered("tolerant_", function, runtime, arity, columnar, returns)
+
+
+def _registered(
+    prefix: str, function: Function, runtime: Runtime, arity: int, columnar: Columnar, returns: DataType
+) -> str:
+    digest = hashlib.sha256(function.target.encode()).hexdigest()[:12]
+    name = f"sqlstream_{prefix}{function.name.lower()}_{arity}_{digest}"
     udf = _arrow_function(columnar, returns)
     runtime.spark.udf.register(name, udf if function.deterministic else udf.asNondeterministic())
     return name
@@ -105,7 +119,9 @@ def _result(function: Function) -> DataType:
     return DataType("ARRAY", (function.returns,)) if function.kind is FunctionKind.TABLE else function.returns
 
 
-def _columnar(function: Function, implementation: Any, arity: int) -> Columnar:
+def _columnar(function: Function, runtime: Runtime, arity: int) -> Columnar:
+    implementation: Any = runtime.implementation(function)
+    ship(implementation)
     returns = function.returns.to_arrow()
     if function.kind is FunctionKind.AGGREGATE:
         return by_group(function.name, implementation, returns)

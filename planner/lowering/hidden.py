@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import exp
 
+from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.lowering.columns import column
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND
@@ -23,6 +23,7 @@ _HIDDEN = {
 }
 """With their types, in the order in which they stand."""
 
+_MISSING = {ROW_KIND: RowKind.INSERT.value}
 
 PASSING = (HOLD, LATE_TABLE, BARRIER)
 """Set in rows on their way to something else, with NULL in all fields: late rows for a table, aligned barriers, and
@@ -49,15 +50,21 @@ def hidden_results(rows: DataFrame) -> list[Column]:
 
 
 def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
-    """The hidden columns ``names`` in their order, with NULL for those that the rows do not have."""
+    """The hidden columns ``names`` in their order. Rows without them are added, if it is their kinds; else NULL."""
     return [
-        column(name) if name in rows.columns else F.lit(None).cast(kind).alias(name)
+        column(name) if name in rows.columns else F.lit(_MISSING.get(name)).cast(kind).alias(name)
         for name, kind in _HIDDEN.items()
         if name in names
     ]
 
 
-def passes_by(rows: DataFrame) -> Column | None:
+def passing(rows: DataFrame) -> exp.Expression | None:
     """True for rows with one of PASSING. None where there are no such rows."""
-    markers = [column(name).isNotNull() for name in PASSING if name in rows.columns]
-    return reduce(lambda left, right: left | right, markers) if markers else None
+    markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
+    return exp.or_(*markers) if markers else None
+
+
+def passes_by(rows: DataFrame) -> Column | None:
+    """As ``passing``, for Spark."""
+    found = passing(rows)
+    return None if found is None else F.expr(found.sql(dialect="spark"))

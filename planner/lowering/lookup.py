@@ -94,8 +94,7 @@ def require_executed(node: Lookup, context: Context) -> None:
 
 def asked(rows: DataFrame, group: Sequence[Numbered], context: Context, *, with_keys: bool = False) -> DataFrame:
     """The rows with the answers of each lookup, and errors and marks of deferred rows where these are wanted."""
-    passing = passes_by(rows)
-    keys = [key for lookup in group for key in _keys(lookup, passing, context)]
+    keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
     given = rows.select(*fields, *hidden(rows), *keys)
     steps = tuple(step_of(lookup, context) for lookup in group)
@@ -106,10 +105,11 @@ def asked(rows: DataFrame, group: Sequence[Numbered], context: Context, *, with_
     return out if with_keys else out.drop(*(name for lookup in group for name in lookup.keys))
 
 
-def _keys(lookup: Numbered, passing: Column | None, context: Context) -> list[Column]:
+def _keys(lookup: Numbered, rows: DataFrame, context: Context) -> list[Column]:
     """NULL, so that nothing is asked, in rows on their way to something else."""
+    passing = passes_by(rows)
     items = zip(lookup.keys, lookup.node.keys, strict=True)
-    values = [(name, context.column(key.expression).cast(key.type.ddl())) for name, key in items]
+    values = [(name, context.column(key.expression, rows).cast(key.type.ddl())) for name, key in items]
     return [(value if passing is None else F.when(~passing, value)).alias(name) for name, value in values]
 
 

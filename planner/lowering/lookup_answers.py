@@ -38,7 +38,7 @@ def with_answers(rows: DataFrame, node: Lookup, answers: str, context: Context) 
     rows = rows.select(*kept, *_outputs(node, answered, context), _POSITION)
     if not node.outer:
         assert passing is not None
-        condition = answered if node.condition is None else answered & context.column(node.condition)
+        condition = answered if node.condition is None else answered & context.column(node.condition, rows)
         rows = rows.where(passing | condition)
     return rows.drop(_POSITION)
 

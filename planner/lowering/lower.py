@@ -21,6 +21,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
+from sqlstream.planner.lowering.hidden import passing
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import (
     AlignedWindow,
@@ -76,12 +77,16 @@ class Context:
         below = replace(below, in_order=self.in_order or in_order, told_by_blobs=told_by_blobs)
         return below.lower(node.input)
 
-    def sql(self, expression: exp.Expression) -> str:
-        """The expression as Spark reads it, with Python functions registered under the names it mentions."""
-        return with_registered_functions(expression, self.runtime).sql(dialect="spark", comments=False)
+    def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
+        """The expression as Spark reads it, with Python functions registered under the names it mentions.
 
-    def column(self, expression: exp.Expression) -> Column:
-        return F.expr(self.sql(expression))
+        Scalar functions are not called for those of ``rows`` that pass by.
+        """
+        skipped = None if rows is None else passing(rows)
+        return with_registered_functions(expression, self.runtime, skipped).sql(dialect="spark", comments=False)
+
+    def column(self, expression: exp.Expression, rows: DataFrame | None = None) -> Column:
+        return F.expr(self.sql(expression, rows))
 
 
 @singledispatch

@@ -18,7 +18,7 @@ from sqlstream.planner.nodes import Filter, Insert, Output, Project
 def _(node: Project, context: Context) -> DataFrame:
     rows, expressions = with_calls(context.lower(node.input), [item.expression for item in node.items], context)
     passing = passes_by(rows)
-    values = [context.column(expression) for expression in expressions]
+    values = [context.column(expression, rows) for expression in expressions]
     if passing is not None:
         values = [F.when(~passing, value) for value in values]
     items = [value.alias(item.name) for item, value in zip(node.items, values, strict=True)]
@@ -29,7 +29,7 @@ def _(node: Project, context: Context) -> DataFrame:
 def _(node: Filter, context: Context) -> DataFrame:
     given = context.lower(node.input)
     rows, (found,) = with_calls(given, [node.condition], context)
-    condition, passing = context.column(found), passes_by(rows)
+    condition, passing = context.column(found, rows), passes_by(rows)
     kept = rows.where(condition if passing is None else passing | condition)
     return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
 

@@ -22,7 +22,7 @@ def _(node: Scan, context: Context) -> DataFrame:
     rows = _tolerant(node, context) if node.on_error.tolerates else _read(node, context)
     for predicate in node.predicates:
         rows, (found,) = with_calls(rows, [predicate], context)
-        condition, passing = context.column(found), passes_by(rows)
+        condition, passing = context.column(found, rows), passes_by(rows)
         rows = rows.where(condition if passing is None else passing | condition)
     if context.functions.tolerates and node.predicates:
         rows = rows.select(*map(column, node.columns), *hidden(rows))

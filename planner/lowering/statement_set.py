@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import aligned
 from sqlstream.planner.lowering.lower import Context, lower_node
@@ -75,9 +75,7 @@ def _values(rows: DataFrame, table: Table, updated: bool) -> Column:
     fields = [column(c.name).cast(c.type.ddl()).alias(c.name) for c in table.physical_columns]
     if not updated:
         return F.struct(*fields)
-    # Another insert of the table updates its results; these rows are added.
-    kind = F.coalesce(*aligned(rows, {ROW_KIND}), F.lit(RowKind.INSERT.value))
-    return F.struct(*fields, kind.alias(ROW_KIND))
+    return F.struct(*fields, *aligned(rows, {ROW_KIND}))
 
 
 def _ddl(table: Table, updated: bool) -> str:

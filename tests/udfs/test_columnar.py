@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sqlstream.types import parse_type
-from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows, tolerant
+from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
 
 
 class Pair(NamedTuple):
@@ -118,6 +118,23 @@ def test_a_tolerant_function_tells_the_rows_that_fail_and_leaves_out_others():
     assert mixed.field("error").to_pylist() == [None, None, 'SS411: function "half" failed: ValueError: 7 is odd', None]
     assert mixed.field("place").to_pylist()[2].endswith(" in half")
     assert len(run(pa.array([True]), pa.array([1]))) == 1
+
+
+def test_a_function_is_not_called_for_rows_that_are_left_out():
+    called: list[int] = []
+
+    def half(value: int) -> int:
+        called.append(value)
+        return value // 2
+
+    run = unless(by_row("half", half, pa.int32(), 1), pa.int32())
+    skipped = pa.array([True, False, None, True])
+    assert run(skipped, pa.array([None, 4, 6, 8])).to_pylist() == [None, 2, 3, None]
+    assert called == [4, 6]
+    assert run(pa.array([True, True]), pa.array([1, 2])).to_pylist() == [None, None]
+    assert called == [4, 6]
+    one = unless(by_row("one", lambda: 1, pa.int32(), 0), pa.int32())
+    assert one(pa.array([False, True])).to_pylist() == [1, None]
 
 
 def test_a_tolerant_vectorised_function_and_wrong_results():

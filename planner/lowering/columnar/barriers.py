@@ -57,9 +57,9 @@ def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFr
     came = [c.alias(_CAME) for c in hidden_clock(rows)]
     clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.timeout_ms is not None else []
     marks = {
-        KIND: _kind(node, context),
-        CHANNEL: F.expr(f"CAST({context.sql(node.channel)} AS STRING)"),
-        ID: F.expr(_number(context.sql(node.id), node.output.type.name)),
+        KIND: _kind(node, rows, context),
+        CHANNEL: F.expr(f"CAST({context.sql(node.channel, rows)} AS STRING)"),
+        ID: F.expr(_number(context.sql(node.id, rows), node.output.type.name)),
     }
     passing = passes_by(rows)
     if passing is not None:
@@ -68,9 +68,9 @@ def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFr
     return rows.select(*fields, *came, *clock, *own, held_from(node.input).alias(_TIME), *passed_on(rows))
 
 
-def _kind(node: AlignBarriers, context: Context) -> Column:
+def _kind(node: AlignBarriers, rows: DataFrame, context: Context) -> Column:
     conditions = ((node.marker, Kind.MARKER), (node.cancel_when, Kind.CANCEL), (node.end_when, Kind.END))
-    cases = [f"WHEN {context.sql(found)} THEN {kind.value}" for found, kind in conditions if found is not None]
+    cases = [f"WHEN {context.sql(found, rows)} THEN {kind.value}" for found, kind in conditions if found is not None]
     return F.expr(f"CASE {' '.join(cases)} ELSE {Kind.ROW.value} END")
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sqlstream.errors import ExecutionError
 
 DAMAGED = "SS459"
+DISK_FULL = "SS465"
+
+NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 
 ANEW = "start from a savepoint ('execution.state-recovery.path') or in a new directory"
 HINT = f"Give it back from a copy, or {ANEW}."
@@ -26,3 +32,20 @@ def is_json(text: str | bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def disk_full(reason: str) -> ExecutionError:
+    hint = "Make room, then start the job again."
+    return ExecutionError(DISK_FULL, f"a disk that the job writes to is full: {reason}", hint=hint)
+
+
+@contextmanager
+def full_disk_told() -> Iterator[None]:
+    """ExecutionError SS465 in place of the OSError with which a full disk refuses a file."""
+    try:
+        yield
+    except OSError as error:
+        found = NO_SPACE.search(str(error))
+        if found is None:
+            raise
+        raise disk_full(found[1]) from error

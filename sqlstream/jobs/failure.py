@@ -6,12 +6,11 @@ import re
 from dataclasses import replace
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
-from sqlstream.jobs.damage import damaged
+from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
 
 JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
 SPARK_GONE = "SS464"
-DISK_FULL = "SS465"
 WORKER_GONE = "SS466"
 
 _OURS = re.compile(
@@ -21,7 +20,6 @@ _OURS = re.compile(
 )
 _CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
 _NO_ANSWER = re.compile(r"Answer from Java side is empty|An error occurred while calling \S+")  # and no exception
-_NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a source are told apart by their path
     r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
     r"/[^\s:]+)"
@@ -35,9 +33,15 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    found = _spark_gone(error) or _ours(text) or _outside(text) or _cause(text)
+    found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error)) or _cause(text)
     where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
     return ExecutionError.of([replace(found, detail=" ".join(filter(None, (found.detail, where))))])
+
+
+def _in_java(error: BaseException) -> str:
+    """Where Spark failed, with all causes: its message may leave them out, as that of state that cannot be written."""
+    trace = getattr(error, "getStackTrace", None)
+    return f"\n{trace() or ''}" if trace is not None else ""
 
 
 _BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
@@ -70,13 +74,15 @@ def _spark_gone(error: BaseException) -> Diagnostic | None:
 
 def _outside(text: str) -> Diagnostic | None:
     """What has happened to files and processes of the job, and not to its rows."""
-    full = _NO_SPACE.search(text)
+    full = NO_SPACE.search(text)
     if full:
-        hint = "Make room, then start the job again."
-        return Diagnostic(DISK_FULL, f"a disk that the job writes to is full: {full[1]}", hint=hint)
+        return disk_full(full[1]).diagnostic
     file = _UNREADABLE.search(text)
     if file:
         return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic
+    if "Python worker failed to connect back" in text:
+        hint = "Start the job again, when the machine has less to do."
+        return Diagnostic(WORKER_GONE, "a Python process of a task has not started in time", hint=hint)
     if "Python worker exited unexpectedly" in text:
         hint = (
             "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do."

@@ -150,7 +150,7 @@ def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
 def read_record(storage: Storage) -> JobRecord | None:
     """The record in a checkpoint directory; None where there is none."""
     text = storage.read(FILE)
-    return None if text is None else from_text(text, FILE)
+    return None if text is None else from_text(text, storage.location(FILE))
 
 
 def write_record(storage: Storage, record: JobRecord) -> None:

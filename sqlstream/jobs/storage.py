@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
 
+from sqlstream.jobs.damage import full_disk_told
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -23,7 +25,7 @@ class StoredFile:
 
 
 class Storage(Protocol):
-    """Texts by relative path. A text appears whole or not at all."""
+    """Texts by relative path. A text appears whole or not at all. ExecutionError SS465 where the disk is full."""
 
     can_remove: bool
 
@@ -90,16 +92,18 @@ class LocalStorage:
 
     def write(self, path: str, text: str) -> None:
         target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
-        with hidden.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.rename(target)
+        with full_disk_told():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with hidden.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(target)
 
     def make_folder(self, path: str) -> None:
-        (self.root / path).mkdir(parents=True, exist_ok=True)
+        with full_disk_told():
+            (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
         paths = (path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path))

@@ -59,6 +59,11 @@ Caused by: java.io.EOFException
 \tat java.base/java.io.DataInputStream"""
 
 
+NOT_BACK = """Query failed
+org.apache.spark.SparkException: Python worker failed to connect back.
+\tat org.apache.spark.api.python.PythonWorkerFactory"""
+
+
 @pytest.mark.parametrize(
     ("text", "first"),
     [
@@ -69,6 +74,7 @@ Caused by: java.io.EOFException
         (CUT_OFF, 'SS459: file "/c/j1/spark/state/0/1/7.zip" of a checkpoint is damaged'),
         (NO_INPUT, "SS400: FileNotFoundException: File file:/data/spark/x.json does not exist"),
         (CRASHED, "SS466: a Python process of a task has ended unexpectedly"),
+        (NOT_BACK, "SS466: a Python process of a task has not started in time"),
         ("something odd", "SS400: something odd"),
         ("", "SS400: the job failed without a message"),
     ],
@@ -79,6 +85,18 @@ def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first
     assert lines[1].startswith("DETAIL: ")
     assert 'Job "j1" stopped. It goes on from' in lines[1]
     assert "/checkpoints/j1" in lines[1]
+
+
+class NotWritten(RuntimeError):
+    """As Spark's exceptions, whose messages do not always hold the cause."""
+
+    def getStackTrace(self) -> str:  # noqa: N802
+        return f"{self}\n{CAUSED}"
+
+
+def test_the_cause_may_be_in_the_trace_alone():
+    lines = str(job_error(NotWritten("[CANNOT_WRITE_STATE_STORE] Error writing"), "j1", "/c")).splitlines()
+    assert lines[0] == "SS465: a disk that the job writes to is full: No space left on device"
 
 
 def test_an_error_of_ours_in_a_worker_keeps_its_detail_and_hint():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,13 @@ def test_what_is_no_record_says_so(text: str) -> None:
         from_text(text, "a/job.json")
     assert error.value.code == "SS454"
     assert error.value.diagnostic.message == 'the record "a/job.json" of a job cannot be read'
+
+
+def test_what_is_no_record_in_a_checkpoint_is_named_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"version": 1, "li')
+    with pytest.raises(ExecutionError) as error:
+        read_record(LocalStorage(tmp_path))
+    assert f"{tmp_path}/job.json" in error.value.diagnostic.message
 
 
 def test_a_job_of_this_machine_is_lost_when_its_process_is_gone() -> None:

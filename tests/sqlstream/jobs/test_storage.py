@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sqlstream.errors import BindError
+from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.coordinator import Retention
 from sqlstream.jobs.recorder import Recorder
 from sqlstream.jobs.records import Description, records_below, write_record
@@ -78,3 +79,24 @@ def test_a_checkpoint_that_cannot_be_deleted_refuses_settings_that_want_it_delet
 def test_records_are_found_below_a_directory_with_spaces(tmp_path) -> None:
     write_record(LocalStorage(tmp_path / "a job"), record("a job"))
     assert list(records_below(LocalStorage(tmp_path))) == ["a job"]
+
+
+@pytest.mark.parametrize("act", [lambda s: s.write("plan.json", "{}"), lambda s: s.write("a/b.json", "{}")])
+def test_a_full_disk_is_told_as_such_and_leaves_the_text_as_it_was(tmp_path, act) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.write("plan.json", "old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(ExecutionError) as error:
+            act(storage)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(error.value).startswith("SS465: a disk that the job writes to is full: File too large")
+    assert storage.texts("**/*.json") == {"plan.json": "old"}
+
+
+def test_other_refusals_of_files_stay_as_they_are(tmp_path) -> None:
+    (tmp_path / "folder").write_text("a file")
+    with pytest.raises(FileExistsError):
+        LocalStorage(tmp_path).write("folder/plan.json", "{}")

@@ -13,10 +13,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlparse
 
 from sqlstream.class_archive import jvm_options
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.java import require_java
+from sqlstream.quick_files import use_quick_files
+from sqlstream.worker_package import send_package
 from sqlstream.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -43,8 +46,6 @@ _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyst
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
@@ -57,6 +58,8 @@ _LOCAL = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
+
+_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def spark_session(settings: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
@@ -81,6 +84,7 @@ def prepared(spark: SparkSession) -> SparkSession:
         if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
     require_suitable(spark)
+    send_package(spark)
     return spark
 
 
@@ -115,13 +119,23 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     require_java()
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = worker_python() if master.startswith("local") else sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before the settings: quiets a warning about host names
-    cores = str(_cores(master))
+    here = _THIS_MACHINE if _is_here(master) else {}
+    if here:
+        # Read before the settings: quiets a warning about host names.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("sqlstream")
-    parallelism = {"spark.sql.shuffle.partitions": cores}
-    for key, value in {**_LOCAL, **STREAMING, **parallelism, **settings, **_jvm_options(settings)}.items():
+    parallelism = {"spark.sql.shuffle.partitions": str(_cores(master))}
+    for key, value in {**_LOCAL, **here, **STREAMING, **parallelism, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
-    return _started(builder, _log_file())
+    spark = _started(builder, _log_file())
+    use_quick_files(spark)
+    send_package(spark)
+    return spark
+
+
+def _is_here(master: str) -> bool:
+    """True where all of Spark runs on this machine: executors elsewhere must find the driver by another address."""
+    return master.startswith("local") or urlparse(master).hostname in ("localhost", "127.0.0.1")
 
 
 def _jvm_options(settings: Mapping[str, str]) -> dict[str, str]:

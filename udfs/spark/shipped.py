@@ -1,12 +1,14 @@
 """A kernel's processor on its way to Spark's Python processes.
 
 At the start of a query Spark asks a new Python process for the names of its state. That one needs no kernel, and what
-kernels import takes it as long as all else; so the processor travels as bytes until the first rows come.
+kernels import takes it as long as all else; it also knows nothing of the packages that were sent to workers. So this
+module travels by value, and the processor as bytes until the first rows come.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +21,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.spark.state_server import open_entries
+from sqlstream.udfs.spark.state_server import KEY, NAME, VALUE
 
 if TYPE_CHECKING:
     from sqlstream.udfs.spark.adapter import KernelProcessor
@@ -31,7 +32,8 @@ class ShippedProcessor(StatefulProcessor):
         self._pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._entries = open_entries(handle)
+        self._handle = handle
+        self._state = handle.getMapState(NAME, KEY, VALUE)
         self._arrived: KernelProcessor | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
@@ -50,7 +52,13 @@ class ShippedProcessor(StatefulProcessor):
 
     def _processor(self) -> KernelProcessor:
         if self._arrived is None:
+            from sqlstream.udfs.garbage import spare_imports
+            from sqlstream.udfs.spark.state_server import entries_of
+
             self._arrived = pickle.loads(self._pickled)
-            self._arrived.begin(self._entries)
+            self._arrived.begin(entries_of(self._handle, self._state))
             spare_imports()
         return self._arrived
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

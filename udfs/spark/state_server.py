@@ -45,8 +45,8 @@ class Entries(Protocol):
     ) -> None: ...
 
 
-def open_entries(handle: StatefulProcessorHandle) -> Entries:
-    state = handle.getMapState(NAME, KEY, VALUE)
+def entries_of(handle: StatefulProcessorHandle, state: Any) -> Entries:
+    """``state`` is the map state ``NAME`` of ``KEY`` and ``VALUE``."""
     client = getattr(handle, "_statefulProcessorApiClient", None)
     if client is not None and all(hasattr(client, name) for name in _NEEDED):
         return _Pipelined(client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlstream.udfs.spark.state_server import open_entries
+from sqlstream.udfs.spark.state_server import entries_of
 from sqlstream.udfs.spark.store import CallStore
 
 
@@ -29,9 +29,6 @@ class FakeHandle:
         self.state = FakeState()
         self.timers = set()
 
-    def getMapState(self, name, key, value):  # noqa: N802
-        return self.state
-
     def registerTimer(self, time):  # noqa: N802
         self.timers.add(time)
 
@@ -41,7 +38,7 @@ class FakeHandle:
 
 def test_entries_are_read_and_written_once_per_call():
     handle = FakeHandle()
-    store = CallStore(open_entries(cast(Any, handle)))
+    store = CallStore(entries_of(cast(Any, handle), handle.state))
     store.put({("a", 1): b"x", ("a", 2): b"y", ("a", 3): b"z"})
     store.put({("a", 2): None})
     assert store.get([("a", 1), ("a", 2)]) == [b"x", None]
@@ -50,7 +47,7 @@ def test_entries_are_read_and_written_once_per_call():
     assert handle.state.entries == {("a", 1): (b"x",), ("a", 3): (b"z",)}
     assert handle.timers == {70}
 
-    store = CallStore(open_entries(cast(Any, handle)))
+    store = CallStore(entries_of(cast(Any, handle), handle.state))
     assert store.get([("a", 3), ("b", 0), ("a", 3)]) == [b"z", None, b"z"]
     assert store.get([("b", 0)]) == [None]
     assert handle.state.asked == [("a", 3), ("b", 0)]
@@ -62,7 +59,7 @@ def test_entries_are_read_and_written_once_per_call():
 def test_what_one_call_began_with_is_read_ahead_in_the_next():
     handle = FakeHandle()
     handle.state.entries = {("a", 1): (b"x",)}
-    store = CallStore(open_entries(cast(Any, handle)), expected=[("a", 1), ("a", 2)])
+    store = CallStore(entries_of(cast(Any, handle), handle.state), expected=[("a", 1), ("a", 2)])
     assert store.get([("own", 0)]) == [None]
     assert handle.state.asked == [("own", 0), ("a", 1), ("a", 2)]
     assert store.get([("a", 1), ("a", 2)]) == [b"x", None]

@@ -1,0 +1,124 @@
+"""This package as an archive for Spark's workers, which then need not have it installed.
+
+Python imports from the archive as from a folder. It holds compiled modules, too, for Pythons of this version: without
+them each worker would compile anew what it imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import marshal
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlstream
+from sqlstream.errors import ExecutionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOT_SENT = "SS495"
+
+_MESSAGE = "Spark does not take the package for its workers"
+
+# Streaming queries run in a copy of the session. With artifacts apart by session, Spark plans its micro-batches as if
+# there were none of that session, and workers look for the package where it is not.
+_APART = "spark.sql.artifact.isolation.enabled"
+
+_LEFT_OUT = ("cli", "shell", "testing")
+"""Parts that only somebody at a terminal or in a test needs."""
+_KINDS = (".py", ".lark")
+_UNCHECKED = (1).to_bytes(4, "little")  # the source beside it is that of this moment
+
+
+def worker_package() -> Path:
+    """The archive, made once for what it holds and kept in the user's cache directory."""
+    root = Path(sqlstream.__file__).parent
+    if not root.is_dir():
+        return _archive_around(root)
+    sources = {path: path.read_bytes() for path in _sources(root)}
+    file = _folder() / f"sqlstream-{sqlstream.__version__}-{_digest(root, sources)}.zip"
+    if not file.is_file():
+        _write(file, root, sources)
+    return file
+
+
+def send_package(spark: SparkSession) -> None:
+    """Give the package to the workers of a session, unless they run on this machine as part of it.
+
+    ExecutionError SS495 where Spark does not take it.
+    """
+    from sqlstream.spark import is_connect
+
+    path_before = list(sys.path)
+    try:
+        if is_connect(spark):
+            spark.conf.set(_APART, "false")
+            spark.addArtifacts(str(worker_package()), pyfile=True)
+        elif not _on_this_machine(spark.sparkContext.master or ""):
+            spark.sparkContext.addPyFile(str(worker_package()))
+    except Exception as error:
+        hint = "Install sqlstream for the Python of Spark's workers, or ask who runs Spark to allow artifacts."
+        raise ExecutionError(NOT_SENT, _MESSAGE, detail=str(error), hint=hint) from error
+    finally:
+        sys.path[:] = path_before  # PySpark would have this process import from the archive, too
+
+
+def _on_this_machine(master: str) -> bool:
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def _archive_around(root: Path) -> Path:
+    """The archive that the package itself is imported from."""
+    return next(parent for parent in root.parents if parent.is_file())
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    """All files of the package, also of its folders that are links."""
+    for folder, inside, names in os.walk(root, followlinks=True):
+        if Path(folder) == root:
+            inside[:] = [name for name in inside if name not in _LEFT_OUT]
+        inside.sort()
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(_KINDS))
+
+
+def _digest(root: Path, sources: Mapping[Path, bytes]) -> str:
+    found = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for path, content in sources.items():
+        found.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+        found.update(content)
+    return found.hexdigest()[:12]
+
+
+def _folder() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "sqlstream")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="sqlstream-package-"))
+    return folder
+
+
+def _write(file: Path, root: Path, sources: Mapping[Path, bytes]) -> None:
+    """Whole or not at all, whoever else writes it at this moment."""
+    handle, fresh = tempfile.mkstemp(prefix=".sqlstream-", dir=file.parent)
+    with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in sources.items():
+            name = f"sqlstream/{path.relative_to(root)}"
+            archive.writestr(name, content)
+            if path.suffix == ".py":
+                archive.writestr(f"{name}c", _compiled(path, content))
+    Path(fresh).replace(file)
+
+
+def _compiled(path: Path, source: bytes) -> bytes:
+    """What Python keeps of a compiled module, as PEP 552 lays it out."""
+    code = SourceFileLoader("sqlstream", str(path)).get_code("sqlstream")
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + marshal.dumps(code)

@@ -28,15 +28,18 @@ def last_epoch(query: StreamingQuery) -> int:
 
 
 def wait_for_rest(query: StreamingQuery) -> None:
-    """Until the micro-batch that is under way, if any, is complete, or the query has ended."""
+    """Until the micro-batch that is under way or about to begin, if any, is complete, or the query has ended.
+
+    One that is stopped meanwhile may be written and not reported, so that its rows are never counted.
+    """
     before = last_epoch(query)
-    while under_way(query) and last_epoch(query) == before:
+    while query.isActive and not _waits(query) and last_epoch(query) == before:
         time.sleep(_POLL_SECONDS)
 
 
 def wait_for_first_trigger(query: StreamingQuery) -> None:
     """Until a query that has just been started has looked for data once and written what there was."""
-    while query.isActive and not str(query.status["message"]).startswith(_WAITING):
+    while query.isActive and not _waits(query):
         time.sleep(_POLL_SECONDS)
 
 
@@ -50,6 +53,10 @@ def wait_for_all_there_is(query: StreamingQuery, before: int, ended: Callable[[]
     whole.start()
     while whole.is_alive() and last_epoch(query) < before + 2 and not ended():
         whole.join(_POLL_SECONDS)
+
+
+def _waits(query: StreamingQuery) -> bool:
+    return str(query.status["message"]).startswith(_WAITING)
 
 
 def _process_all(query: StreamingQuery) -> None:

@@ -92,8 +92,9 @@ def _outside(text: str) -> Diagnostic | None:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True where Ctrl-C or a closing session has cancelled Spark's work."""
-    return any(words in str(error) for words in _CANCELLED)
+    """True where Ctrl-C or a closing session has cancelled Spark's work; what a function says is its own."""
+    text = str(error)
+    return any(words in text for words in _CANCELLED) and _ours(text) is None
 
 
 def _ours(text: str) -> Diagnostic | None:

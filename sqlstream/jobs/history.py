@@ -78,7 +78,7 @@ class History:
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
-    """None where the file has been damaged: no job depends on it."""
+    """By number; none where the file has been damaged: no job depends on it."""
     try:
         found = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
     except (ValueError, TypeError):

@@ -42,12 +42,20 @@ def send(storage: Storage, request: Request) -> None:
 
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
-    """The requests to an instance; those left by others are removed where that can be done."""
-    found = {path: Request(**json.loads(text)) for path, text in storage.texts("requests/*.json").items()}
+    """The requests to an instance; those left by others, and what is none, are removed where that can be done."""
+    found = {path: _request(text) for path, text in storage.texts("requests/*.json").items()}
     for path, request in found.items():
-        if request.instance != instance and storage.can_remove:
+        if (request is None or request.instance != instance) and storage.can_remove:
             storage.remove(path)
-    return tuple(request for request in found.values() if request.instance == instance)
+    return tuple(request for request in found.values() if request is not None and request.instance == instance)
+
+
+def _request(text: str) -> Request | None:
+    """None for what cannot be read: the job, which looks at all of them, has to go on."""
+    try:
+        return Request(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
 
 
 def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> None:

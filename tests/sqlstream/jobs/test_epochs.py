@@ -42,6 +42,6 @@ class Told:
 )
 def test_a_query_rests_once_the_micro_batch_that_is_about_to_begin_is_complete(monkeypatch, told, left) -> None:
     query: Any = Told(*told)
-    monkeypatch.setattr(epochs.time, "sleep", lambda _: query.told.pop(0))
+    monkeypatch.setattr("sqlstream.jobs.epochs.time.sleep", lambda _: query.told.pop(0))
     epochs.wait_for_rest(query)
     assert len(query.told) == left

@@ -114,3 +114,4 @@ def test_our_own_errors_stay_as_they_are():
 def test_cancellation_is_no_failure():
     assert is_cancellation(RuntimeError("Job 3 cancelled as part of cancellation of all jobs"))
     assert not is_cancellation(RuntimeError(CAUSED))
+    assert not is_cancellation(RuntimeError(FUNCTION.replace("no price", "order 7 has been cancelled")))

@@ -55,6 +55,14 @@ def test_an_answer_comes_back_and_leaves_nothing_behind(storage: LocalStorage) -
     assert not list((storage.root / "requests").iterdir()) + list((storage.root / "replies").iterdir())
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"instance": "instance-1", "kind": "stop", "of a newer version": 1}'])
+def test_what_is_no_request_does_not_keep_others_from_their_answers(storage: LocalStorage, text: str) -> None:
+    storage.write("requests/0.json", text)
+    send(storage, Request("instance-1", "stop"))
+    assert [request.kind for request in waiting(storage, "instance-1")] == ["stop"]
+    assert not (storage.root / "requests/0.json").exists()
+
+
 def test_the_number_of_an_epoch_comes_back_and_none_where_there_is_none(storage: LocalStorage) -> None:
     job = written(storage, record())
     answering(storage, lambda _: 17)

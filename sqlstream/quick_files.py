@@ -33,11 +33,14 @@ public class {CLASS} extends {_HADOOP}.RawLocalFileSystem {{
 
 
 def use_quick_files(spark: SparkSession) -> None:
-    """From now on this classic session sets permissions of local files without a process.
+    """From now on this session sets permissions of local files without a process.
 
-    Changes nothing where a file system of the user's is configured or Hadoop has its native library.
+    Changes nothing through Spark Connect, and where a file system of the user's is configured or Hadoop has its
+    native library.
     """
-    if os.name != "posix":
+    from sqlstream.spark import is_connect
+
+    if os.name != "posix" or is_connect(spark):
         return
     jvm: Any = spark.sparkContext._jvm
     conf = spark.sparkContext._jsc.hadoopConfiguration()

@@ -58,7 +58,7 @@ bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreS
 bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to 10 million keys
 	@$(BIN)/python -m examples.throughput.checkpoints
 
-test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at random moments, and compare; takes hours
+test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at random moments, and compare
 	@$(BIN)/python -m tests.faults.run
 
 kill-deferred: java $(READY) ## kill -9 a job and its workers while lookups are deferred, and compare what comes out

@@ -1,202 +1,195 @@
-"""What goes wrong, at random moments of a job's life: each fault strikes one job several times, one after the other."""
+"""What goes wrong, at random moments: each fault strikes all jobs that run, again and again, until they have ended."""
 
 from __future__ import annotations
 
 import random
-import re
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.faults.cluster import Cluster, cluster
-from tests.faults.disk import Disk, disk_at
+from tests.faults.cluster import Cluster
+from tests.faults.disk import Disk
 from tests.faults.processes import Process, descendants, executors, kill, python_workers
-from tests.faults.running import Hangs, JobRun
+from tests.faults.running import Fleet, deadline
+from tests.faults.struck import Cut, Records
 
-FAULTS = ("driver", "worker", "executor", "disk", "truncate")
+LOCAL = ("driver", "worker", "disk", "truncate")
+FAULTS = (*LOCAL, "executor")
 
-_MOST_FAILURES = 3
-"""So many failures in a row without a new epoch are no recovery."""
-_OURS = re.compile(r"SS\d{3}: ")
-
-
-@dataclass(frozen=True)
-class Moment:
-    """Strikes ``delay_s`` after an epoch behind ``epoch``, and behind all that were there when the job was started."""
-
-    epoch: int
-    delay_s: float
+_LONGEST_DELAY_SECONDS = 1.0
+_NOTICE_SECONDS = 240.0
+"""Within it jobs notice that Spark is gone, or that the disk is full."""
+_STRATEGIES = ("none", "fixed-delay")
 
 
-def moments(count: int, epochs: int, chance: random.Random) -> list[Moment]:
-    """In order, spread over a job with so many epochs."""
-    last = max(epochs * 2 // 3, count)  # each takes an epoch or two, and all are to come before the end
-    chosen = sorted(chance.sample(range(-1, last), count))
-    return [Moment(epoch, chance.uniform(0, 1)) for epoch in chosen]
+def schedule(faults: Sequence[str], moments: int, chance: random.Random) -> list[str]:
+    """Each fault so many times, in any order."""
+    planned = [fault for fault in faults for _ in range(moments)]
+    chance.shuffle(planned)
+    return planned
 
 
-@dataclass
-class Struck:
-    """``tried`` are the moments that came before the job's end. ``refused`` are messages with which a start refused a
-    damaged checkpoint, ``failed`` those of other failures, ``unclear`` what is no message of ours, or one that does not
-    name the damaged file."""
+class Siege:
+    """Runs jobs to their end while faults strike. ``disk`` holds the checkpoints, ``machines`` the executors."""
 
-    tried: int = 0
-    refused: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    unclear: list[str] = field(default_factory=list)
-    stuck: bool = False
-    failed_at: int = -2
-    failures_in_a_row: int = 0
+    def __init__(
+        self, fleet: Fleet, chance: random.Random, disk: Disk | None = None, machines: Cluster | None = None
+    ) -> None:
+        self.records = Records(fleet)
+        self._fleet = fleet
+        self._chance = chance
+        self._disk = disk
+        self._machines = machines
+        self._orphans: set[int] = set()
 
-
-def strike(run: JobRun, fault: str, planned: Sequence[Moment], chance: random.Random) -> Struck:
-    """Run a job to its end while ``fault`` strikes at each of the moments."""
-    found = Struck()
-    with ExitStack() as around:
-        striking = _striking(run, fault, found, chance, around)
-        around.callback(lambda: run.kill() if run.process is not None else None)
-        run.start()
+    def run(self, planned: Sequence[str], on_strike: Callable[[int], None] = lambda _: None) -> None:
+        """``on_strike`` is called before each strike with the number of those before it."""
         try:
-            _live_through(run, striking, planned, found)
-        except Hangs as error:
-            found.stuck = True
-            found.unclear.append(str(error))
-    return found
+            self._start()
+            for number, fault in enumerate(planned):
+                self._wait_for_epochs()
+                if not self.records.living:
+                    break
+                time.sleep(self._chance.uniform(0, _LONGEST_DELAY_SECONDS))
+                on_strike(number)
+                self.records.begin(fault)
+                self._strike(fault)
+            self._tend_until(lambda: not self.records.living)
+        finally:
+            self._fleet.kill()
+            for pid in self._orphans & {process.pid for process in descendants(1) if "java" in process.command}:
+                kill(pid)
 
+    def _strike(self, fault: str) -> None:
+        match fault:
+            case "driver":
+                self._kill_driver()
+            case "worker":
+                self._kill_each(lambda: python_workers(self._fleet.pid))
+            case "executor":
+                assert self._machines is not None
+                workers = self._machines.workers
+                self._kill_one(lambda: [found for worker in workers for found in executors(worker)])
+            case "disk":
+                self._fill()
+            case "truncate":
+                self._truncate()
+            case _:
+                raise ValueError(fault)
 
-def _live_through(run: JobRun, striking: Callable[[], bool], planned: Sequence[Moment], found: Struck) -> None:
-    for moment in planned:
-        if not _reached(run, moment, found):
-            break
-        time.sleep(moment.delay_s)
-        if run.ended == 0:
-            break
-        found.tried += striking()
-    while not found.stuck and not _finished(run, found):
-        pass
+    # --- the faults ---
 
+    def _kill_driver(self) -> None:
+        """The process of the jobs, its JVM, or both. Without the process the JVM ends by itself, and the next start
+        does not wait for that; without the JVM the jobs have to notice."""
+        jvms = [found.pid for found in descendants(self._fleet.pid) if "java" in found.command]
+        self._orphans |= {*jvms}
+        victim = self._chance.choice(("process", "JVM", "both"))
+        for pid in jvms if victim != "process" else ():
+            kill(pid)
+        if victim == "JVM":
+            self._wait_for_failures("goes on without Spark")
+        self._fleet.crash()
+        self._start()
 
-def _striking(run: JobRun, fault: str, found: Struck, chance: random.Random, around: ExitStack) -> Callable[[], bool]:
-    match fault:
-        case "driver":
-            orphans: list[int] = []
-            around.callback(lambda: _end(orphans))
-            return lambda: _kill_driver(run, chance, orphans)
-        case "worker":
-            return lambda: _kill_one(run, lambda: python_workers(run.pid), chance)
-        case "executor":
-            machines = around.enter_context(cluster(run.folder / "cluster", run.environment()))
-            run.master = machines.url
-            return lambda: _kill_executor(run, machines, chance)
-        case "disk":
-            disk = around.enter_context(disk_at(run.checkpoints))
-            return lambda: _fill(run, disk, chance)
-        case "truncate":
-            return lambda: _truncate(run, found, chance)
-    raise ValueError(fault)
+    def _kill_each(self, find: Callable[[], Sequence[Process]]) -> None:
+        """All workers: jobs that have none at work meet the dead ones later."""
+        for victim in self._found(find):
+            kill(victim.pid)
 
+    def _kill_one(self, find: Callable[[], Sequence[Process]]) -> None:
+        if victims := self._found(find):
+            kill(self._chance.choice(victims).pid)
 
-# --- the faults ---
+    def _found(self, find: Callable[[], Sequence[Process]]) -> Sequence[Process]:
+        victims: Sequence[Process] = ()
+        while not victims and self.records.living:
+            self._tend()
+            victims = find()
+        return victims
 
+    def _fill(self) -> None:
+        """Until all jobs have failed of it."""
+        assert self._disk is not None
+        self._disk.fill(self._fleet.pid, left=self._chance.choice((0, 4096, 65536)))
+        self._wait_for_failures("goes on with a full disk")
+        self._disk.free()
+        if not self._disk.mounted:  # the limit of a process cannot be lifted
+            self._fleet.kill()
+            self._start()
 
-def _kill_driver(run: JobRun, chance: random.Random, orphans: list[int]) -> bool:
-    """The process of the job, its JVM, or both; whichever is left ends by itself, and the next start does not wait."""
-    jvms = [p.pid for p in descendants(run.pid) if "java" in p.command]
-    orphans += jvms
-    victims = chance.choice([[run.pid], jvms, [run.pid, *jvms]])
-    for pid in victims:
-        kill(pid)
-    if run.pid in victims:
-        run.wait()
-    return bool(victims)
+    def _truncate(self) -> None:
+        """Kill everything and cut off the newest file of each checkpoint."""
+        self._fleet.kill()
+        for kind in self.records.living:
+            files = [path for path in (self._fleet.checkpoints / kind).rglob("*") if path.is_file()]
+            if files:
+                self._cut(kind, max(files, key=lambda path: path.stat().st_mtime_ns))
+        self._start()
 
+    def _cut(self, kind: str, newest: Path) -> None:
+        kept = self._fleet.folder / kind / "kept"
+        shutil.copy2(newest, kept)
+        with newest.open("r+b") as file:
+            file.truncate(self._chance.choice((0, newest.stat().st_size // 2)))
+        self.records.cuts[kind] = Cut(newest, kept, self._fleet.epoch(kind))
 
-def _end(jvms: Sequence[int]) -> None:
-    """Those that have not ended with their job."""
-    living = {process.pid for process in descendants(1) if "java" in process.command}
-    for pid in living & {*jvms}:
-        kill(pid)
+    # --- starting again ---
 
+    def _start(self) -> None:
+        self._fleet.start()
+        self._ask(self.records.living)
 
-def _kill_one(run: JobRun, find: Callable[[], Sequence[Process]], chance: random.Random) -> bool:
-    """One of those that ``find`` finds, as soon as there is one; False where the job ends before."""
-    while run.ended is None:
-        if victims := find():
-            kill(chance.choice(victims).pid)
-            return True
-        time.sleep(0.05)
-    return False
+    def _ask(self, kinds: Sequence[str]) -> None:
+        for kind in kinds:
+            self.records.states[kind] = "asked"
+        self._fleet.ask(self._chance.choice(_STRATEGIES))
 
+    def _tend(self) -> None:
+        """Hear the news, and start again what has failed, or the process."""
+        self._hear()
+        if not self._fleet.lives:
+            for kind in self.records.living:
+                self.records.of(kind, self.records.fault).unclear.append(f"process ended: {self._fleet.last_words()}")
+            self._start()
+        elif failed := self.records.in_state("failed"):
+            self._ask(failed)
 
-def _kill_executor(run: JobRun, machines: Cluster, chance: random.Random) -> bool:
-    return _kill_one(run, lambda: [p for worker in machines.workers for p in executors(worker)], chance)
+    def _hear(self) -> None:
+        for told in self._fleet.news():
+            self.records.hear(told)
 
+    def _wait_for_failures(self, otherwise: str) -> None:
+        """Until no job runs; of one that does not notice what has happened it is said."""
+        until = time.monotonic() + _NOTICE_SECONDS
+        while self.records.in_state("running", "asked") and time.monotonic() < until and self._fleet.lives:
+            self._hear()
+        for kind in self.records.in_state("running"):
+            self.records.of(kind, self.records.fault).unclear.append(otherwise)
 
-def _fill(run: JobRun, disk: Disk, chance: random.Random) -> bool:
-    """Until the job fails of it."""
-    disk.fill(run.pid, left=chance.choice((0, 4096, 65536)))
-    run.wait()
-    disk.free()
-    return True
+    def _wait_for_epochs(self) -> None:
+        """Until half of the jobs have completed an epoch more."""
+        before = {kind: self._fleet.epoch(kind) for kind in self.records.living}
+        self._tend_until(
+            lambda: (
+                not self.records.living
+                or statistics.median(self._fleet.epoch(kind) > before[kind] for kind in self.records.living) > 0
+            )
+        )
 
+    def _tend_until(self, condition: Callable[[], bool]) -> None:
+        """Jobs that hang are given up."""
+        until, known = deadline(), self._signs()
+        while not condition():
+            self._tend()
+            if known != (known := self._signs()):
+                until = deadline()
+            if time.monotonic() > until:
+                for kind in self.records.living:
+                    self.records.stuck(kind, f"hangs; see {self._fleet.log}")
 
-def _truncate(run: JobRun, found: Struck, chance: random.Random) -> bool:
-    """Kill the job and cut its newest file; where it then refuses to start, give it back the file."""
-    run.kill()
-    files = [path for path in run.checkpoints.rglob("*") if path.is_file()]
-    newest = max(files, key=lambda path: path.stat().st_mtime_ns)
-    kept = run.folder / "kept"
-    shutil.copy2(newest, kept)
-    with newest.open("r+b") as file:
-        file.truncate(chance.choice((0, newest.stat().st_size // 2)))
-    before = run.epoch
-    run.start()
-    if run.wait(lambda: run.epoch > before) or run.ended == 0:
-        return True
-    message = run.failure()
-    name = str(newest.relative_to(run.checkpoints))
-    checked = name.replace("/.", "/").removesuffix(".crc")  # checksums that do not fit are told of their file
-    named = _OURS.match(message) and checked in run.log.read_text(errors="replace")
-    (found.refused if named else found.unclear).append(message if named else f"{name}: {message}")
-    shutil.copy2(kept, newest)
-    run.start()
-    return True
-
-
-# --- starting again ---
-
-
-def _reached(run: JobRun, moment: Moment, found: Struck) -> bool:
-    """True an epoch later, at the moment; False where the job has come to its end before, or does not recover."""
-    least = max(moment.epoch, run.epoch)
-    while not run.wait(lambda: run.epoch > least):
-        if run.ended == 0 or not _start_again(run, found):
-            return False
-    return True
-
-
-def _finished(run: JobRun, found: Struck) -> bool:
-    run.wait()
-    return run.ended == 0 or not _start_again(run, found)
-
-
-def _start_again(run: JobRun, found: Struck) -> bool:
-    """False where the job has failed again and again at the same epoch."""
-    _note(run, found)
-    found.failures_in_a_row = found.failures_in_a_row + 1 if run.epoch == found.failed_at else 1
-    found.failed_at = run.epoch
-    if found.failures_in_a_row > _MOST_FAILURES:
-        found.stuck = True
-        return False
-    run.start()
-    return True
-
-
-def _note(run: JobRun, found: Struck) -> None:
-    """What the job has said of its failure; one that was killed has said nothing."""
-    if run.ended is not None and run.ended > 0:
-        message = run.failure()
-        (found.failed if _OURS.match(message) else found.unclear).append(message)
+    def _signs(self) -> object:
+        """Of life."""
+        return {kind: (self._fleet.epoch(kind), state) for kind, state in self.records.states.items()}

@@ -1,9 +1,10 @@
 """Faults at random moments of jobs of every kind that keeps state, and what comes out in the end.
 
-``make test-faults``, or ``python -m tests.faults.run --rows 200000 --moments 3 --kinds set --faults driver,disk``.
-A job reads the same events undisturbed and then once per fault, which strikes at several moments, one after the other;
-whenever it has failed it is started again. In the end its committed rows must be those of the undisturbed run. A start
-that refuses a damaged checkpoint must name the file, and goes on when the file is given back.
+``make test-faults``, or ``python -m tests.faults.run --rows 200000 --moments 3 --kinds set,hop --faults driver,disk``.
+The jobs of all kinds run side by side in one process, which reads the same events undisturbed and then while faults
+strike: those of this machine in any order, then those of a cluster. Whenever a job has failed it is started again. In
+the end its committed rows must be those of the undisturbed one. A start that refuses a damaged checkpoint must name the
+file, and gets it back.
 """
 
 from __future__ import annotations
@@ -11,132 +12,84 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
+from tests.faults.cluster import cluster
 from tests.faults.compare import difference
-from tests.faults.disk import may_mount
+from tests.faults.disk import disk_at
 from tests.faults.events import write_events
-from tests.faults.inject import FAULTS, Struck, moments, strike
+from tests.faults.inject import FAULTS, LOCAL, Siege, schedule
 from tests.faults.jobs import KINDS
-from tests.faults.running import JobRun
+from tests.faults.report import Outcome, Report
+from tests.faults.running import Fleet
+from tests.faults.struck import Records
+
+Rows = dict[str, dict[str, pa.Table]]
+"""By kind and table."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """``differs`` says how, None where the rows are those of the undisturbed run."""
-
-    kind: str
-    fault: str
-    struck: Struck
-    starts: int
-    differs: str | None
-    seconds: float
-
-    @property
-    def holds(self) -> bool:
-        return self.differs is None and not self.struck.unclear and self.struck.tried > 0
-
-    @property
-    def verdict(self) -> str:
-        if self.differs is not None:
-            return "DIFFERENT"
-        return "UNCLEAR" if self.struck.unclear else "equal" if self.struck.tried else "not tried"
+def undisturbed(kinds: Sequence[str], events: Path, folder: Path) -> Rows:
+    """SystemExit where a job fails."""
+    fleet = Fleet(kinds, events, folder)
+    fleet.prepare()
+    siege = Siege(fleet, random.Random(0))
+    siege.run([])
+    for (kind, _), struck in siege.records.struck.items():
+        raise SystemExit(f"{kind}: the undisturbed job failed: {struck}; see {fleet.log}")
+    return {kind: fleet.rows(kind) for kind in kinds}
 
 
-def undisturbed(kind: str, events: Path, folder: Path) -> dict[str, pa.Table]:
-    run = JobRun(kind, events, folder)
-    run.prepare()
-    run.start()
-    run.wait()
-    if run.ended:
-        raise SystemExit(f"{kind}: the undisturbed job failed: {run.failure()}")
-    return run.rows()
+def besieged(fleet: Fleet, planned: Sequence[str], chance: random.Random, expected: Rows, report: Report) -> Records:
+    """The outcome of each strike and of the whole goes to the report."""
+    fleet.prepare()
+    with ExitStack() as around:
+        disk = around.enter_context(disk_at(fleet.checkpoints)) if "disk" in planned else None
+        machines = None
+        if "executor" in planned:
+            machines = around.enter_context(cluster(fleet.folder / "cluster", fleet.environment()))
+            fleet.master = machines.url
+        siege = Siege(fleet, chance, disk, machines)
+        siege.run(planned, lambda number: report.on_strike(siege.records, planned, number))
+    for kind in fleet.kinds:
+        report.add(siege.records, planned, kind, _outcome(siege.records, kind, expected[kind]))
+    return siege.records
 
 
-def disturbed(
-    kind: str, fault: str, count: int, epochs: int, events: Path, folder: Path, expected: dict[str, pa.Table], seed: str
-) -> Outcome:
-    """``seed`` decides on the moments and on what exactly is struck."""
-    chance, begun = random.Random(seed), time.monotonic()
-    run = JobRun(kind, events, folder)
-    run.prepare()
-    struck = strike(run, fault, moments(count, epochs, chance), chance)
-    differs = (
-        _difference(expected, run.rows())
-        if not struck.stuck
-        else f"does not recover: {(struck.failed + struck.unclear)[-1:]}"
-    )
-    return Outcome(kind, fault, struck, run.starts, differs, time.monotonic() - begun)
-
-
-def _difference(expected: dict[str, pa.Table], found: dict[str, pa.Table]) -> str | None:
+def _outcome(records: Records, kind: str, expected: dict[str, pa.Table]) -> Outcome:
+    if records.states[kind] == "stuck":
+        return Outcome("does not recover")
+    found = records.fleet.rows(kind)
     parts = [f"{name}: {how}" for name in expected if (how := difference(expected[name], found[name]))]
-    return "; ".join(parts) or None
+    return Outcome("; ".join(parts) or None)
 
 
-def outcomes(chosen: argparse.Namespace, folder: Path) -> list[Outcome]:
-    console, found = Console(width=160, highlight=False), []
-    events = folder / "events"
-    write_events(events, chosen.rows, chosen.files, chosen.seed)
+def run(chosen: argparse.Namespace, folder: Path) -> bool:
+    """Whether all holds."""
+    begun = time.monotonic()
+    report = Report(folder / "table.txt", chosen)
+    write_events(folder / "events", chosen.rows, chosen.files, chosen.seed)
+    expected = undisturbed(chosen.kinds, folder / "events", folder / "undisturbed")
     for kind in chosen.kinds:
-        begun = time.monotonic()
-        expected = undisturbed(kind, events, folder / kind / "undisturbed")
-        rows = " and ".join(f"{table.num_rows:,}" for table in expected.values())
-        console.print(f"{kind}: {rows} rows undisturbed, {time.monotonic() - begun:.0f} s")
-        for fault in chosen.faults:
-            at, seed = folder / kind / fault, f"{chosen.seed}/{kind}/{fault}"
-            outcome = disturbed(kind, fault, chosen.moments, chosen.files, events, at, expected, seed)
-            found.append(outcome)
-            console.print(
-                f"{kind}, {fault}: {outcome.verdict}, {outcome.struck.tried} moments, {outcome.seconds:.0f} s"
-            )
-            if outcome.differs is not None:
-                console.print(f"  {outcome.differs}; see {at}")
-            elif not chosen.keep:
-                shutil.rmtree(at)
-    return found
-
-
-def table_of(found: Sequence[Outcome], chosen: argparse.Namespace) -> Table:
-    disk = "a tmpfs" if may_mount() else "RLIMIT_FSIZE (nothing may be mounted here)"
-    title = (
-        f"{chosen.rows:,} rows in {chosen.files} epochs, seed {chosen.seed}; the full disk is {disk}.\n"
-        "moments: strikes before the job's end; refused: starts that refused the damaged file; failed: those that "
-        "failed otherwise"
-    )
-    table = Table("kind", "fault", "moments", "starts", "refused", "failed", "rows", title=title, title_justify="left")
-    for outcome in found:
-        struck = outcome.struck
-        counts = (struck.tried, outcome.starts, len(struck.refused), len(struck.failed))
-        table.add_row(outcome.kind, outcome.fault, *map(str, counts), outcome.verdict)
-    return table
-
-
-def messages_of(found: Sequence[Outcome]) -> list[str]:
-    """What starts have said, with names and numbers left out, by fault, the most frequent first."""
-    said: Counter[str] = Counter()
-    for outcome in found:
-        told = {"refused": outcome.struck.refused, "failed": outcome.struck.failed, "UNCLEAR": outcome.struck.unclear}
-        for what, texts in told.items():
-            said.update(f"{outcome.fault}, {what}: {_shortened(text)}" for text in texts)
-    return [f"{count:4} × {text}" for text, count in said.most_common()]
-
-
-def _shortened(text: str) -> str:
-    return re.sub(r"\d+", "#", re.sub(r"[\w-]*/[^\s\"]*/", "…/", text[:300]))
+        rows = " and ".join(f"{table.num_rows:,}" for table in expected[kind].values())
+        report.say(f"{kind}: {rows} rows undisturbed")
+    report.say(f"{time.monotonic() - begun:.0f} s")
+    for name, faults in (("local", LOCAL), ("cluster", ("executor",))):
+        chance = random.Random(f"{chosen.seed}/{name}")
+        if planned := schedule([fault for fault in faults if fault in chosen.faults], chosen.moments, chance):
+            fleet = Fleet(chosen.kinds, folder / "events", folder / name)
+            besieged(fleet, planned, chance, expected, report)
+            report.say(f"{name}: {fleet.starts} starts, {time.monotonic() - begun:.0f} s since the beginning")
+    report.end()
+    return report.holds
 
 
 def _names(known: Sequence[str]) -> type:
@@ -154,23 +107,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Faults at random moments of jobs of every stateful kind.")
     parser.add_argument("--kinds", type=_names([*KINDS]), default=[*KINDS], help=f"of {','.join(KINDS)}")
     parser.add_argument("--faults", type=_names(FAULTS), default=[*FAULTS], help=f"of {','.join(FAULTS)}")
-    parser.add_argument("--moments", type=int, default=10, help="of each kind and fault (default: %(default)s)")
+    parser.add_argument("--moments", type=int, default=10, help="of each fault (default: %(default)s)")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the input (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=40, help="each an epoch (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=100, help="each an epoch (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="repeats a run")
     parser.add_argument("--folder", type=Path, help="where all is kept; else it goes when the rows are equal")
     chosen = parser.parse_args(arguments)
-    chosen.keep = chosen.folder is not None
-    print(f"seed {chosen.seed}; {os.cpu_count()} cores", flush=True)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="sqlstream-faults-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"seed {chosen.seed}; {os.cpu_count()} cores; {folder}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what has been started and mounted goes with us
-    found = outcomes(chosen, folder)
-    console = Console(width=160, highlight=False)
-    console.print("", table_of(found, chosen))
-    console.print("\n".join(messages_of(found)), soft_wrap=True)
-    if not all(outcome.holds for outcome in found):
+    if not run(chosen, folder):
         return 1
-    if not chosen.keep:
+    if chosen.folder is None:
         shutil.rmtree(folder)
     return 0
 

@@ -1,15 +1,19 @@
-"""A job in a folder of its own, each start of it in a process of its own."""
+"""The jobs of all kinds, which run in one process at a time, and what is known of them from outside."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO
 
 import pyarrow as pa
 
@@ -18,25 +22,33 @@ from tests.faults.jobs import FUNCTIONS, KINDS, MODULE
 from tests.faults.processes import kill_all
 
 TIMEOUT_SECONDS = 900.0
+_ROOT = Path(__file__).parents[2]
 
 
 class Hangs(Exception):
-    """A job that neither ends nor gets on; it has been killed."""
+    """Jobs that neither end nor get on."""
 
 
-_ERROR = re.compile(r"^(?:\S+: )?(SS\d{3}: .+)", re.MULTILINE)
+@dataclass(frozen=True)
+class Told:
+    """What a process has said of a job: ``state`` is running, restarting, failed or finished."""
+
+    kind: str
+    state: str
+    message: str
 
 
 @dataclass
-class JobRun:
-    """``starts`` counts its processes, of which ``process`` is the newest."""
+class Fleet:
+    """``starts`` counts the processes, of which ``process`` is the newest."""
 
-    kind: str
+    kinds: Sequence[str]
     events: Path
     folder: Path
-    master: str = "local[2]"
-    process: subprocess.Popen[bytes] | None = None
+    master: str = "local[4]"
+    process: subprocess.Popen[str] | None = None
     starts: int = 0
+    _told: SimpleQueue[Told] = field(default_factory=SimpleQueue)
 
     @property
     def checkpoints(self) -> Path:
@@ -44,32 +56,56 @@ class JobRun:
 
     @property
     def log(self) -> Path:
-        """What the newest start has written."""
+        """What the newest process has written beside what it has told."""
         return self.folder / f"{self.starts}.log"
 
-    @property
-    def epoch(self) -> int:
-        """The newest complete epoch; -1 before the first."""
-        return max((int(p.name) for p in self.checkpoints.glob("*/spark/commits/[0-9]*")), default=-1)
+    def epoch(self, kind: str) -> int:
+        """The newest complete epoch of a job; -1 before the first."""
+        commits = self.checkpoints.glob(f"{kind}/*/spark/commits/[0-9]*")
+        return max((int(path.name) for path in commits), default=-1)
 
     def prepare(self) -> None:
         self.checkpoints.mkdir(parents=True)
         (self.folder / f"{MODULE}.py").write_text(FUNCTIONS)
-        (self.folder / "job.sql").write_text(KINDS[self.kind].script(self.events, self.folder / "out"))
+        for kind in self.kinds:
+            at = self.folder / kind
+            at.mkdir()
+            (at / "job.sql").write_text(KINDS[kind].script(self.events, at / "out"))
 
-    def environment(self) -> dict[str, str]:
-        known = (str(self.folder), os.environ.get("PYTHONPATH", ""))
+    def environment(self) -> Mapping[str, str]:
+        known = (str(self.folder), str(_ROOT), os.environ.get("PYTHONPATH", ""))
         return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, known))}
 
     @property
-    def command(self) -> list[str]:
-        run = [sys.executable, "-m", "sqlstream", "run", str(self.folder / "job.sql"), "--master", self.master]
-        return [*run, "--set", f"execution.checkpointing.dir={self.checkpoints}"]
+    def command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "tests.faults.driver", str(self.folder), self.master, *self.kinds]
 
     def start(self) -> None:
+        """A new process, once the one before it has ended; what that still says is not heard."""
+        self.kill()
         self.starts += 1
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(self.command, env=self.environment(), stdout=log, stderr=log)
+        self._told = SimpleQueue()
+        pipe = subprocess.PIPE
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                self.command, env=self.environment(), stdin=pipe, stdout=pipe, stderr=log, text=True
+            )
+        assert self.process.stdout is not None
+        Thread(target=_read, args=(self.process.stdout, self._told), daemon=True).start()
+
+    def ask(self, strategy: str) -> None:
+        """Start the jobs that do not run, with a restart strategy."""
+        assert self.process is not None
+        assert self.process.stdin is not None
+        with suppress(OSError):  # it has just died
+            self.process.stdin.write(f"start {strategy}\n")
+            self.process.stdin.flush()
+
+    def news(self, wait_seconds: float = 0.05) -> Iterator[Told]:
+        with suppress(Empty):
+            yield self._told.get(timeout=wait_seconds)
+            while True:
+                yield self._told.get_nowait()
 
     @property
     def pid(self) -> int:
@@ -77,36 +113,40 @@ class JobRun:
         return self.process.pid
 
     @property
-    def ended(self) -> int | None:
-        """The exit code of the newest start; None while it runs."""
-        assert self.process is not None
-        return self.process.poll()
+    def lives(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
-    def wait(self, condition: Callable[[], bool] = lambda: False) -> bool:
-        """Until ``condition`` holds, True, or the process has ended, False; Hangs where neither comes."""
-        until = time.monotonic() + TIMEOUT_SECONDS
-        while not condition():
-            if self.ended is not None:
-                return False
-            if time.monotonic() > until:
-                self.kill()
-                raise Hangs(f"{self.kind}: the job hangs; see {self.log}")
-            time.sleep(0.05)
-        return True
-
-    def kill(self) -> None:
+    def crash(self) -> None:
+        """Kill the process, and nothing below it."""
         assert self.process is not None
-        if self.ended is None:
-            kill_all(self.pid)
+        self.process.kill()
         self.process.wait()
 
-    def failure(self) -> str:
-        """What the newest start says of its failure, in one line: an error of sqlstream, or the last line of all."""
-        text = self.log.read_text(errors="replace")
-        found = _ERROR.findall(text)
-        lines = text.strip().splitlines()
-        return found[0] if found else f"no message: {lines[-1] if lines else 'nothing'}"
+    def kill(self) -> None:
+        """The process and all below it."""
+        if self.process is not None:
+            if self.lives:
+                kill_all(self.pid)
+            self.process.wait()
+            assert self.process.stdin is not None
+            with suppress(OSError):
+                self.process.stdin.close()
 
-    def rows(self) -> dict[str, pa.Table]:
-        """What the job has committed to each of its tables."""
-        return {name: committed(self.folder / "out" / name) for name in KINDS[self.kind].tables}
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "nothing"
+
+    def rows(self, kind: str) -> dict[str, pa.Table]:
+        """What a job has committed to each of its tables."""
+        return {name: committed(self.folder / kind / "out" / name) for name in KINDS[kind].tables}
+
+
+def _read(output: IO[str], told: SimpleQueue[Told]) -> None:
+    with output:
+        for line in output:
+            with suppress(ValueError):  # half a line of a process that was killed, or words of a library
+                told.put(Told(**json.loads(line)))
+
+
+def deadline() -> float:
+    return time.monotonic() + TIMEOUT_SECONDS

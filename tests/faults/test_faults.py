@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import re
@@ -17,9 +18,10 @@ import pytest
 from tests.faults.compare import committed, committed_files, difference
 from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import write_events
-from tests.faults.inject import Moment, moments, strike
-from tests.faults.run import disturbed, undisturbed
-from tests.faults.running import JobRun
+from tests.faults.inject import Siege, schedule
+from tests.faults.report import Outcome, Report
+from tests.faults.run import besieged, undisturbed
+from tests.faults.running import Fleet
 
 ROWS = pa.table({"k": [1, 2, 2], "at": ["a", "b", "b"]})
 
@@ -70,12 +72,10 @@ def test_files_of_micro_batches_are_those_of_their_directories(tmp_path):
     assert committed(tmp_path / "nothing").num_rows == 0
 
 
-def test_moments_repeat_with_the_seed_and_come_before_the_end():
-    first, again = moments(10, 40, random.Random("1")), moments(10, 40, random.Random("1"))
-    assert first == again != moments(10, 40, random.Random("2"))
-    assert [m.epoch for m in first] == sorted({m.epoch for m in first})
-    assert first[0].epoch >= -1
-    assert first[-1].epoch < 27
+def test_faults_come_in_an_order_that_repeats_with_the_seed():
+    first, again = (schedule(("driver", "disk"), 10, random.Random("1")) for _ in range(2))
+    assert first == again != schedule(("driver", "disk"), 10, random.Random("2"))
+    assert sorted(first) == ["disk"] * 10 + ["driver"] * 10
 
 
 def test_events_repeat_with_the_seed(tmp_path):
@@ -117,57 +117,72 @@ def test_a_mounted_disk_is_full_until_it_is_freed(tmp_path):
         (tmp_path / "x").write_bytes(b"x" * 10_000)
 
 
-# A job without Spark: an epoch is a file, and one that is not whole is refused, by its name or without.
-JOB = """
-import os, sys, time
+# Jobs without Spark: an epoch is a file, and one that is not whole is refused, by its name or without.
+JOBS = """
+import json, os, sys, time
 from pathlib import Path
 
-commits = Path(sys.argv[1], "job", "spark", "commits")
+def tell(state, message=""):
+    print(json.dumps({"kind": "tumble", "state": state, "message": message}), flush=True)
+
+commits = Path(sys.argv[1], "tumble", "job", "spark", "commits")
 commits.mkdir(parents=True, exist_ok=True)
-done = {int(path.name): path for path in commits.iterdir() if path.name.isdecimal()}
-for path in done.values():
-    if path.read_text() != "whole":
-        sys.exit(f'SS459: file "{path}" of a checkpoint is damaged' if sys.argv[2] == "clear" else "Traceback")
-for number in range(max(done, default=-1) + 1, 60):
-    time.sleep(0.02)
-    hidden = commits / ".next"
-    hidden.write_text("whole")
-    hidden.rename(commits / str(number))
+
+def run():
+    tell("running")
+    done = {int(path.name): path for path in commits.iterdir() if path.name.isdecimal()}
+    for path in done.values():
+        if path.read_text() != "whole":
+            return tell("failed", f'SS459: "{path}" is damaged' if sys.argv[2] == "clear" else "Traceback")
+    for number in range(max(done, default=-1) + 1, 60):
+        time.sleep(0.02)
+        hidden = commits / ".next"
+        hidden.write_text("whole")
+        hidden.rename(commits / str(number))
+    tell("finished")
+
+for line in sys.stdin:
+    run()
 """
 
 
 @dataclass
-class PlainRun(JobRun):
+class PlainFleet(Fleet):
     says: str = "clear"
 
     @property
     def command(self):
-        return [sys.executable, "-c", JOB, str(self.checkpoints), self.says]
+        return [sys.executable, "-c", JOBS, str(self.checkpoints), self.says]
+
+
+def plain(folder, says="clear"):
+    fleet = PlainFleet(("tumble",), folder / "events", folder / "run", says=says)
+    fleet.prepare()
+    return Siege(fleet, random.Random("2"))
 
 
 def struck(folder, fault, says="clear"):
-    run = PlainRun("tumble", folder / "events", folder / "run", says=says)
-    run.prepare()
-    found = strike(run, fault, [Moment(2, 0.0), Moment(10, 0.0)], random.Random("2"))
-    assert run.ended == 0
-    return found
+    siege = plain(folder, says)
+    siege.run([fault] * 2)
+    assert siege.records.states == {"tumble": "finished"}
+    return siege.records.of("tumble", fault)
 
 
 def test_a_start_that_names_the_cut_off_file_has_refused_it(tmp_path):
     found = struck(tmp_path, "truncate")
     assert found.tried == 2
     assert found.refused  # twice, unless the cut hit the hidden file of an epoch that was being written
-    assert all(re.match(r'SS459: file ".*/job/spark/commits/\d+" of a checkpoint', text) for text in found.refused)
+    assert all(re.match(r'\d+: SS459: ".*/job/spark/commits/\d+" is damaged', text) for text in found.refused)
     assert not found.unclear
 
 
 def test_a_start_that_does_not_is_unclear(tmp_path):
     found = struck(tmp_path, "truncate", says="unclear")
     assert not found.refused
-    assert {text.split(": ", 1)[1] for text in found.unclear} == {"no message: Traceback"}
+    assert {text.split(": ", 1)[1] for text in found.unclear} == {"Traceback"}
 
 
-def test_a_killed_job_is_started_again(tmp_path):
+def test_killed_jobs_are_started_again(tmp_path):
     found = struck(tmp_path, "driver")
     assert found.tried > 0
     assert not found.failed
@@ -175,21 +190,42 @@ def test_a_killed_job_is_started_again(tmp_path):
 
 
 def test_a_job_that_fails_at_the_same_epoch_again_and_again_is_stuck(tmp_path):
-    run = PlainRun("tumble", tmp_path, tmp_path / "run")
-    run.prepare()
-    first = run.checkpoints / "job/spark/commits/0"
+    siege = plain(tmp_path)
+    first = tmp_path / "run/checkpoints/tumble/job/spark/commits/0"
     first.parent.mkdir(parents=True)
     first.touch()
-    found = strike(run, "driver", [], random.Random("1"))
-    assert found.stuck
-    assert run.starts == len(found.failed) == 4
+    siege.run(["driver"])
+    found = siege.records.of("tumble", "none")
+    assert siege.records.states == {"tumble": "stuck"}
+    assert len(found.failed) == 4
+    assert found.unclear[0].startswith('does not recover: SS459: "')
+    assert found.tried == 0
+
+
+def chosen(**options):
+    return argparse.Namespace(rows=6_000, files=5, seed=1, **options)
+
+
+def test_the_table_is_kept_while_it_grows(tmp_path, capsys):
+    siege = plain(tmp_path)
+    report = Report(tmp_path / "table.txt", chosen())
+    siege.run(["truncate"], lambda number: report.on_strike(siege.records, ["truncate"], number))
+    assert "strike 1 of 1: truncate, on 1 jobs in epochs" in capsys.readouterr().out
+    assert "…" in (tmp_path / "table.txt").read_text()
+    report.add(siege.records, ["truncate"], "tumble", Outcome("totals: 2 rows instead of 3"))
+    text = (tmp_path / "table.txt").read_text()
+    assert "DIFFERENT" in text
+    assert "× truncate, refused: " in text
+    assert not report.holds
 
 
 @pytest.mark.spark
 def test_a_job_whose_driver_is_killed_commits_what_an_undisturbed_one_does(tmp_path):
     write_events(tmp_path / "events", 6_000, 5, 1)
-    expected = undisturbed("tumble", tmp_path / "events", tmp_path / "undisturbed")
-    outcome = disturbed("tumble", "driver", 1, 4, tmp_path / "events", tmp_path / "killed", expected, "seed")
-    assert outcome.differs is None
-    assert (outcome.struck.tried, outcome.starts) == (1, 2)
-    assert outcome.verdict == "equal"
+    expected = undisturbed(("tumble",), tmp_path / "events", tmp_path / "undisturbed")
+    fleet = Fleet(("tumble",), tmp_path / "events", tmp_path / "killed")
+    report = Report(tmp_path / "table.txt", chosen())
+    records = besieged(fleet, ["driver"], random.Random("seed"), expected, report)
+    assert records.of("tumble", "driver").tried == 1
+    assert fleet.starts == 2
+    assert report.holds

@@ -26,7 +26,10 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
 
     optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":
-        return explain_physical(optimized, workspace.settings["sqlstream.gear"])
+        settings = workspace.settings
+        return explain_physical(
+            optimized, settings["sqlstream.gear"], chains=settings["pipeline.operator-chaining.enabled"]
+        )
     require_sources(optimized)
     return explain_spark(optimized, runner.runtime(workspace))
 

@@ -115,6 +115,7 @@ class Runner:
             clock_interval_ms=settings["sqlstream.clock-interval"],
             gear=settings["sqlstream.gear"],
             key_groups=settings["pipeline.max-parallelism"],
+            chaining=settings["pipeline.operator-chaining.enabled"],
             restart=restart_strategy(settings),
             savepoints=settings["execution.checkpointing.savepoint-dir"],
             description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
@@ -181,8 +182,10 @@ class Runner:
         spark = self.spark.get(workspace.settings)
         sources = SessionSources(Environment(spark, self.folders.root), workspace.catalog.copy())
         control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
-        key_groups = workspace.settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
-        return JobRuntime(spark, sources, control, workspace.settings["sqlstream.gear"], key_groups)
+        settings = workspace.settings
+        key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
+        chains = settings["pipeline.operator-chaining.enabled"]
+        return JobRuntime(spark, sources, control, settings["sqlstream.gear"], key_groups, chains)
 
     def close(self) -> None:
         for job in self.jobs:

@@ -139,6 +139,13 @@ OPTIONS = (
         "A job keeps that of its checkpoint. Not given, 64.",
     ),
     Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
+    Option(
+        "pipeline.operator-chaining.enabled",
+        BOOLEAN,
+        "Windows over the results of windows with the same keys run in one call with these, without an exchange "
+        "between them. A job keeps that of its checkpoint.",
+        "true",
+    ),
     *_restart_options(),
     Option(
         "sqlstream.barriers.max-buffered-rows",

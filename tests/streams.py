@@ -83,6 +83,7 @@ class Streams:
     from_rows: bool = True
     gear: str = "native"
     max_parallelism: int = 4
+    chains: bool = True
     implementations: dict[str, object] = field(default_factory=dict)
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
     numbers: Iterable[int] = field(default_factory=itertools.count)

@@ -31,7 +31,7 @@ class Handed:
 @dataclass(frozen=True)
 class Handover:
     """``columns`` by their names above, where ``keys`` are the columns of the key; ``schema`` is that of the rows, with
-    KEY_HASH."""
+    KEY_HASH. What is not handed is NULL: the clock, where it is a column that nothing reads."""
 
     columns: tuple[tuple[str, Handed], ...]
     keys: tuple[str, ...]
@@ -41,8 +41,8 @@ class Handover:
         """The rows above of all tables that were emitted, in order."""
         below = pa.concat_tables(emitted).combine_chunks()
         found = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
-        hashes = hash_of_values([found[name] for name in self.keys], below.num_rows)
-        columns = [pa.array(hashes) if name == KEY_HASH else found[name] for name in self.schema.names]
+        found[KEY_HASH] = pa.array(hash_of_values([found[name] for name in self.keys], below.num_rows))
+        columns = [found[f.name] if f.name in found else pa.nulls(below.num_rows, f.type) for f in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 

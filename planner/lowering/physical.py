@@ -13,6 +13,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.text import tree
+from sqlstream.planner.lowering.columnar.chaining import link_of, why_apart
 from sqlstream.planner.lowering.columnar.kernels import kind_of
 from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
 from sqlstream.planner.lowering.lookup import together
@@ -42,8 +43,11 @@ from sqlstream.planner.nodes import (
 from sqlstream.planner.properties import keeps_rows
 
 
-def explain_physical(plan: Node, gear: str = "auto") -> str:
-    """The tree of an optimized plan; each line says what the node lowers to on a setting of the gear. Needs no JVM."""
+def explain_physical(plan: Node, gear: str = "auto", *, chains: bool = True) -> str:
+    """The tree of an optimized plan; each line says what the node lowers to on a setting of the gear. Needs no JVM.
+
+    ``chains``: operators on the same keys run in one call.
+    """
     waited_for = set(map(id, watermarked_nodes(plan)))
     asked_above = set(map(id, _asked_with_others(plan)))
     columnar = gear_of(plan, gear) is Gear.COLUMNAR
@@ -52,10 +56,15 @@ def explain_physical(plan: Node, gear: str = "auto") -> str:
         if isinstance(node, AssignTime) and id(node) not in waited_for:
             return f"{describe(node)}: nothing, no window waits for this watermark"
         if columnar and isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
-            return f"{describe(node)}: {kernel_text(node)}"
+            chained = chains and link_of(node, plan) is not None
+            return f"{describe(node)}: {kernel_text(node, chained=chained)}{apart(node)}"
         if id(node) in asked_above:
             return f"{describe(node)}: asked together with the lookup above"
         return f"{describe(node)}: {physical(node)}"
+
+    def apart(node: Node) -> str:
+        reason = why_apart(node, plan) if chains else None
+        return f" (not in the call of the operator below: {reason})" if reason is not None else ""
 
     return tree(plan, label)
 
@@ -70,13 +79,14 @@ def _asked_with_others(plan: Node) -> Iterator[Lookup]:
             yield from below
 
 
-def kernel_text(node: AssignWindows | WindowAggregate) -> str:
-    """The kernel of a window on the columnar gear."""
+def kernel_text(node: AssignWindows | WindowAggregate, *, chained: bool = False) -> str:
+    """The kernel of a window on the columnar gear; ``chained`` where it runs in the call of the operator below."""
     reason = keeps_rows(node)
     contents = f"rows kept ({reason})" if reason else "aggregates of the rows kept"
     sets = isinstance(node, WindowAggregate) and node.grouping_sets is not None
     expanded = "explode of the grouping sets, " if sets else ""
-    return f"{expanded}exchange by key group, kernel of {kind_of(node).value}, {contents}, state in RocksDB"
+    way = "in the call of the operator below" if chained else "exchange by key group"
+    return f"{expanded}{way}, kernel of {kind_of(node).value}, {contents}, state in RocksDB"
 
 
 def explain_spark(plan: Node, runtime: Runtime) -> str:

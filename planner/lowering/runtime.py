@@ -28,6 +28,11 @@ class Runtime(Protocol):
         """The number of key groups of operators with state on the columnar gear; a checkpoint fixes it."""
         ...
 
+    @property
+    def chains(self) -> bool:
+        """True where operators on the same keys run in one call; a checkpoint fixes it."""
+        ...
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """A streaming DataFrame with exactly the columns of the scan, in order.
 

@@ -46,6 +46,10 @@ class SharedSources:
     def max_parallelism(self) -> int:
         return self._runtime.max_parallelism
 
+    @property
+    def chains(self) -> bool:
+        return self._runtime.chains
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, among all of the table, of which Spark reads what it needs."""
         name = scan.table.name

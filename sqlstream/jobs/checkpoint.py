@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.compatibility import Difference, difference
 from sqlstream.jobs.damage import damaged, is_json
-from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, to_text
+from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, laid_out_as, to_text
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
-from sqlstream.planner.lowering.gears import gear_of
+from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.nodes import Node
 
 if TYPE_CHECKING:
@@ -66,26 +66,33 @@ def open_checkpoint(
     gear: str = AUTO,
     key_groups: int | None = None,
     declared: Declared | None = None,
+    *,
+    chaining: bool = True,
 ) -> Checkpoint:
     """The checkpoint of a plan, new or to go on from.
 
     ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
     ``gear`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
-    checkpoint, or to us where it is new. ``declared`` tells the state of process functions.
+    checkpoint, or to us where it is new. ``declared`` tells the state of process functions. ``chaining``: whether the
+    operators of a new one run in one call, where they can.
     """
     _require_plain(path)
     storage = storage_at(path, spark)
-    stored, current = storage.read(PLAN), fingerprint(plan, declared)
+    stored, laid_out = storage.read(PLAN), stored_layout(storage)
+    layout = laid_out or _new_layout(gear_of(plan, gear), key_groups, chaining)
+    current = laid_out_as(fingerprint(plan, declared), chained=layout.chained)
     if stored is not None:
         require_compatible(path, stored, current)
-    layout = stored_layout(storage)
-    if layout is None:
-        layout = Layout(gear_of(plan, gear).value, key_groups or DEFAULT_KEY_GROUPS)
+    if laid_out is None:
         store_layout(storage, layout)
     require_same(path, layout, gear, key_groups)
     if stored is None or stored.strip() != to_text(current):
         storage.write(PLAN, to_text(current))
     return Checkpoint(path, storage, layout)
+
+
+def _new_layout(gear: Gear, key_groups: int | None, chaining: bool) -> Layout:
+    return Layout(gear.value, key_groups or DEFAULT_KEY_GROUPS, chaining and gear is Gear.COLUMNAR)
 
 
 def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: str = "checkpoint") -> None:

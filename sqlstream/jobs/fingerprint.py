@@ -18,6 +18,7 @@ from sqlstream.jobs.meanings import Names, meaning, names_of
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.window_text import firing_text, window_text
 from sqlstream.planner.firing import LateAction
+from sqlstream.planner.lowering.columnar.chaining import link_of
 from sqlstream.planner.lowering.columnar.kernels import Kind, kind_of
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
@@ -39,6 +40,9 @@ Declared = Callable[[str], str]
 
 VERSION = 2
 """Also counts how kernels lay out their state: what another version has written is refused."""
+
+_CHAIN = "chaining"
+"""The fact of operators that run in the call of another one, so that state and timers are kept with those of that."""
 
 _READ_BY = {
     "datagen": ("seed", "fields."),
@@ -66,7 +70,14 @@ def fingerprint(plan: Node, declared: Declared | None = None) -> tuple[Part, ...
     Without ``declared`` the state of process functions is taken to be as it was.
     """
     watermarked = frozenset(map(id, watermarked_nodes(plan)))
-    return tuple(_parts(plan, 0, _Surroundings(watermarked, declared)))
+    return tuple(_parts(plan, 0, _Surroundings(plan, watermarked, declared)))
+
+
+def laid_out_as(parts: tuple[Part, ...], *, chained: bool) -> tuple[Part, ...]:
+    """The parts for state that is kept together where operators run in one call, or apart nevertheless."""
+    if chained:
+        return parts
+    return tuple(dataclasses.replace(p, facts=tuple(f for f in p.facts if f[0] != _CHAIN)) for p in parts)
 
 
 def to_text(parts: tuple[Part, ...]) -> str:
@@ -88,6 +99,7 @@ def from_text(text: str) -> tuple[Part, ...] | None:
 class _Surroundings:
     """``windowed``: an operator above reads the windows of the rows."""
 
+    plan: Node
     watermarked: frozenset[int]
     declared: Declared | None
     windowed: bool = False
@@ -115,7 +127,8 @@ def _part(node: Node, depth: int, around: _Surroundings) -> Part | None:
             return Part("windows", "windows", depth, tuple(_facts(node, around)))
     if not keeps_state(node):
         return None
-    return Part(_kind(node), _name(node), depth, tuple(_facts(node, around)))
+    chain = ((_CHAIN, "with the operator below"),) if link_of(node, around.plan) is not None else ()
+    return Part(_kind(node), _name(node), depth, (*_facts(node, around), *chain))
 
 
 _KINDS: dict[type[Node], str] = {

@@ -1,4 +1,7 @@
-"""How a job keeps its state: on which gear and in how many key groups. Its checkpoint fixes both."""
+"""How a job keeps its state: on which gear, in how many key groups, and together for operators on the same keys or not.
+
+Its checkpoint fixes all of this.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,14 @@ _NEW = "('execution.checkpointing.dir')"
 
 @dataclass(frozen=True)
 class Layout:
-    """``gear`` is ``columnar`` or ``native``; ``key_groups`` matter on the columnar one only."""
+    """``gear`` is ``columnar`` or ``native``; the others matter on the columnar one only.
+
+    ``chained``: operators on the same keys run in one call. Checkpoints that do not say so are older than that.
+    """
 
     gear: str
     key_groups: int = DEFAULT_KEY_GROUPS
+    chained: bool = False
 
 
 def stored_layout(storage: Storage) -> Layout | None:

@@ -36,6 +36,7 @@ class JobRuntime:
     control_rows: ControlRows
     gear: str = AUTO
     max_parallelism: int = DEFAULT_KEY_GROUPS
+    chains: bool = True
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.read(scan, in_order=in_order)

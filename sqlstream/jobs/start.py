@@ -58,6 +58,7 @@ def start_job(
     clock_interval_ms: int = 1000,
     gear: str = AUTO,
     key_groups: int | None = None,
+    chaining: bool = True,
     side: SideSinks | None = None,
     restart: RestartStrategy = NO_RESTART,
     description: Description | None = None,
@@ -67,7 +68,7 @@ def start_job(
 
     ``sink`` gets the rows and returns their writer, not yet started. ``checkpoint_dir`` None: a temporary directory.
     ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks of
-    processing time, where something waits for them. ``gear`` and ``key_groups`` as ``open_checkpoint`` takes them.
+    processing time, where something waits for them. ``gear``, ``key_groups``, ``chaining``: see ``open_checkpoint``.
     ``side`` gets what a query without ``sink`` has for other tables. ``restart`` says what happens when the job fails.
     ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
     ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint.
@@ -76,12 +77,12 @@ def start_job(
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
     recorder = recorder_of(path, spark, description, checkpointing.retention)
     require_whole_checkpoint(storage_at(path, spark))
-    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources))
+    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)
     layout = checkpoint.layout
     clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
     control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
     watermarks = restored_watermarks(plan, control)
-    rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups))
+    rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups, layout.chained))
     flushed = flushed_tables(plan)
     results = None
     if sink is None:

@@ -133,11 +133,18 @@ class SteppedJob:
         test_connector.open_tables(self._directory, (*read, self._main.table, *side_tables))
         key_groups = self._key_groups
         path = str(self._directory / "checkpoint")
-        checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups)
+        chaining = self._session.workspace.settings["pipeline.operator-chaining.enabled"]
+        checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups, chaining=chaining)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
         runtime = SteppedRuntime(
-            spark, sources, self._control, checkpoint.layout.gear, key_groups, moved_by_rows=self._moved_by_rows
+            spark,
+            sources,
+            self._control,
+            checkpoint.layout.gear,
+            key_groups,
+            checkpoint.layout.chained,
+            moved_by_rows=self._moved_by_rows,
         )
         self._watermarks = restored_watermarks(self._plan, self._control)
         rows = lower(self._plan, runtime)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,12 +25,14 @@ from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.side_outputs import marker
 from sqlstream.planner.nodes import AssignWindows, ProcessTable, WindowAggregate
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
+from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.spark.shipped import ShippedProcessor
+from sqlstream.udfs.spark.stages import Stage
 
 METRIC = "operator"
 """What the names of the metrics of operators begin with; the number of the operator ends them."""
@@ -69,6 +72,18 @@ class Operator:
         return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock)
 
 
+@dataclass(frozen=True)
+class Above:
+    """An operator that runs in the call of the one below it, whose rows it takes by ``handover``."""
+
+    operator: Operator
+    handover: Handover
+
+    @property
+    def stage(self) -> Stage:
+        return Stage(self.operator.kernel, self.operator.late_table, self.handover)
+
+
 def rows_below(node: WindowNode, context: Context) -> DataFrame:
     """The rows of the node's input: in order, where it sees that, and without a watermark that its blobs tell Spark."""
     told = blob_watermark(node, context.plan)
@@ -94,10 +109,20 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         ) from error
 
 
-def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
-    """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads."""
+def run(
+    rows: DataFrame,
+    operator: Operator,
+    runtime: Runtime,
+    above: Sequence[Above] = (),
+) -> DataFrame:
+    """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads.
+
+    ``above``: operators that run in the same call, each on the rows of the one before; what the last one emits comes
+    out.
+    """
     assert KEY_HASH in rows.columns, rows.columns
-    late = operator.late_table is not None or LATE_TABLE in rows.columns
+    operators = (operator, *(one.operator for one in above))
+    late = any(one.late_table is not None for one in operators) or LATE_TABLE in rows.columns
     groups = runtime.max_parallelism if operator.keyed else 1
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
@@ -108,12 +133,14 @@ def run(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
     blobs = told.of_blobs(blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))
-    out = _processed(blobs, operator)
-    counted = (F.sum(name).alias(name) for name in (LATE_ROWS, PENDING))
-    out = out.observe(f"{METRIC}/{operator.number}", *counted)
-    hold = operator.chained and (operator.kernel.deferring or HOLD in rows.columns)
-    decoder = Decoder(arrow_schema(operator.output), ahead=operator.chained, late=late, hold=hold)
-    return out.mapInArrow(decoder.rows, _decoded(operator.output, decoder))
+    out = _processed(blobs, operator, [one.stage for one in above])
+    for stage, one in enumerate(operators):
+        counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
+        out = out.observe(f"{METRIC}/{one.number}", *counted)
+    top = operators[-1]
+    hold = top.chained and (operator.kernel.deferring or HOLD in rows.columns)
+    decoder = Decoder(arrow_schema(top.output), ahead=top.chained, late=late, hold=hold)
+    return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
 
 
 def operator_of(
@@ -151,8 +178,8 @@ def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
     ])  # fmt: skip
 
 
-def _processed(blobs: DataFrame, operator: Operator) -> DataFrame:
-    processor = ShippedProcessor(KernelProcessor(operator.kernel, operator.clocks, operator.late_table))
+def _processed(blobs: DataFrame, operator: Operator, above: Sequence[Stage]) -> DataFrame:
+    processor = ShippedProcessor(KernelProcessor(operator.kernel, operator.clocks, operator.late_table, above))
     grouped = blobs.groupBy("key_group")
     if operator.watermark is Watermark.NONE:
         return grouped.transformWithState(processor, OUTPUT, "append", "None")

@@ -7,23 +7,40 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
+from sqlstream.planner.lowering.columnar.chaining import Link, link_of
+from sqlstream.planner.lowering.columnar.chains import Prepared, below_of, handover_of
 from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, rows_below, run, spark_schema
-from sqlstream.planner.lowering.columns import column, micros
+from sqlstream.planner.lowering.columnar.operator import (
+    kernel_schema,
+    operator_of,
+    rows_below,
+    run,
+    spark_schema,
+)
+from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_columnar
 from sqlstream.planner.lowering.windows import window_columns
 from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.handover import Handed
 from sqlstream.udfs.key_hash import can_hash
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
 
 @lower_columnar.register
 def _(node: WindowAggregate, context: Context) -> DataFrame:
-    rows = in_sets(node, rows_below(node, context))
+    found = _prepared(node, context)
+    emitted = run(found.rows, found.operator, context.runtime, found.above)
+    return emitted.select(*_results(node), *hidden(emitted))
+
+
+def _prepared(node: WindowAggregate, context: Context) -> Prepared:
+    link = link_of(node, context.plan) if context.runtime.chains else None
+    below = _prepared(link.below, below_of(node, context)) if link is not None else None
+    rows = _rows_of(below, link) if below is not None and link is not None else in_sets(node, rows_below(node, context))
     calls = [split(item, rows, context) for item in node.aggregates]
     inputs = inputs_of(node, rows, context)
     for call in calls:
@@ -39,9 +56,18 @@ def _(node: WindowAggregate, context: Context) -> DataFrame:
     keyed = bool(node.keys) or node.grouping_sets is not None
     output = spark_schema(kernel.output, projected.schema)
     operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
+    if below is not None and link is not None:
+        texts = {**inputs.texts, **{_key(i): quoted(name) for i, name in enumerate(node.keys)}}
+        return below.with_above(operator, handover_of(link, _emitted(link.below), texts, names, schema))
     hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
-    emitted = run(projected, replace(operator, hashed=hashed), context.runtime)
-    return emitted.select(*_results(node), *hidden(emitted))
+    return Prepared(projected, replace(operator, hashed=hashed))
+
+
+def _rows_of(below: Prepared, link: Link) -> DataFrame:
+    """What the node reads of the rows of the operator below; nothing ever runs this, but it has names and types."""
+    return below.results.select(*_results(link.below)).select(
+        *(column(name).alias(field) for field, name in link.fields)
+    )  # fmt: skip
 
 
 # Names of the kernel's own, which none of the plan's can be.
@@ -69,3 +95,17 @@ def _results(node: WindowAggregate) -> list[Column]:
         *(column(_result(i)).alias(item.name) for i, item in enumerate(node.aggregates)),
         *(column(own).alias(name) for name, own in panes if name is not None),
     ]
+
+
+def _emitted(node: WindowAggregate) -> dict[str, Handed]:
+    """Where the fields of the node are in what its kernel emits: ``_results`` without SQL."""
+    columns = node.columns
+    panes = {name: Handed(own) for name, own in ((node.pane, PANE), (node.pane_index, PANE_INDEX)) if name is not None}
+    return {
+        **{name: Handed(_key(i)) for i, name in enumerate(node.keys)},
+        columns.start: Handed(WINDOW_START),
+        columns.end: Handed(WINDOW_END),
+        columns.time: Handed(WINDOW_END, earlier=1000),
+        **{item.name: Handed(_result(i)) for i, item in enumerate(node.aggregates)},
+        **panes,
+    }

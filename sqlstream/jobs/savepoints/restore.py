@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN, require_compatible
-from sqlstream.jobs.fingerprint import Part
+from sqlstream.jobs.fingerprint import Part, laid_out_as
 from sqlstream.jobs.layout import require_same, stored_layout
 from sqlstream.jobs.records import read_record
 from sqlstream.jobs.savepoints.create import OWN_FILES, epoch_of, partitions_of
@@ -125,8 +125,9 @@ def _require_new(storage: LocalStorage, target: str) -> None:
 
 
 def _require_fits(origin: Origin, plan: tuple[Part, ...], gear: str, key_groups: int | None) -> None:
-    require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
     layout = stored_layout(LocalStorage(origin.folder))
+    plan = laid_out_as(plan, chained=layout is not None and layout.chained)
+    require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
     if layout is not None:
         require_same(str(origin.folder), layout, gear, key_groups)
     if origin.drained and any(part.kind != "source" for part in plan):

@@ -14,7 +14,7 @@ from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Insert
 from sqlstream.jobs.compatibility import difference
 from sqlstream.jobs.declared_states import declared_states
-from sqlstream.jobs.fingerprint import Part, fingerprint, from_text, to_text
+from sqlstream.jobs.fingerprint import Part, fingerprint, from_text, laid_out_as, to_text
 from sqlstream.planner.nodes import AssignWindows, Hop, Output, Session, Tumble, Union, WindowAggregate
 from sqlstream.plans import plan_of
 from sqlstream.runner import SessionSources
@@ -44,6 +44,24 @@ def found(before, now):
 
 def of(definitions, query):
     return plan(definitions, f"INSERT INTO sink {query}")
+
+
+# --- operators in one call ------------------------------------------------------------------------------------
+
+
+def test_state_of_operators_in_one_call_is_not_that_of_operators_apart():
+    definitions, _ = script("/data")
+    parts = "(SELECT k, SUM(v) AS v, window_time AS wt FROM bids GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)) AS p"
+    sums = "SELECT k, SUM(v) AS total, window_start FROM {} GROUP BY k, TUMBLE(wt, INTERVAL '10' SECOND)"
+    together = fingerprint(plan(definitions, f"INSERT INTO totals {sums.format(parts)}"))
+    filtered = fingerprint(plan(definitions, f"INSERT INTO totals {sums.format(f'{parts} WHERE v > 0')}"))
+    there = difference(together, filtered)
+    assert there is not None
+    assert there.text == (
+        'the window aggregate with the chaining "with the operator below", where the query has "none"'
+    )
+    assert difference(laid_out_as(together, chained=False), filtered) is None, "where all were apart, they still are"
+    assert laid_out_as(together, chained=True) == together
 
 
 # --- the twelve changes ---------------------------------------------------------------------------------------

@@ -79,3 +79,13 @@ def test_a_checkpoint_keeps_its_gear_and_key_groups(spark, tmp_path):
         open_checkpoint(path, plan(), spark, "columnar")
     with pytest.raises(ExecutionError, match=r"SS425: .* has its state in 7 key groups, not in 8"):
         open_checkpoint(path, plan(), spark, "native", 8)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("chaining", [True, False])
+def test_a_checkpoint_keeps_operators_together_or_apart_and_old_ones_had_them_apart(spark, tmp_path, chaining):
+    path = str(tmp_path)
+    assert open_checkpoint(path, plan(), spark, "columnar", 7, chaining=chaining).layout.chained is chaining
+    assert open_checkpoint(path, plan(), spark, chaining=not chaining).layout.chained is chaining
+    (tmp_path / "layout.json").write_text('{"gear": "columnar", "key_groups": 7}')
+    assert open_checkpoint(path, plan(), spark).layout == Layout("columnar", 7, chained=False)

@@ -1,0 +1,107 @@
+"""Which windows run in the call of the windows below them, and what keeps the others apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sqlstream.planner.lowering import explain_physical, explain_spark
+from sqlstream.planner.lowering.columnar.chaining import link_of, why_apart
+from sqlstream.planner.nodes import ProcessTable, Tumble, WindowAggregate
+from sqlstream.planner.rules import optimize
+from tests.planner.plans import plan
+from tests.streams import item, output, table, timed
+
+TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
+BELOW = (
+    "(SELECT auction AS a, COUNT(*) AS n, MIN(item) AS item, window_start, window_end, window_time AS wt, "
+    f"window_start AS begun FROM bids GROUP BY auction, {TUMBLE})"
+)
+MINUTE = "TUMBLE(wt, INTERVAL '1' MINUTE)"
+
+
+def top(text):
+    """The uppermost operator with state, and the plan."""
+    found = optimize(plan(text))
+    return next(node for node in found.walk() if isinstance(node, WindowAggregate | ProcessTable)), found
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        (f"SELECT a AS key, SUM(n) FROM {BELOW} GROUP BY a, {MINUTE}", {"a": "auction", "wt": "window_time", "n": "n"}),
+        (f"SELECT a, COUNT(*) FROM {BELOW} GROUP BY a COUNT WINDOW (3 ROWS)", {"a": "auction", "wt": "window_time"}),
+        (f"SELECT a, COUNT(1) FROM {BELOW} GROUP BY a, SESSION(wt, INTERVAL '1' MINUTE)",
+         {"a": "auction", "wt": "window_time"}),
+        (f"SELECT a, MAX(begun) FROM {BELOW} GROUP BY a, window_start, window_end",
+         {"a": "auction", "window_start": "window_start", "window_end": "window_end", "begun": "window_start"}),
+        (f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n, window_time AS wt FROM bids GROUP BY {TUMBLE}) GROUP BY {MINUTE}",
+         {"wt": "window_time", "n": "n"}),
+    ],
+)  # fmt: skip
+def test_windows_over_columns_of_windows_with_their_keys_are_linked(query, fields):
+    node, found = top(query)
+    link = link_of(node, found)
+    assert link is not None
+    assert dict(link.fields) == fields
+    assert why_apart(node, found) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (f"SELECT item, SUM(n) FROM {BELOW} GROUP BY item, {MINUTE}", "its keys are not those"),
+        (f"SELECT SUM(n) FROM {BELOW} GROUP BY {MINUTE}", "its keys are not those"),
+        (f"SELECT a + 1, SUM(n) FROM {BELOW} GROUP BY a + 1, {MINUTE}", "what it reads is computed"),
+        (f"SELECT a, SUM(n + 1) FROM {BELOW} GROUP BY a, {MINUTE}", "it computes what it reads"),
+        (f"SELECT a, SUM(m) FROM (SELECT a, n * 2 AS m, wt FROM {BELOW}) GROUP BY a, {MINUTE}",
+         "it computes what it reads|what it reads is computed"),
+        (f"SELECT a, COLLECT_LIST(n) FROM {BELOW} GROUP BY a, {MINUTE}", "it computes what it reads"),
+        (f"SELECT a, SUM(n) FROM {BELOW} WHERE n > 1 GROUP BY a, {MINUTE}", "from Filter"),
+        (f"SELECT a, SUM(n) FROM {BELOW} GROUP BY GROUPING SETS ((a), ()), {MINUTE}", "GROUPING SETS"),
+        (f"SELECT a, SUM(n) FROM {BELOW} GROUP BY a, {MINUTE} TRIGGER AFTER WATERMARK EARLY WHEN (n > 3)",
+         "its trigger or eviction"),
+        (f"SELECT a, SUM(n) FROM SESSION(TABLE (SELECT a, n, wt FROM {BELOW}) PARTITION BY a, DESCRIPTOR(wt), "
+         "INTERVAL '1' MINUTE, END_WHEN => n > 3) GROUP BY a, window_start, window_end",
+         "SESSION reads more"),
+        (f"SELECT a, SUM(n) FROM {BELOW} GROUP BY a, {MINUTE} TRIGGER AFTER PROCESSING TIME", "processing time"),
+    ],
+)  # fmt: skip
+def test_what_keeps_operators_apart(query, reason):
+    node, found = top(query)
+    assert link_of(node, found) is None
+    told = why_apart(node, found)
+    assert told is not None and any(part in told for part in reason.split("|")), told
+
+
+def test_windows_over_rows_of_a_table_have_no_operator_below():
+    node, found = top(f"SELECT auction, COUNT(*) FROM bids GROUP BY auction, {TUMBLE}")
+    assert (link_of(node, found), why_apart(node, found)) == (None, None)
+
+
+def test_explain_physical_says_which_operators_share_a_call_and_why_others_do_not():
+    _, chained = top(f"SELECT a, SUM(n) FROM {BELOW} GROUP BY a, {MINUTE}")
+    upper = "in the call of the operator below, kernel of panes that windows share"
+    lines = explain_physical(chained).splitlines()
+    assert [line for line in lines if upper in line] == [lines[2]]
+    assert "exchange by key group, kernel of panes" in lines[4]
+    assert upper not in explain_physical(chained, chains=False)
+    _, apart = top(f"SELECT SUM(n) FROM {BELOW} GROUP BY {MINUTE}")
+    reason = " (not in the call of the operator below: its keys are not those of the windows below)"
+    assert [line.endswith(reason) for line in explain_physical(apart).splitlines()].count(True) == 1
+    assert reason not in explain_physical(apart, chains=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("chains", [True, False])
+def test_spark_gets_one_operator_for_a_chain(streams, chains):
+    events = table("events", k="STRING", v="INT", ts="TIMESTAMP")
+    below = WindowAggregate(timed(events), ("k",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
+    names = replace(below.columns, start="s", end="e", time="t")
+    above = WindowAggregate(
+        below, ("k",), (item("m", "SUM(`n`)"),), names, window=Tumble(3000), time=below.columns.time
+    )
+    text = explain_spark(output(above), replace(streams, gear="columnar", chains=chains))
+    parsed = text.partition("== Analyzed")[0]
+    assert parsed.count("TransformWithState") == (1 if chains else 2), parsed

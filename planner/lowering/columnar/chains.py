@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,10 +22,11 @@ from sqlstream.udfs.kernel import KEY_HASH
 
 @dataclass(frozen=True)
 class Prepared:
-    """An operator and the rows of its exchange. ``above``: those that run in its call."""
+    """An operator and the rows of its exchange, or ``files`` with them. ``above``: those that run in its call."""
 
     rows: DataFrame
     operator: Operator
+    files: Any = None
     above: tuple[Above, ...] = ()
 
     @property

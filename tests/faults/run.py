@@ -38,13 +38,15 @@ Rows = dict[str, dict[str, pa.Table]]
 
 
 def undisturbed(kinds: Sequence[str], events: Path, folder: Path) -> Rows:
-    """SystemExit where a job fails."""
+    """SystemExit where a job does not come to its end. On a machine with too much to do one may fail, and recover."""
     fleet = Fleet(kinds, events, folder)
     fleet.prepare()
     siege = Siege(fleet, random.Random(0))
     siege.run([])
     for (kind, _), struck in siege.records.struck.items():
-        raise SystemExit(f"{kind}: the undisturbed job failed: {struck}; see {fleet.log}")
+        if siege.records.states[kind] == "stuck":
+            raise SystemExit(f"{kind}: the undisturbed job failed: {struck}; see {fleet.log}")
+        print(f"{kind}: the undisturbed job has failed and recovered: {struck.failed + struck.unclear}", flush=True)
     return {kind: fleet.rows(kind) for kind in kinds}
 
 

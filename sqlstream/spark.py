@@ -43,21 +43,28 @@ STREAMING = {
 # Spark's own checkpoint file manager starts a process for each link that it looks at: 0.1 s and more per micro-batch.
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-_LOCAL = {
+# What results depend on, and what they cost; for a session that nobody has set up before.
+_SQL = {
+    "spark.sql.session.timeZone": "UTC",
+    # To look at the bytes of a batch after each row costs as much as half of all else; 10,000 rows are bound enough.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
+}
+
+_LOCAL = _SQL | {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # To look at the bytes of a batch after each row costs as much as half of all else; 10,000 rows are bound enough.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.pollingDelay": "100",  # ms; Spark's 10 keep a third of a core busy while no rows come
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_MOST_CORES = 10_000
 
 _THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -73,9 +80,21 @@ def spark_session(settings: Mapping[str, str] | None = None, master: str | None 
     if active is not None:
         return prepared(active)
     if master is not None and master.startswith("sc://"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        return prepared(SparkSession.builder.remote(master).getOrCreate())
+        return prepared(_as_at_home(SparkSession.builder.remote(master).getOrCreate()))
     return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {})
+
+
+def _as_at_home(spark: SparkSession) -> SparkSession:
+    """A new session of Connect with the settings of a local one, and state for as many partitions as there are cores:
+    each partition costs a task in every micro-batch, and Spark's default are 200."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for key, value in _SQL.items():
+        spark.conf.set(key, value)
+    if spark.conf.get(_PARTITIONS) == "200":
+        last = spark.range(_MOST_CORES).agg(F.max(F.spark_partition_id())).collect()[0][0]
+        spark.conf.set(_PARTITIONS, str(last + 1))
+    return spark
 
 
 def prepared(spark: SparkSession) -> SparkSession:
@@ -124,7 +143,7 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
         # Read before the settings: quiets a warning about host names.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("sqlstream")
-    parallelism = {"spark.sql.shuffle.partitions": str(_cores(master))}
+    parallelism = {_PARTITIONS: str(_cores(master))}
     for key, value in {**_LOCAL, **here, **STREAMING, **parallelism, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
     spark = _started(builder, _log_file())

@@ -12,6 +12,7 @@ JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
 SPARK_GONE = "SS464"
 WORKER_GONE = "SS466"
+NO_MODULE = "SS496"
 
 _OURS = re.compile(
     # An expression of ours that fails, or one of our errors that ends the traceback of a Python worker.
@@ -24,6 +25,7 @@ _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a sou
     r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
     r"/[^\s:]+)"
 )
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
@@ -88,7 +90,19 @@ def _outside(text: str) -> Diagnostic | None:
             "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do."
         )
         return Diagnostic(WORKER_GONE, "a Python process of a task has ended unexpectedly", hint=hint)
-    return None
+    missing = _NO_MODULE.search(text)
+    return _no_module(missing[1]) if missing else None
+
+
+def _no_module(name: str) -> Diagnostic:
+    """Kernels come with the package that is sent; the rest of it runs where Spark Connect writes micro-batches."""
+    hint = "Install it for the Python of Spark's workers."
+    if name.partition(".")[0] == "sqlstream":
+        hint = (
+            "Install sqlstream for the Python of Spark's server: through Spark Connect, statement sets, LATE DATA TO, "
+            "ON ERROR TO and tables of databases and web services are written there."
+        )
+    return Diagnostic(NO_MODULE, f'Python on the side of Spark has no module "{name}"', hint=hint)
 
 
 def is_cancellation(error: BaseException) -> bool:

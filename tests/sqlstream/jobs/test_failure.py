@@ -115,3 +115,11 @@ def test_cancellation_is_no_failure():
     assert is_cancellation(RuntimeError("Job 3 cancelled as part of cancellation of all jobs"))
     assert not is_cancellation(RuntimeError(CAUSED))
     assert not is_cancellation(RuntimeError(FUNCTION.replace("no price", "order 7 has been cancelled")))
+
+
+@pytest.mark.parametrize(("module", "hint"), [("sqlstream.udfs", "Spark's server"), ("redis", "workers")])
+def test_a_module_that_workers_lack_is_named(module, hint):
+    text = f"PythonException: Traceback:\n  File x\nModuleNotFoundError: No module named '{module}'\n"
+    found = job_error(RuntimeError(text), "j", "/c")
+    assert found.diagnostic.message == f'Python on the side of Spark has no module "{module}"'
+    assert (found.code, hint in str(found.diagnostic.hint)) == ("SS496", True)

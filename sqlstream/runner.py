@@ -45,6 +45,12 @@ class SessionSources:
         assert read is not None, scan.table.connector
         return read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+        places = connector(scan.table.connector).places
+        if places is None or self.environment.spark_reads:
+            return None
+        return places(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+
     def lookup(self, node: Lookup) -> LookupSource:
         if isinstance(node.source, Function):
             from sqlstream.planner.lowering.functions import lookup_source
@@ -91,7 +97,7 @@ class Runner:
         settings = workspace.settings
         spark = self.spark.get(settings)
         name = self.folders.job_name(settings["pipeline.name"] or _default_name(plan))
-        environment = Environment(spark, self.folders.root, name, run=uuid.uuid4().hex)
+        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
         sink, checkpoint = None, self.folders.scratch_checkpoint()
         if not isinstance(plan, Output):
             checkpoint = self.folders.checkpoint(settings, name)
@@ -180,12 +186,16 @@ class Runner:
         from sqlstream.jobs.storage import storage_at
 
         spark = self.spark.get(workspace.settings)
-        sources = SessionSources(Environment(spark, self.folders.root), workspace.catalog.copy())
+        sources = SessionSources(self._environment(spark, workspace.settings), workspace.catalog.copy())
         control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
         settings = workspace.settings
         key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
         chains = settings["pipeline.operator-chaining.enabled"]
         return JobRuntime(spark, sources, control, settings["sqlstream.gear"], key_groups, chains)
+
+    def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
+        by_spark = settings["sqlstream.parquet-reader"] == "spark" or self.spark.is_remote
+        return Environment(spark, self.folders.root, spark_reads=by_spark)
 
     def close(self) -> None:
         for job in self.jobs:

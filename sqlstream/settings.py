@@ -173,6 +173,13 @@ OPTIONS = (
         "Which operators keep state: kernels over columns (columnar), or Spark's own (native), which can do less.",
         "auto",
     ),
+    Option(
+        "sqlstream.parquet-reader",
+        one_of("auto", "spark"),
+        "Who reads Parquet files on this machine for windows over columns that are no expressions: the exchange of the "
+        "columnar gear itself, in columns, or Spark.",
+        "auto",
+    ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option(
         "table.exec.async-lookup.buffer-capacity",

@@ -157,6 +157,9 @@ class Streams:
         rows = self.spark.readStream.schema(schema).parquet(str(self._folder(scan.table)))
         return rows.select(*(f"`{name}`" for name in scan.columns))
 
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+        return None
+
     def lookup(self, node: Lookup) -> LookupSource:
         assert isinstance(node.source, Table)
         folder = str(self._folder(node.source))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
-from sqlstream.udfs.key_hash import key_hash
+from sqlstream.udfs.key_hash import hash_of_values
 
 TICK = "__tick"
 """BIGINT column of the exchange's input: microseconds of a tick of processing time, NULL for rows of data."""
@@ -135,7 +135,7 @@ class Exchange:
     def _with_hash(self, rows: pa.Table) -> pa.Table:
         if not self.hashed:
             return rows
-        return rows.add_column(0, KEY_HASH, pa.array(key_hash([rows.column(name) for name in self.hashed])))
+        return rows.add_column(0, KEY_HASH, pa.array(hash_of_values(rows.select(self.hashed).columns, rows.num_rows)))
 
     def _cut(self, rows: pa.Table, content: Content) -> Iterator[Blob]:
         if not rows.num_rows:

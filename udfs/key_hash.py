@@ -20,7 +20,11 @@ _WORD, _HALF = np.uint64(8), np.uint64(4)
 
 
 def can_hash(kind: pa.DataType) -> bool:
-    """True for BIGINT and INT, BIGINTs that are times included."""
+    """True for the types that exchanges hash themselves: whole numbers, times as BIGINTs included, and texts."""
+    return _is_number(kind) or kind == pa.string()
+
+
+def _is_number(kind: pa.DataType) -> bool:
     return kind in (pa.int64(), pa.int32())
 
 
@@ -89,7 +93,7 @@ def hash_of_values(columns: Sequence[pa.ChunkedArray], count: int) -> np.ndarray
     """
     if not columns:
         return np.zeros(count, np.int64)
-    return key_hash([c if can_hash(c.type) else pa.chunked_array([_as_longs(c.combine_chunks())]) for c in columns])
+    return key_hash([c if _is_number(c.type) else pa.chunked_array([_as_longs(c.combine_chunks())]) for c in columns])
 
 
 def _as_longs(values: pa.Array) -> pa.Array:
@@ -98,7 +102,9 @@ def _as_longs(values: pa.Array) -> pa.Array:
     if kinds.is_decimal(kind):
         values, kind = values.cast(pa.string()), pa.string()
     if kinds.is_string(kind) or kinds.is_binary(kind):
-        found = _of_bytes(values.cast(pa.large_binary()).fill_null(b""))
+        distinct = values.dictionary_encode()
+        hashes = _of_bytes(distinct.dictionary.cast(pa.large_binary()))
+        found = np.append(hashes, 0)[np.asarray(distinct.indices.fill_null(len(hashes)))]
     elif kinds.is_floating(kind):
         found = np.asarray(values.cast(pa.float64()).fill_null(0)).view(np.int64)
     elif kinds.is_date32(kind):

@@ -61,6 +61,10 @@ class SharedSources:
         extra = [c for c in rows.columns if c not in columns and (in_order or c not in PARTS)]
         return rows.select(*map(column, (*scan.columns, *extra)))
 
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+        """None: all queries go on from the rows that Spark reads."""
+        return None
+
     def control(self, table: str) -> DataFrame:
         if table not in self._control:
             self._control[table] = self._runtime.control(table)

@@ -49,7 +49,7 @@ def _without_bad_times(node: AssignTime, rows: DataFrame, context: Context) -> D
         return rows
     if node.column in (c.name for c in required_columns(scan.table)):
         return rows
-    text = f'{NULL_EVENT_TIME}: event time "{node.column}" of table "{node.table}" is NULL'
+    text = f"{NULL_EVENT_TIME}: {null_time(node)}"
     passing = passes_by(rows)
     bad = column(node.column).isNull() if passing is None else column(node.column).isNull() & ~passing
     fields = F.struct(*(column(f.name) for f in node.input.schema if f.name != node.column))
@@ -96,10 +96,14 @@ def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Colum
     return F.expr(f"CASE {passes}{text}")
 
 
+def null_time(node: AssignTime) -> str:
+    """What SS401 says."""
+    return f'event time "{node.column}" of table "{node.table}" is NULL'
+
+
 def null_error(node: AssignTime) -> str:
     """SQL text of a call that fails with SS401."""
-    text = f'{NULL_EVENT_TIME}: event time "{node.column}" of table "{node.table}" is NULL'
-    return f"raise_error({string(text)})"
+    return f"raise_error({string(f'{NULL_EVENT_TIME}: {null_time(node)}')})"
 
 
 def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:

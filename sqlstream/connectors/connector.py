@@ -69,8 +69,9 @@ class Environment:
     ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart
     and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``run`` is the
     checkpoint's own word: numbers of micro-batches begin anew with another one. ``in_order``: the query looks at the
-    order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``after`` is the last
-    micro-batch of the checkpoint that the job goes on from; ``anew``: it has just been made of a savepoint.
+    order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``spark_reads``: no source
+    tells ``places``. ``after`` is the last micro-batch of the checkpoint that the job goes on from; ``anew``: it has
+    just been made of a savepoint.
     """
 
     spark: SparkSession
@@ -79,11 +80,13 @@ class Environment:
     resumed: bool = False
     run: str = "run"
     in_order: bool = False
+    spark_reads: bool = False
     after: int | None = None
     anew: bool = False
 
 
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
+Places = Callable[[Environment, Table, tuple[str, ...]], "DataFrame | None"]
 Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
 BatchWriter = Callable[["DataFrame", int], None]
 WriteBatches = Callable[[Environment, Table], BatchWriter]
@@ -124,6 +127,7 @@ class Connector:
     columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow. Where
     the table tolerates bad rows (``planner.bad_rows``), a source that parses records gives these as well, with NULL in
     what could not be read, and the hidden column BAD.
+    ``places(environment, table, columns)`` tells where the same rows are in Parquet files, as ``Runtime.places`` says.
     ``write_batches(environment, table)`` returns a function of a micro-batch and its number, which writes its rows; a
     batch that runs again takes the place of what it wrote before. ``write(environment, table, rows)`` returns the
     writer of a streaming DataFrame, not yet started (the job adds checkpoint, trigger and name), where Spark has a
@@ -145,6 +149,7 @@ class Connector:
     doc: str
     options: tuple[Option, ...] = ()
     read: Read | None = None
+    places: Places | None = None
     write_batches: WriteBatches | None = None
     write: Write | None = None
     takes_updates: Callable[[Table], bool] = _never

@@ -5,6 +5,7 @@ file sink.
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource, Request
+from sqlstream.udfs.parquet import FILE, FIRST, ROWS_PER_PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -113,13 +115,8 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
 
     values = CONNECTOR.values(table)
     path = values["path"]
-    if not is_bounded(table):
-        _make_directory(path)
     parses = values["format"] in ("csv", "json")
-    schema = parsed_schema(table) if parses else schema_ddl(table.physical_columns)
-    reader = environment.spark.readStream.schema(schema)
-    reader = reader.options(**_reader_options(table, values, partition_columns(table)))
-    files = reader.format(values["format"]).load(_directory_or_pattern(path))
+    files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
     return files.select(
         *(
             F.col(f"_metadata.{_METADATA[c.metadata_key][0]}").cast(c.type.ddl()).alias(c.name)
@@ -129,6 +126,38 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
         ),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
         *(_parts(environment.spark, path, is_bounded(table)) if environment.in_order else ()),
+    )
+
+
+def _files(environment: Environment, table: Table, schema: str) -> DataFrame:
+    values = CONNECTOR.values(table)
+    if not is_bounded(table):
+        _make_directory(values["path"])
+    reader = environment.spark.readStream.schema(schema)
+    reader = reader.options(**_reader_options(table, values, partition_columns(table)))
+    return reader.format(values["format"]).load(_directory_or_pattern(values["path"]))
+
+
+_ROW_INDEX = "_tmp_metadata_row_index"
+"""As ``_metadata.row_index``, without the other metadata, which Spark would collect for each row."""
+
+
+def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame | None:
+    """Of Parquet files on this machine, whose directories are no columns of the query."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    path, partitions = table.option("path") or "", partition_columns(table)
+    in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
+    elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
+    here = path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
+    if CONNECTOR.values(table)["format"] != "parquet" or not here or not in_files:
+        return None
+    rows = _files(environment, table, f"{_ROW_INDEX} BIGINT")
+    named = environment.in_order and _share_times(path, is_bounded(table))
+    return rows.where(F.expr(f"{_ROW_INDEX} & {ROWS_PER_PLACE - 1} = 0")).select(
+        F.input_file_name().alias(FILE),
+        F.col(_ROW_INDEX).alias(FIRST),
+        *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
 
 
@@ -144,8 +173,8 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
     from pyspark.sql import functions as F  # noqa: N812
 
     time, name, start = PARTS
-    times, longest = _times_and_longest(path)
-    named = not bounded or not times or len(set(times)) < len(times)
+    named = _share_times(path, bounded)
+    longest = max((f.st_size for f in _stats(path)), default=0)
     modified, place = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
     unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
     if not named and _least_split(spark) >= 1 << unit:
@@ -157,14 +186,17 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
     ]
 
 
-def _times_and_longest(path: str) -> tuple[list[int], int]:
-    """Modification times of the files in milliseconds, as Spark sees them, and bytes of the largest; none if remote."""
+def _share_times(path: str, bounded: bool) -> bool:
+    """True where two files may have the same modification time in milliseconds, as Spark sees it."""
+    times = [f.st_mtime_ns // 1_000_000 for f in _stats(path)]
+    return not bounded or not times or len(set(times)) < len(times)
+
+
+def _stats(path: str) -> list[os.stat_result]:
+    """What is known of the files, none if they are remote."""
     local = local_path(path)
-    if local is None:
-        return [], 0
-    files = (f for path in _matching(local) for f in (path, *path.rglob("*")) if f.is_file())
-    found = [f.stat() for f in files]
-    return [f.st_mtime_ns // 1_000_000 for f in found], max((f.st_size for f in found), default=0)
+    matching = _matching(local) if local is not None else ()
+    return [f.stat() for path in matching for f in (path, *path.rglob("*")) if f.is_file()]
 
 
 def _least_split(spark: SparkSession) -> int:
@@ -310,6 +342,7 @@ CONNECTOR = Connector(
         *LOOKUP_OPTIONS,
     ),
     read=read,
+    places=places,
     write=write,
     write_batches=write_batches,
     bounded=is_bounded,

@@ -20,6 +20,8 @@ class Sources(Protocol):
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
 
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None: ...
+
     def lookup(self, node: Lookup) -> LookupSource: ...
 
     def function(self, name: str) -> Function | None: ...
@@ -40,6 +42,9 @@ class JobRuntime:
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.read(scan, in_order=in_order)
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+        return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:
         return self.sources.lookup(node)

@@ -51,11 +51,17 @@ def test_no_rows_have_no_hashes():
     assert key_hash([column([], pa.int64())]).tolist() == []
 
 
-def test_only_whole_numbers_of_32_and_64_bits_are_hashed():
-    assert [kind for kind in (pa.int64(), pa.int32(), pa.int16(), pa.string(), pa.float64()) if can_hash(kind)] == [
-        pa.int64(),
-        pa.int32(),
-    ]
+def test_whole_numbers_of_32_and_64_bits_and_texts_are_hashed():
+    hashed = [pa.int64(), pa.int32(), pa.string()]
+    assert [kind for kind in (*hashed, pa.int16(), pa.float64(), pa.binary()) if can_hash(kind)] == hashed
+
+
+def test_texts_are_hashed_alike_wherever_they_stand():
+    texts = ["", "a", None, "ab", "ba", "é", "a", "", "b" * 100, "b" * 101]
+    found = hash_of_values([column(texts, pa.string())], len(texts)).tolist()
+    turned = hash_of_values([column(texts[::-1], pa.string())], len(texts)).tolist()
+    assert turned[::-1] == found
+    assert len(set(found)) == len(set(texts))
 
 
 VALUES = [

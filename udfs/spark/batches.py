@@ -15,6 +15,7 @@ from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context
+from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -25,8 +26,11 @@ BLOBS_DDL = (
 )
 
 
-def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
-    """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones."""
+def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = None) -> Batches:
+    """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones.
+
+    ``files`` makes the rows of places.
+    """
 
     numbers = pa.array(numbers_of(exchange.groups))
 
@@ -34,7 +38,8 @@ def to_blobs(exchange: Exchange, schema: pa.Schema) -> Batches:
         spare_imports()
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        for batch in exchange.blobs((_as(batch, schema) for batch in batches), partition):
+        rows = (_as(batch, schema) for batch in batches) if files is None else files.rows(batches)
+        for batch in exchange.blobs(rows, partition):
             yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
     return blobs

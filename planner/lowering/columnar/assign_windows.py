@@ -10,7 +10,7 @@ from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, rows_below, run, spark_schema
 from sqlstream.planner.lowering.columnar.triggers import domain_of
-from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
@@ -27,7 +27,7 @@ def _(node: AssignWindows, context: Context) -> DataFrame:
         return _in_zone(node, context) if _zone(node) else lower_node(node, context)
     rows = rows_below(node, context)
     inputs = inputs_of(node, rows, context)
-    fields = [inputs.add_text(quoted(f.name), _field(i)) for i, f in enumerate(node.input.schema)]
+    fields = [inputs.field(f.name, _field(i)) for i, f in enumerate(node.input.schema)]
     keys = tuple(_key(i) for i in range(len(node.partition_by)))
     values = (
         key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.partition_by, keys, strict=True)

@@ -23,22 +23,41 @@ START = "__given_start"
 END = "__given_end"
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A field of the operator's input as it is, or the microseconds of one. ``required``: it must not be NULL."""
+
+    field: str
+    micros: bool = False
+    required: bool = False
+
+
 @dataclass
 class Inputs:
     """Columns by name, as SQL texts over ``rows``, the fields of the operator's input.
 
-    ``watermark``: the one that the exchange tells from the rows' times.
+    ``watermark``: the one that the exchange tells from the rows' times. ``taken``: those of the columns that are
+    fields, for who can do without SQL.
     """
 
     context: Context
     rows: Schema
     watermark: BlobWatermark | None = None
     texts: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, Taken] = field(default_factory=dict)
 
-    def add(self, expression: exp.Expression, kind: str | None = None) -> str:
+    def add(self, expression: exp.Expression, kind: str | None = None, name: str | None = None) -> str:
         """The name of the column with an expression's value, cast to ``kind``."""
         text = self.context.sql(expression)
-        return self.add_text(text if kind is None else f"CAST({text} AS {kind})")
+        name = self.add_text(text if kind is None else f"CAST({text} AS {kind})", name)
+        if kind is None and isinstance(expression, exp.Column):
+            self.taken[name] = Taken(expression.name)
+        return name
+
+    def field(self, name: str, to: str) -> str:
+        """A field as it is."""
+        self.taken[to] = Taken(name)
+        return self.add_text(quoted(name), to)
 
     def add_text(self, text: str, name: str | None = None) -> str:
         if name is None:
@@ -48,8 +67,9 @@ class Inputs:
 
     def time(self, name: str, to: str = TIME) -> str:
         """A time column in microseconds."""
-        told = self.watermark
-        return self.add_text(told.micros if told is not None and name == told.time else micros(name), to)
+        told = self.watermark if self.watermark is not None and self.watermark.time == name else None
+        self.taken[to] = Taken(name, micros=True, required=told is not None)
+        return self.add_text(micros(name) if told is None else told.micros, to)
 
     def columns(self) -> list[Column]:
         return [F.expr(text).alias(name) for name, text in self.texts.items()]

@@ -15,7 +15,6 @@ from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
-from sqlstream.planner.lowering.columns import quoted
 from sqlstream.planner.lowering.side_outputs import late_fields
 from sqlstream.planner.nodes import (
     AssignWindows,
@@ -196,7 +195,7 @@ _ACTIONS = {LateAction.DROP: LateRows.DROP, LateAction.TO: LateRows.EMIT, LateAc
 def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inputs) -> Lateness:
     late = firing.late
     fields = late_fields(node) if isinstance(node, WindowAggregate) and late.action is LateAction.TO else ()
-    columns = tuple(inputs.add_text(quoted(f.name), f"__late_{i}") for i, f in enumerate(fields))
+    columns = tuple(inputs.field(f.name, f"__late_{i}") for i, f in enumerate(fields))
     return Lateness(late.allow_ms * 1000, _ACTIONS[late.action], columns)
 
 

@@ -16,6 +16,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
 from sqlstream.planner.lowering.columnar.clocks import StatefulNode, WindowNode
+from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
 from sqlstream.planner.lowering.columnar.watermarks import BlobWatermark, blob_watermark
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
@@ -113,12 +114,13 @@ def run(
     rows: DataFrame,
     operator: Operator,
     runtime: Runtime,
+    files: Files | None = None,
     above: Sequence[Above] = (),
 ) -> DataFrame:
     """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads.
 
-    ``above``: operators that run in the same call, each on the rows of the one before; what the last one emits comes
-    out.
+    ``files``: where the exchange reads them, in place of Spark. ``above``: operators that run in the same call, each on
+    the rows of the one before; what the last one emits comes out.
     """
     assert KEY_HASH in rows.columns, rows.columns
     operators = (operator, *(one.operator for one in above))
@@ -129,7 +131,10 @@ def run(
     told = operator.told_by_blobs
     time = told.column(runtime) if told is not None else None
     exchange = Exchange(operator.kernel, groups, time, operator.hashed)
-    blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
+    if files is None:
+        blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
+    else:
+        blobs = files.places.mapInArrow(to_blobs(exchange, files.reader.schema, files.reader), BLOBS_DDL)
     blobs = told.of_blobs(blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from sqlstream.planner.firing import PythonCall
 from sqlstream.planner.lowering.columnar.inputs import Inputs
-from sqlstream.planner.lowering.columns import quoted
 from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Schema
@@ -33,7 +32,7 @@ def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
     assert function is not None, f'the binder has seen "{call.function}"'
     implementation = context.runtime.implementation(function)
     ship(implementation)
-    columns = tuple(inputs.add_text(quoted(f.name), f.name) for f in rows)
+    columns = tuple(inputs.field(f.name, f.name) for f in rows)
     return UserClass(function.name, implementation, values_of(call.arguments, context), columns)
 
 

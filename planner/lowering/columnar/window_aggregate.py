@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chaining import Link, link_of
 from sqlstream.planner.lowering.columnar.chains import Prepared, below_of, handover_of
-from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.from_files import Files, files_below
+from sqlstream.planner.lowering.columnar.inputs import Inputs, inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import (
+    Operator,
     kernel_schema,
     operator_of,
     rows_below,
@@ -26,6 +29,7 @@ from sqlstream.planner.lowering.windows import window_columns
 from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.handover import Handed
+from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.key_hash import can_hash
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
@@ -33,7 +37,7 @@ from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW
 @lower_columnar.register
 def _(node: WindowAggregate, context: Context) -> DataFrame:
     found = _prepared(node, context)
-    emitted = run(found.rows, found.operator, context.runtime, found.above)
+    emitted = run(found.rows, found.operator, context.runtime, found.files, found.above)
     return emitted.select(*_results(node), *hidden(emitted))
 
 
@@ -45,7 +49,7 @@ def _prepared(node: WindowAggregate, context: Context) -> Prepared:
     inputs = inputs_of(node, rows, context)
     for call in calls:
         for name, expression in call.columns:
-            inputs.add_text(context.sql(expression), name)
+            inputs.add(expression, name=name)
     keys = _key_columns(node, rows)
     names = (*map(_key, range(len(node.keys))), *set_keys(node))
     design = design_of(node, names, inputs)
@@ -60,7 +64,8 @@ def _prepared(node: WindowAggregate, context: Context) -> Prepared:
         texts = {**inputs.texts, **{_key(i): quoted(name) for i, name in enumerate(node.keys)}}
         return below.with_above(operator, handover_of(link, _emitted(link.below), texts, names, schema))
     hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
-    return Prepared(projected, replace(operator, hashed=hashed))
+    operator = replace(operator, hashed=hashed)
+    return Prepared(projected, operator, _files(node, inputs, operator, schema, context))
 
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:
@@ -68,6 +73,15 @@ def _rows_of(below: Prepared, link: Link) -> DataFrame:
     return below.results.select(*_results(link.below)).select(
         *(column(name).alias(field) for field, name in link.fields)
     )  # fmt: skip
+
+
+def _files(
+    node: WindowAggregate, inputs: Inputs, operator: Operator, rows: pa.Schema, context: Context
+) -> Files | None:
+    if operator.ticks or node.grouping_sets is not None:
+        return None
+    rows = rows if not operator.hashed else rows.remove(rows.get_field_index(KEY_HASH))
+    return files_below(node, {_key(i): name for i, name in enumerate(node.keys)}, inputs, rows, context)
 
 
 # Names of the kernel's own, which none of the plan's can be.

@@ -1,0 +1,104 @@
+"""Operators whose exchange reads its rows from Parquet files itself: their columns are as they are in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from sqlglot import exp
+
+from sqlstream.planner.lowering.columnar.clocks import WindowNode
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of
+from sqlstream.planner.lowering.columnar.kernels import sees_arrival
+from sqlstream.planner.lowering.lower import Context, awaited_by
+from sqlstream.planner.lowering.time import null_time
+from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
+from sqlstream.udfs.exchange import CLOCK, PARTS
+from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.parquet import FromFile, ParquetRows
+
+_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
+                    "DATE", "TIMESTAMP"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Files:
+    """``reader`` makes rows of ``places``."""
+
+    places: DataFrame
+    reader: ParquetRows
+
+
+def files_below(
+    node: WindowNode, keys: Mapping[str, str], inputs: Inputs, rows: pa.Schema, context: Context
+) -> Files | None:
+    """The files below the node, where its exchange can make ``rows`` of them; None where only Spark can.
+
+    ``keys``: the fields that key columns are. ``rows``: the exchange's input but for PARTS, with KEY_HASH where the
+    exchange does not compute it.
+    """
+    scan = _scan_below(node, inputs, context)
+    if scan is None or (keys and KEY_HASH in rows.names):
+        return None
+    taken = {**inputs.taken, **{name: Taken(of) for name, of in keys.items()}}
+    columns: dict[str, FromFile] = {}
+    for name in rows.names:
+        if name in (KEY_HASH, CLOCK):
+            continue
+        found = _column(taken[name], node, inputs, scan) if name in taken else None
+        if found is None:
+            return None
+        columns[name] = found
+    in_order = context.in_order or sees_arrival(node)
+    places = context.runtime.places(scan, in_order=in_order) if columns else None
+    if places is None:
+        return None
+    if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
+        places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
+    kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
+    parts = [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in places.columns]
+    return Files(places, ParquetRows(pa.schema([*rows, *(parts if in_order else [])]), columns))
+
+
+def _scan_below(node: WindowNode, inputs: Inputs, context: Context) -> Scan | None:
+    """The scan whose rows reach the node one by one, of which Spark need not know the times."""
+    here = replace(context, awaited=context.awaited | awaited_by(node))
+    told = inputs.watermark.source if inputs.watermark is not None else None
+    *between, last = _chain(node)
+    if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
+        return None
+    watermarks = (n for n in between if isinstance(n, AssignTime) and n is not told and here.awaits(n.domain))
+    return None if any(watermarks) else last
+
+
+def _chain(node: WindowNode) -> Iterator[Node]:
+    """What stands below the node, as far as it leaves rows as they are, and what stands below that."""
+    below = node.input
+    while isinstance(below, Project | AssignTime):
+        yield below
+        below = below.input
+    yield below
+
+
+def _column(taken: Taken, node: WindowNode, inputs: Inputs, scan: Scan) -> FromFile | None:
+    """The column of the file that the field is; None where it is computed, or of a type that is not read alike."""
+    name = taken.field
+    for below in _chain(node):
+        if isinstance(below, AssignTime) and below.column == name and below.column not in scan.columns:
+            return None
+        if isinstance(below, Project):
+            item = next(item for item in below.items if item.name == name)
+            if not isinstance(item.expression, exp.Column):
+                return None
+            name = item.expression.name
+    column = next((c for c in scan.table.physical_columns if c.name == name), None)
+    if column is None or column.type.name not in _TYPES:
+        return None
+    if taken.micros and column.type.name != "TIMESTAMP":
+        return None
+    told = inputs.watermark
+    required = null_time(told.source) if taken.required and told is not None else None
+    return FromFile(name, column.type.to_arrow(), taken.micros, required)

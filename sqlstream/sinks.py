@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import Environment, connector
@@ -21,6 +22,25 @@ if TYPE_CHECKING:
 NULL_IN_COLUMN = "SS403"
 
 
+class Turns:
+    """One writer of a job at a time: Spark may start a micro-batch anew while its stopped query still writes it.
+
+    Through Spark Connect each start writes in a process of its own, so a copy is a new one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Turns], tuple[()]]:
+        return Turns, ()
+
+
 class TableSink:
     """The rows of a job into a table. A job starts its sink again to flush, which then is no new job."""
 
@@ -28,9 +48,10 @@ class TableSink:
         self._environment = environment
         self._table = table
         self._plan = plan
+        self._turns = Turns()
 
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
-        side = SideSinks(self._environment, self._plan)
+        side = SideSinks(self._environment, self._plan, self._turns)
         found = connector(self._table.connector)
         if side:
             main = checked_writer(self._environment, self._table)
@@ -51,10 +72,11 @@ class SetSink:
     def __init__(self, environment: Environment, plan: StatementSet) -> None:
         self._environment = environment
         self._plan = plan
+        self._turns = Turns()
 
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
         tables = [(table, checked_writer(self._environment, table)) for table in self._plan.tables]
-        side = SideSinks(self._environment, self._plan)
+        side = SideSinks(self._environment, self._plan, self._turns)
         self._environment = replace(self._environment, resumed=True, anew=False)
         return rows.writeStream.foreachBatch(side.beside_all(self._plan, tables))
 
@@ -69,8 +91,9 @@ def sink_of(environment: Environment, plan: Insert | StatementSet) -> TableSink 
 class SideSinks:
     """The tables that get rows of a plan beside its result. False where there are none."""
 
-    def __init__(self, environment: Environment, plan: Node) -> None:
+    def __init__(self, environment: Environment, plan: Node, turns: Turns | None = None) -> None:
         self._plan = plan
+        self._turns = turns or Turns()
         self._writers = [(table, checked_writer(environment, table)) for table in side_tables(plan)]
 
     def __bool__(self) -> bool:
@@ -82,11 +105,11 @@ class SideSinks:
         A batch is computed once, because computing it moves the state on. Should it run again after a failure, each
         table takes its rows in place of those of the first attempt.
         """
-        return partial(_write_both, self._plan, main, self._writers) if self else main
+        return partial(_write_both, self._turns, self._plan, main, self._writers) if self else main
 
     def beside_all(self, plan: StatementSet, tables: list[tuple[Table, BatchWriter]]) -> BatchWriter:
         """A writer of the micro-batches of a statement set, whose ``tables`` are written by these."""
-        return partial(_write_both, plan, partial(_write_tables, plan, tables), self._writers)
+        return partial(_write_both, self._turns, plan, partial(_write_tables, plan, tables), self._writers)
 
 
 def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int) -> None:
@@ -97,19 +120,20 @@ def _write_tables(plan: StatementSet, tables: list[tuple[Table, BatchWriter]], b
 
 
 def _write_both(
-    plan: Node, main: BatchWriter, side: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
+    turns: Turns, plan: Node, main: BatchWriter, side: list[tuple[Table, BatchWriter]], batch: DataFrame, number: int
 ) -> None:
     from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
 
-    batch.persist()
-    try:
-        main(main_rows(batch) if side else batch, number)
-        for table, write in side:
-            rows = side_rows(batch, plan, table)
-            if not rows.isEmpty():  # or each micro-batch would leave a file without rows
-                write(rows, number)
-    finally:
-        batch.unpersist()
+    with turns:
+        batch.persist()
+        try:
+            main(main_rows(batch) if side else batch, number)
+            for table, write in side:
+                rows = side_rows(batch, plan, table)
+                if not rows.isEmpty():  # or each micro-batch would leave a file without rows
+                    write(rows, number)
+        finally:
+            batch.unpersist()
 
 
 def checked_writer(environment: Environment, table: Table) -> BatchWriter:

@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
         return max(int(self.rows.num_rows), len(self.replaced))
 
 
-@dataclass
+@dataclass(eq=False)
 class Bucket:
     """A bucket during one call: the first ``stored`` of its ``chunks`` are in the store, the others have come since.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 
@@ -28,7 +30,6 @@ from sqlstream.udfs.state.deltas import (
     Bucket,
     Chunk,
     alive,
-    alive_at,
     distinct,
     first_merged,
     merged,
@@ -37,12 +38,10 @@ from sqlstream.udfs.state.deltas import (
     read_chunk,
     write_chunk,
 )
+from sqlstream.udfs.state.given import DENSE, Given, is_dense
 
 BUCKET_ROWS = 1024
 """A bucket of more rows splits. Fewer rows make small batches cheaper, more rows make large batches cheaper."""
-
-_DENSE = 4
-"""Where one row in so many is asked for, buckets are given, and written, as a whole."""
 
 
 class KeyedState:
@@ -65,30 +64,31 @@ class KeyedState:
         self._timed = any(column in self.schema.names for column in TIMERS.values())
         self._index: Buckets | None = None
         self._open: dict[int, Bucket] = {}
-        # The places whose rows are given, sorted; None for all that are in loaded buckets.
-        self._given: np.ndarray | None = NO_PLACES
-        self._latest: tuple[list[int], pa.Table] | None = None
+        self._given = Given(by, self.schema)
 
     def load(self, hashes: np.ndarray) -> pa.Table:
         """The rows of these hashes, and maybe others of their buckets."""
-        places = distinct(hashes)
+        places = np.sort(hashes)
         positions = self._fetch(self._buckets().holding(places))
-        self._give(places, positions, self._is_dense(places, positions))
+        if positions:
+            sizes = [self._open[position].rows for position in positions]
+            fullest = self._open[positions[int(np.argmax(sizes))]]
+            self._given.add(places, is_dense(places, fullest, sum(sizes), self._by))
         return self._table(positions)
 
     def load_all(self) -> pa.Table:
         positions = self._fetch(np.arange(len(self._buckets().index)))
-        self._given = None
+        self._given.add(NO_PLACES, dense=True)
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
         """The rows of all places that have a timer up to this time, and maybe others of their buckets."""
         positions = self._fetch(self._buckets().due(domain, time))
-        if positions and self._given is not None:
+        if positions and self._given.places is not None:
             rows = pa.Table.from_batches(self._batches(positions), self.schema)
             timers = rows.column(TIMERS[TIMER_OF[domain]]).to_numpy()
             is_due = (timers <= time) & (timers != END_OF_TIME)
-            self._give(distinct(self._places(rows)[is_due]), positions, is_due.sum() * _DENSE >= len(is_due))
+            self._given.add(self._places(rows)[is_due], is_due.sum() * DENSE >= len(is_due))
         return self._table(positions)
 
     def loaded(self) -> pa.Table:
@@ -99,10 +99,10 @@ class KeyedState:
         """The new contents of all places that were given, so of ``loaded``. Rows that are not given back are gone."""
         pieces = self._cut(rows)
         assert pieces.keys() <= set(self._loaded()), "rows of keys whose buckets are not loaded"
-        if self._given is None:
+        if self._given.places is None:
             self._replace_buckets(pieces)
         else:
-            assert np.isin(self._places(rows), self._given).all(), "rows of keys that were not given"
+            assert np.isin(self._places(rows), self._given.places).all(), "rows of keys that were not given"
             self._replace_places(pieces)
 
     def append(self, rows: pa.Table) -> None:
@@ -138,7 +138,7 @@ class KeyedState:
             else:
                 changes |= self._move(group, added)
         self._open.clear()
-        self._given, self._latest = NO_PLACES, None
+        self._given = Given(self._by, self.schema)
         if changes:
             index = self._buckets()
             if added or (index.index[:, ROWS] == 0).any():
@@ -177,30 +177,9 @@ class KeyedState:
         entry = self._buckets().index[position]
         return chunk_keys(self.name, int(entry[NUMBER]), int(entry[CHUNKS]), start)
 
-    def _give(self, places: np.ndarray, positions: list[int], dense: bool) -> None:
-        """``places`` are distinct and in these buckets; ``dense``: the buckets have not many more rows."""
-        if positions and self._given is not None:
-            self._given = None if dense else distinct(np.concatenate((self._given, places)))
-            self._latest = None
-
-    def _is_dense(self, places: np.ndarray, positions: list[int]) -> bool:
-        """By what is asked for of the fullest of the buckets, where each place may have many rows."""
-        sizes = [self._open[position].rows for position in positions]
-        if len(places) * _DENSE >= sum(sizes):
-            return True
-        fullest = positions[int(np.argmax(sizes))]
-        rows = max((chunk.rows for chunk in self._open[fullest].chunks), key=len)
-        here = places[self._buckets().positions(places) == fullest]
-        return bool(np.isin(self._places(rows), here).sum() * _DENSE >= rows.num_rows)
-
     def _table(self, positions: list[int]) -> pa.Table:
         """What is given of some loaded buckets."""
-        if self._given is None:
-            return pa.Table.from_batches(self._batches(positions), self.schema)
-        if self._latest is None or self._latest[0] != positions:
-            chunks = [chunk for position in positions for chunk in self._open[position].chunks]
-            self._latest = positions, alive_at(chunks, self._given, self._by, self.schema)
-        return self._latest[1]
+        return self._given.rows([self._open[position] for position in positions])
 
     def _batches(self, positions: list[int]) -> list[pa.RecordBatch]:
         return [rows for position in positions for rows in alive(self._open[position].chunks, self._by)]
@@ -215,12 +194,13 @@ class KeyedState:
         bucket = self._opened(position)
         bucket.chunks.append(chunk)
         bucket.rows += rows
-        self._latest = None
+        self._given.changed()
 
     def _replace_buckets(self, pieces: dict[int, Piece]) -> None:
         positions = self._loaded()
-        nothing = Piece(self._nothing(), np.full(2, END_OF_TIME))
-        found = [pieces.get(position, nothing) for position in positions]
+        if len(pieces) < len(positions):
+            pieces = dict.fromkeys(positions, Piece(self._nothing, np.full(2, END_OF_TIME))) | pieces
+        found = [pieces[position] for position in positions]
         if found:
             self._timers(positions, np.stack([piece.timers for piece in found]))
         for position, (rows, _) in zip(positions, found, strict=True):
@@ -239,7 +219,7 @@ class KeyedState:
     def _replace_piece(self, position: int, old: Piece | None, new: Piece | None) -> None:
         if self._timed:
             self._timers([position], self._timers_after(position, old, new))
-        rows = self._nothing() if new is None else new.rows
+        rows = self._nothing if new is None else new.rows
         replaced = NO_PLACES if old is None else distinct(self._places(old.rows))
         self._add(position, Chunk(rows, replaced), rows.num_rows - (0 if old is None else old.rows.num_rows))
 
@@ -251,8 +231,10 @@ class KeyedState:
 
     def _timers_of_others(self, position: int) -> np.ndarray:
         """The earliest timers of the rows of a bucket that are not given."""
-        given = Chunk(self._nothing(), self._given if self._given is not None else NO_PLACES)
-        pieces = cut(rows := one(alive([*self._open[position].chunks, given], self._by)), np.zeros(rows.num_rows, int))
+        assert self._given.places is not None, "all rows are given"
+        without = Chunk(self._nothing, self._given.places)
+        rows = one(alive([*self._open[position].chunks, without], self._by))
+        pieces = cut(rows, np.zeros(rows.num_rows, np.int64))
         return pieces[0].timers if pieces else np.full(2, END_OF_TIME)
 
     def _timers(self, positions: list[int], timers: np.ndarray) -> None:
@@ -294,7 +276,7 @@ class KeyedState:
     def _pieces(self, group: list[int]) -> list[tuple[int, Piece]]:
         """The rows of neighbours in buckets that are not too large, with their lowest places."""
         batches, low = self._batches(group), int(self._buckets().index[group[0], LOW])
-        rows = one(batches) if batches else self._nothing()
+        rows = one(batches) if batches else self._nothing
         if self._overflows(rows):
             return split(rows, self._places(rows), low, self._bucket_rows)
         timers = self._buckets().index[group, EVENT : PROCESSING + 1].min(axis=0)
@@ -306,6 +288,7 @@ class KeyedState:
     def _places(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._by).to_numpy())
 
+    @cached_property
     def _nothing(self) -> pa.RecordBatch:
         return whole(self.schema.empty_table())
 

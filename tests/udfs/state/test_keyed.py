@@ -132,7 +132,7 @@ def test_keys_that_go_one_by_one_leave_nothing():
     for start in range(0, 3_000, 10):
         state = KeyedState(store, "s", COUNTS)
         state.load(mixed(np.arange(start, start + 10)))
-        state.replace(COUNTS.empty_table() if state._given is not None else counts(range(start + 10, 3_000)))
+        state.replace(COUNTS.empty_table() if state._given.places is not None else counts(range(start + 10, 3_000)))
         state.flush()
         state = KeyedState(store, "s", COUNTS)
         assert state.rows() == 3_000 - start - 10

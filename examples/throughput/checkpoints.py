@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlstream
+from examples.throughput import state_bytes
 from examples.throughput.bids import write_stored
 from sqlstream.jobs import Job
 
@@ -66,12 +67,12 @@ def measured(stored: int, touched: Sequence[int], epochs: int, rows: int) -> Mea
         job = session.sql(_INSERT)
         assert isinstance(job, Job)
         job.wait()
-        lines = {line.epoch: line for line in job.checkpoints()}
-        first = -(-stored // rows)
+        lines = [line for line in sorted(job.checkpoints(), key=lambda line: line.epoch) if line.rows]
+        lines = lines[-(-stored // rows) :]
         costs = []
         for i, count in enumerate(touched):
-            of_count = [lines[first + i * epochs + n] for n in range(epochs)]
-            assert all(line.rows == count for line in of_count), "an epoch reads a file"
+            of_count = lines[i * epochs : (i + 1) * epochs]
+            assert [line.rows for line in of_count] == [count] * epochs, "an epoch reads a file"
             times = [line.duration_ms for line in of_count if line.duration_ms is not None]
             sizes = [line.size for line in of_count if line.size is not None]
             costs.append(Cost(stored, count, statistics.median(times), statistics.median(sizes)))
@@ -116,10 +117,14 @@ def main() -> None:
     chosen = parser.parse_args()
     console = Console(width=140)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}")
+    console.print(state_bytes.table_of(chosen.keys, chosen.share))
     found = []
     for keys in chosen.keys:
         found.append(measured(keys, (max(1, int(keys * chosen.share)), chosen.few), chosen.epochs, chosen.rows))
-        console.print(f"{keys:,} keys measured")
+        costs = (
+            f"{cost.milliseconds:,.0f} ms, {cost.bytes_:,.0f} bytes for {cost.touched:,}" for cost in found[-1].costs
+        )
+        console.print(f"{keys:,} keys: {'; '.join(costs)}")
     console.print("", table_of(found))
     console.print(f"load after: {os.getloadavg()[0]:.1f}")
 

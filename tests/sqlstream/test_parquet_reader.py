@@ -41,7 +41,8 @@ READ_BY_SPARK = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Three files of many row groups, one of them with names in capitals and without a day."""
-    path = tmp_path_factory.mktemp("bids")
+    path = tmp_path_factory.mktemp("bids") / "all of 100 %20+ü"
+    path.mkdir()
     random = np.random.default_rng(7)
     for number in range(3):
         elapsed = np.arange(number * ROWS, (number + 1) * ROWS) * 300

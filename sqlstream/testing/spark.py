@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Tests push a handful of rows through each micro-batch, so the fixed costs of a batch are all that counts (measured:
 # 380 ms with Spark's defaults, 230 ms with these). One shuffle partition means one task and one state store per
 # operator; the C1 compiler and interpreted expressions spare compiling code that runs once. C1 alone gets 48 MB for
-# what it compiles, which some thirty queries fill: then the JVM sweeps, 6 % of its time, and compiles anew.
+# what it compiles, which a dozen queries fill: then the JVM sweeps, 4 to 7 % of its time, and compiles anew.
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",

@@ -21,14 +21,18 @@ _LINE = 300
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the rows of a job differ from those of the undisturbed one; None where they are equal."""
+    """How the rows of a job differ from those of the undisturbed one; None where they are equal, or where the job has
+    been given up."""
 
     differs: str | None
+    stuck: bool = False
 
 
 def verdict(struck: Struck, outcome: Outcome | None) -> str:
     if outcome is None:
         return "…"
+    if outcome.stuck:
+        return "STUCK"
     if outcome.differs is not None:
         return "DIFFERENT"
     return "UNCLEAR" if struck.unclear else "equal" if struck.tried else "not tried"
@@ -57,8 +61,8 @@ class Report:
 
     def add(self, records: Records, planned: Sequence[str], kind: str, outcome: Outcome) -> None:
         self._enter(records, planned, kind, outcome)
-        if outcome.differs is not None:
-            self.say(f"{kind}: {outcome.differs}; see {records.fleet.folder}")
+        if outcome.stuck or outcome.differs is not None:
+            self.say(f"{kind}: {outcome.differs or 'does not recover'}; see {records.fleet.folder}")
         self._write()
 
     def end(self) -> None:

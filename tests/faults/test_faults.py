@@ -216,6 +216,8 @@ def test_the_table_is_kept_while_it_grows(tmp_path, capsys):
     text = (tmp_path / "table.txt").read_text()
     assert "DIFFERENT" in text
     assert "× truncate, refused: " in text
+    report.add(siege.records, ["truncate"], "tumble", Outcome(None, stuck=True))
+    assert "STUCK" in (tmp_path / "table.txt").read_text()
     assert not report.holds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,9 @@ class _NoLexer(Lexer):
 
 @cache
 def lark_parser() -> Lark:
+    """The package may be in an archive, which has no files to open."""
     return Lark(
-        GRAMMAR_FILE.read_text(encoding="utf-8"),
+        resources.files("sqlstream.grammar").joinpath(GRAMMAR_FILE.name).read_text(encoding="utf-8"),
         parser="lalr",
         lexer=_NoLexer,
         start=list(STARTS),

@@ -62,6 +62,17 @@ def test_package_that_runs_from_an_archive_is_sent_as_that(tmp_path):
     assert found.stdout.strip() == str(archive), found.stderr
 
 
+def test_scripts_are_checked_from_the_archive():
+    archive = str(worker_package())
+    script = (
+        "import sys; sys.path[:0] = sys.argv[1:]; import sqlstream; "
+        "print(sqlstream.__file__, sqlstream.connect().check('DROP TABLE IF EXISTS t'))"
+    )
+    run = [sys.executable, "-P", "-c", script, archive]
+    found = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == f"{archive}/sqlstream/__init__.pyc ()", found.stderr
+
+
 class Context:
     def __init__(self, master):
         self.master = master

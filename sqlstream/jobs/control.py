@@ -7,7 +7,7 @@ table or ``{"processing_time_ms": …}`` of the clock.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -28,25 +28,29 @@ END_FILE = f"{_END}.json"
 class ControlRows:
     """The control rows of a job, a folder per table and one for the clock.
 
-    ``transient``: Spark deletes the files that it has read.
+    ``transient``: Spark deletes the files that it has read. Operators that ask for the same rows share one source, or
+    one of two would delete what the other has still to read.
     """
 
     storage: Storage
     transient: bool = False
+    _streams: dict[str, DataFrame] = field(default_factory=dict, compare=False, repr=False)
 
     def stream(self, spark: SparkSession, table: str) -> DataFrame:
-        """A streaming DataFrame of one column ``watermark_ms BIGINT``."""
+        """A streaming DataFrame of one column ``watermark_ms BIGINT``, the same one for the table each time."""
         return self._stream(spark, _folder(table), "watermark_ms BIGINT")
 
     def clock(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame of one column ``processing_time_ms BIGINT``."""
+        """A streaming DataFrame of one column ``processing_time_ms BIGINT``, the same one each time."""
         return self._stream(spark, _CLOCK, "processing_time_ms BIGINT")
 
     def _stream(self, spark: SparkSession, folder: str, schema: str) -> DataFrame:
-        self.storage.make_folder(folder)
-        reader = spark.readStream.schema(schema).option("recursiveFileLookup", "true")
-        reader = reader.option("cleanSource", "delete" if self.transient else "off")
-        return reader.json(self.storage.location(folder))
+        if folder not in self._streams:
+            self.storage.make_folder(folder)
+            reader = spark.readStream.schema(schema).option("recursiveFileLookup", "true")
+            reader = reader.option("cleanSource", "delete" if self.transient else "off")
+            self._streams[folder] = reader.json(self.storage.location(folder))
+        return self._streams[folder]
 
     def lift(self, table: str, watermark_ms: int, name: str) -> None:
         """Lift the table's watermark to exactly ``watermark_ms``; ``name`` is unique within table and job."""

@@ -94,3 +94,12 @@ def test_a_running_job_fires_early_by_the_clock_with_kinds():
         assert query.columns == ("op", "n")
         assert (before.value, after.value) == ("-U", "+U")
         assert first == withdrawn < second
+
+
+@pytest.mark.spark
+def test_operators_that_wait_for_the_clock_read_its_ticks_once(spark, tmp_path):
+    """Of two sources each would delete the files that it has read, which the other may have still to read."""
+    control = ControlRows(LocalStorage(tmp_path), transient=True)
+    assert control.clock(spark) is control.clock(spark)
+    assert control.stream(spark, "t") is control.stream(spark, "t")
+    assert control.stream(spark, "t") is not control.stream(spark, "u")

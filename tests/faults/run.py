@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=_names(FAULTS), default=[*FAULTS], help=f"of {','.join(FAULTS)}")
     parser.add_argument("--moments", type=int, default=10, help="of each fault (default: %(default)s)")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the input (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=100, help="each an epoch (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=80, help="each an epoch (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="repeats a run")
     parser.add_argument("--folder", type=Path, help="where all is kept; else it goes when the rows are equal")
     chosen = parser.parse_args(arguments)

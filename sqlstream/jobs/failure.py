@@ -42,8 +42,9 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
 
 def _in_java(error: BaseException) -> str:
     """Where Spark failed, with all causes: its message may leave them out, as that of state that cannot be written."""
-    trace = getattr(error, "getStackTrace", None)
-    return f"\n{trace() or ''}" if trace is not None else ""
+    through_connect = getattr(error, "getStackTrace", None)
+    trace = through_connect() if through_connect is not None else getattr(error, "_stackTrace", None)
+    return f"\n{trace}" if trace else ""
 
 
 _BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."

@@ -87,15 +87,20 @@ def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first
     assert "/checkpoints/j1" in lines[1]
 
 
-class NotWritten(RuntimeError):
+class Captured(RuntimeError):
     """As Spark's exceptions, whose messages do not always hold the cause."""
 
+    _stackTrace = CAUSED  # noqa: N815
+
+
+class ThroughConnect(RuntimeError):
     def getStackTrace(self) -> str:  # noqa: N802
-        return f"{self}\n{CAUSED}"
+        return CAUSED
 
 
-def test_the_cause_may_be_in_the_trace_alone():
-    lines = str(job_error(NotWritten("[CANNOT_WRITE_STATE_STORE] Error writing"), "j1", "/c")).splitlines()
+@pytest.mark.parametrize("kind", [Captured, ThroughConnect])
+def test_the_cause_may_be_in_the_trace_alone(kind):
+    lines = str(job_error(kind("[CANNOT_WRITE_STATE_STORE] Error writing"), "j1", "/c")).splitlines()
     assert lines[0] == "SS465: a disk that the job writes to is full: No space left on device"
 
 

@@ -92,8 +92,8 @@ def _as_at_home(spark: SparkSession) -> SparkSession:
     for key, value in _SQL.items():
         spark.conf.set(key, value)
     if spark.conf.get(_PARTITIONS) == "200":
-        last = spark.range(_MOST_CORES).agg(F.max(F.spark_partition_id())).collect()[0][0]
-        spark.conf.set(_PARTITIONS, str(last + 1))
+        numbers = spark.range(_MOST_CORES).select(F.spark_partition_id().alias("number"))
+        spark.conf.set(_PARTITIONS, str(numbers.agg(F.max("number")).collect()[0][0] + 1))
     return spark
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sqlstream.planner.lowering.columnar.chaining import Link
+from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
 from sqlstream.planner.lowering.columnar.operator import Above, Operator
 from sqlstream.planner.lowering.columns import micros, quoted
@@ -26,7 +26,7 @@ class Prepared:
 
     rows: DataFrame
     operator: Operator
-    files: Any = None
+    files: Files | None = None
     above: tuple[Above, ...] = ()
 
     @property

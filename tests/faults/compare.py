@@ -53,13 +53,9 @@ def difference(expected: pa.Table, found: pa.Table) -> str | None:
 
 
 def _only_in(one: pa.Table, other: pa.Table) -> list[dict[str, object]]:
-    counted = [_counted(table) for table in (one, other)]
-    joined = counted[0].join(counted[1], one.column_names, join_type="left outer", right_suffix="_other")
-    more = pc.greater(joined["n__"], pc.fill_null(joined["n___other"], 0))
-    rows: list[dict[str, object]] = joined.filter(more).select(one.column_names).to_pylist()
+    """The rows that ``one`` has more often; NULLs are equal to each other."""
+    signed = [table.append_column("n__", pa.repeat(n, table.num_rows)) for table, n in ((one, 1), (other, -1))]
+    counted = pa.concat_tables(signed).group_by(one.column_names, use_threads=False).aggregate([("n__", "sum")])
+    more = counted.filter(pc.greater(counted["n___sum"], 0)).select(one.column_names)
+    rows: list[dict[str, object]] = more.to_pylist()
     return rows
-
-
-def _counted(table: pa.Table) -> pa.Table:
-    grouped = table.group_by(table.column_names, use_threads=False).aggregate([([], "count_all")])
-    return grouped.rename_columns([*table.column_names, "n__"])

@@ -1,7 +1,7 @@
 """The process that is struck: a job of each kind, all in one JVM.
 
-``python -m tests.faults.driver FOLDER MASTER KIND...``. A line "start none" on standard input starts the jobs that have
-not ended well and do not run, with that restart strategy. What becomes of them is told on standard output, in a line of
+``python -m tests.faults.driver FOLDER MASTER KIND...``. A line "start none KIND..." on standard input starts the jobs
+of these kinds that do not run, with that restart strategy. What becomes of them is told on standard output, a line of
 JSON each: ``kind``, ``state`` (running, restarting, failed, finished) and the ``message`` of a failure.
 """
 
@@ -45,9 +45,10 @@ class Jobs:
         self._running: dict[str, Job] = {}
         self._failures: dict[str, SqlStreamError] = {}
 
-    def start(self, strategy: str) -> None:
-        idle, self._idle = self._idle, []
-        for kind in idle:
+    def start(self, strategy: str, kinds: Sequence[str]) -> None:
+        """Those of the kinds that do not run."""
+        for kind in [kind for kind in self._idle if kind in kinds]:
+            self._idle.remove(kind)
             if kind in self._sessions:
                 with suppress(Exception):  # Spark may be gone
                     self._sessions.pop(kind).close()
@@ -102,7 +103,8 @@ def main(folder: str, master: str, *kinds: str) -> None:
     jobs = Jobs(spark_session(_SPARK, master), Path(folder), kinds, tell)
     while True:
         with suppress(Empty):
-            jobs.start(lines.get(timeout=_LOOK_SECONDS).split()[1])
+            _, strategy, *wanted = lines.get(timeout=_LOOK_SECONDS).split()
+            jobs.start(strategy, wanted)
         jobs.look()
 
 

@@ -145,7 +145,7 @@ class Siege:
     def _ask(self, kinds: Sequence[str]) -> None:
         for kind in kinds:
             self.records.states[kind] = "asked"
-        self._fleet.ask(self._chance.choice(_STRATEGIES))
+        self._fleet.ask(self._chance.choice(_STRATEGIES), kinds)
 
     def _tend(self) -> None:
         """Hear the news, and start again what has failed, or the process."""

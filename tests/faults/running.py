@@ -93,12 +93,12 @@ class Fleet:
         assert self.process.stdout is not None
         Thread(target=_read, args=(self.process.stdout, self._told), daemon=True).start()
 
-    def ask(self, strategy: str) -> None:
-        """Start the jobs that do not run, with a restart strategy."""
+    def ask(self, strategy: str, kinds: Sequence[str]) -> None:
+        """Start those of the jobs that do not run, with a restart strategy."""
         assert self.process is not None
         assert self.process.stdin is not None
         with suppress(OSError):  # it has just died
-            self.process.stdin.write(f"start {strategy}\n")
+            self.process.stdin.write(f"start {strategy} {' '.join(kinds)}\n")
             self.process.stdin.flush()
 
     def news(self, wait_seconds: float = 0.05) -> Iterator[Told]:

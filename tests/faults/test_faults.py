@@ -46,6 +46,19 @@ def test_a_difference_names_a_row(found, said):
     assert re.match(said, how)
 
 
+def test_rows_with_null_are_equal_to_their_like():
+    rows = pa.table({"k": pa.array([None, 1], pa.int64())})
+    assert difference(rows, rows.slice(0, 1)) == "1 rows instead of 2; 1 lost, as {'k': 1}"
+
+
+def test_a_job_that_has_ended_is_not_started_in_another_process(tmp_path):
+    siege = plain(tmp_path)
+    siege.records.states["tumble"] = "finished"
+    siege.run(["driver"])
+    assert siege.records.of("tumble", "driver").tried == 0
+    assert not list((tmp_path / "run/checkpoints").rglob("commits"))
+
+
 def test_files_are_those_of_the_log_of_the_sink(tmp_path):
     log = tmp_path / "_spark_metadata"
     log.mkdir()
@@ -142,7 +155,8 @@ def run():
     tell("finished")
 
 for line in sys.stdin:
-    run()
+    if "tumble" in line:
+        run()
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 pytest_plugins = ["sqlstream.testing.plugin"]
 
 _LONGEST = ("test_peers.py",)
+
+# For every Java that tests start in other processes, where it lives for a query or two: to compile that code well takes
+# longer than to run it (measured: 39 s of processor time in place of 68 for one command with one small query).
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

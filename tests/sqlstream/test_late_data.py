@@ -82,6 +82,22 @@ def test_late_rows_go_to_their_table_and_are_counted(session):
 
 
 @pytest.mark.spark
+def test_operators_in_one_call_count_their_own_late_rows(session):
+    fours = "SELECT k, COUNT(*) AS n, window_time AS wt FROM events GROUP BY k, TUMBLE(ts, INTERVAL '4' SECOND)"
+    tens = f"FROM ({fours} LATE DATA ALLOW INTERVAL '55' SECOND) AS f GROUP BY k, TUMBLE(wt, INTERVAL '10' SECOND)"
+    query = f"SELECT k, COALESCE(SUM(n), 0) AS n {tens}"
+    told = "in the call of the operator below"
+    assert told in str(session.sql(f"EXPLAIN PHYSICAL {query}").fetchall())
+    session.sql("SET 'pipeline.operator-chaining.enabled' = 'false'")
+    assert told not in str(session.sql(f"EXPLAIN PHYSICAL {query}").fetchall())
+    session.sql("RESET 'pipeline.operator-chaining.enabled'")
+    job = session.sql(f"INSERT INTO counts {query}")
+    job.wait()
+    assert job.progress().late_by_operator == {0: 1, 1: 1}, "the result of the row at 9 s, and the row at 3 s"
+    assert sorted(session.sql("SELECT * FROM counts").fetchall()) == [("a", 1), ("a", 1), ("b", 1), ("b", 1)]
+
+
+@pytest.mark.spark
 def test_a_late_row_fails_the_job_and_leaves_its_checkpoint(open_session, tmp_path):
     keep = f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'"
     statement = f"INSERT INTO counts {COUNTS} LATE DATA FAIL"

@@ -1,4 +1,4 @@
-"""Jobs through Spark Connect, whose workers' Python does not have the package installed."""
+"""Jobs on a standalone cluster and through Spark Connect, whose workers' Python does not have the package installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlstream
-from tests.faults.cluster import connect_server
+from tests.faults.cluster import cluster, connect_server
 from tests.faults.compare import committed, difference
 from tests.workers import bare_python
 
@@ -71,6 +71,14 @@ def _run(folder: Path, master: str, name: str) -> pa.Table:
     done = subprocess.run([*command, *settings], env=_environment(folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return committed(folder / name)
+
+
+def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(folder, expected):
+    with cluster(folder / "cluster", _environment(folder)) as machines:
+        rows = _run(folder, machines.url, "standalone")
+        executors = {path.parent.name for path in (folder / "cluster" / "work").glob("*/*/stderr")}
+    assert difference(expected, rows) is None
+    assert executors == {"0", "1"}
 
 
 def test_connect_runs_kernels_that_its_server_does_not_have_installed(folder, expected):

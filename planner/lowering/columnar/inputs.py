@@ -34,7 +34,7 @@ class Taken:
 
 @dataclass
 class Inputs:
-    """Columns by name, as SQL texts over ``rows``, the fields of the operator's input.
+    """Columns by name, as SQL texts over ``rows``, the fields of the operator's input ``below``.
 
     ``watermark``: the one that the exchange tells from the rows' times. ``taken``: those of the columns that are
     fields, for who can do without SQL.
@@ -42,13 +42,14 @@ class Inputs:
 
     context: Context
     rows: Schema
+    below: DataFrame
     watermark: BlobWatermark | None = None
     texts: dict[str, str] = field(default_factory=dict)
     taken: dict[str, Taken] = field(default_factory=dict)
 
     def add(self, expression: exp.Expression, kind: str | None = None, name: str | None = None) -> str:
         """The name of the column with an expression's value, cast to ``kind``."""
-        text = self.context.sql(expression)
+        text = self.context.sql(expression, self.below)
         name = self.add_text(text if kind is None else f"CAST({text} AS {kind})", name)
         if kind is None and isinstance(expression, exp.Column):
             self.taken[name] = Taken(expression.name)
@@ -79,7 +80,7 @@ def inputs_of(node: WindowNode, rows: DataFrame, context: Context) -> Inputs:
     """What every kernel of the node reads, beside its keys and times."""
     told = blob_watermark(node, context.plan)
     told = told and replace(told, passing=LATE_TABLE in rows.columns)
-    inputs = Inputs(context, node.input.schema, told)
+    inputs = Inputs(context, node.input.schema, rows, told)
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)

@@ -59,6 +59,9 @@ _LOCAL = _SQL | {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.pollingDelay": "100",  # ms; Spark's 10 keep a third of a core busy while no rows come
+    # Spark counts so much more for each file where it cuts files for tasks: with its 4 MB, two tasks share a file of 20
+    # MB in parts of 12 and 8, and a micro-batch takes as long as its longest task.
+    "spark.sql.files.openCostInBytes": "262144",
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }

@@ -159,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Windows: columnar, native, per key.")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of a micro-batch (default: %(default)s)")
     parser.add_argument("--files", type=int, default=40, help="the most micro-batches (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=60, help="of a measurement (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=40, help="of a measurement (default: %(default)s)")
     parser.add_argument("--keys", type=int, nargs="*", default=[FEW_KEYS, 1_000_000])
     parser.add_argument("--stored", type=int, nargs="*", default=[1_000_000, 10_000_000], help="keys in state")
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")

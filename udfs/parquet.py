@@ -155,7 +155,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 _KINDS = (
     (pa.types.is_integer, pa.types.is_integer),
-    (pa.types.is_integer, pa.types.is_float64),
+    (lambda kind: pa.types.is_integer(kind) and kind.bit_width < 64, pa.types.is_float64),
     (pa.types.is_floating, pa.types.is_floating),
     (pa.types.is_timestamp, pa.types.is_timestamp),
     (pa.types.is_decimal, pa.types.is_decimal),

@@ -53,6 +53,7 @@ class Steady:
 def measured(gear: str, query: str, folder: Path, seconds: float | None = None) -> Batches:
     limit = [] if seconds is None else [str(seconds)]
     command = [sys.executable, "-m", "examples.throughput.measure", gear, query, str(folder), *limit]
+    print(f"{query}, {gear} …", file=sys.stderr, flush=True)
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")

@@ -147,11 +147,11 @@ def run():
     for path in done.values():
         if path.read_text() != "whole":
             return tell("failed", f'SS459: "{path}" is damaged' if sys.argv[2] == "clear" else "Traceback")
-    for number in range(max(done, default=-1) + 1, 60):
+    for number in range(max(done, default=-1) + 1, 150):
         time.sleep(0.02)
-        hidden = commits / ".next"
-        hidden.write_text("whole")
-        hidden.rename(commits / str(number))
+        outside = Path(sys.argv[1]).parent / "next"  # where nothing cuts it off
+        outside.write_text("whole")
+        outside.rename(commits / str(number))
     tell("finished")
 
 for line in sys.stdin:
@@ -185,7 +185,7 @@ def struck(folder, fault, says="clear"):
 def test_a_start_that_names_the_cut_off_file_has_refused_it(tmp_path):
     found = struck(tmp_path, "truncate")
     assert found.tried == 2
-    assert found.refused  # twice, unless the cut hit the hidden file of an epoch that was being written
+    assert len(found.refused) == 2
     assert all(re.match(r'\d+: SS459: ".*/job/spark/commits/\d+" is damaged', text) for text in found.refused)
     assert not found.unclear
 

@@ -57,6 +57,16 @@ def passed(field: Field) -> Item:
     return Item(field.name, field_of(field.name), field.type, field.nullable, field.time)
 
 
+def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
+    """The node at or below ``node`` that is no projection, and what it calls the field; None for a computed one."""
+    while isinstance(node, Project):
+        expression = next(item.expression for item in node.items if item.name == name)
+        if not isinstance(expression, exp.Column):
+            return None
+        node, name = node.input, expression.name
+    return node, name
+
+
 def extended(node: Node, items: Iterable[Item]) -> Project:
     """All fields of a node and some more."""
     return Project(node, (*map(passed, node.schema), *items))

@@ -1,5 +1,5 @@
-"""The hash of keys, as Spark's ``xxhash64`` has it: of whole numbers numpy computes it in a fraction of what it costs
-Spark to compute it and to hand it over, row by row. Other values are hashed here where Spark sees no rows."""
+"""The hash of keys. Of whole numbers it is Spark's ``xxhash64``, which numpy computes in a fraction of what it costs
+Spark to compute it and to hand it over, row by row; other values have one of their own."""
 
 from __future__ import annotations
 

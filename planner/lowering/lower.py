@@ -73,9 +73,12 @@ class Context:
 
     def lower_input(self, node: Unary, *, in_order: bool = False, told_by_blobs: AssignTime | None = None) -> DataFrame:
         """The rows below an operator that may wait for the watermark of its domain and look at order of arrival."""
-        below = replace(self, awaited=self.awaited | awaited_by(node), above=(*self.above, node))
-        below = replace(below, in_order=self.in_order or in_order, told_by_blobs=told_by_blobs)
-        return below.lower(node.input)
+        return replace(self.below(node, in_order=in_order), told_by_blobs=told_by_blobs).lower(node.input)
+
+    def below(self, node: Node, *, in_order: bool = False) -> Context:
+        """Where what is below the operator is lowered."""
+        awaited = self.awaited | awaited_by(node)
+        return replace(self, awaited=awaited, above=(*self.above, node), in_order=self.in_order or in_order)
 
     def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
         """The expression as Spark reads it, with Python functions registered under the names it mentions.

@@ -153,7 +153,7 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
     if CONNECTOR.values(table)["format"] != "parquet" or not here or not in_files:
         return None
     rows = _files(environment, table, f"{_ROW_INDEX} BIGINT")
-    named = environment.in_order and _share_times(path, is_bounded(table))
+    named = environment.in_order and _share_times(_stats(path), is_bounded(table))
     return rows.where(F.expr(f"{_ROW_INDEX} & {ROWS_PER_PLACE - 1} = 0")).select(
         F.input_file_name().alias(FILE),
         F.col(_ROW_INDEX).alias(FIRST),
@@ -173,8 +173,9 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
     from pyspark.sql import functions as F  # noqa: N812
 
     time, name, start = PARTS
-    named = _share_times(path, bounded)
-    longest = max((f.st_size for f in _stats(path)), default=0)
+    stats = _stats(path)
+    named = _share_times(stats, bounded)
+    longest = max((f.st_size for f in stats), default=0)
     modified, place = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
     unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
     if not named and _least_split(spark) >= 1 << unit:
@@ -186,9 +187,9 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
     ]
 
 
-def _share_times(path: str, bounded: bool) -> bool:
+def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
     """True where two files may have the same modification time in milliseconds, as Spark sees it."""
-    times = [f.st_mtime_ns // 1_000_000 for f in _stats(path)]
+    times = [f.st_mtime_ns // 1_000_000 for f in stats]
     return not bounded or not times or len(set(times)) < len(times)
 
 

@@ -16,6 +16,7 @@ from sqlstream.planner.firing import DEFAULT_FIRING, LateAction, LateData
 from sqlstream.planner.lowering.columnar.clocks import defers, uses_processing_time
 from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.side_outputs import late_fields
+from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import (
     AlignedWindow,
     CountWindow,
@@ -135,10 +136,5 @@ def _read(node: WindowAggregate) -> Iterator[str]:
 def _traced(node: WindowAggregate) -> Iterator[tuple[str, str | None]]:
     """The fields that the node reads, with their names below the projections; None for what these compute."""
     for field in dict.fromkeys(_read(node)):
-        below, name = node.input, field
-        while isinstance(below, Project):
-            item = next(item for item in below.items if item.name == name)
-            if not isinstance(item.expression, exp.Column):
-                break
-            below, name = below.input, item.expression.name
-        yield field, None if isinstance(below, Project) else name
+        found = below_projections(node.input, field)
+        yield field, None if found is None else found[1]

@@ -10,11 +10,8 @@ from pyspark.sql import DataFrame
 
 from sqlstream.planner.lowering.columnar.chaining import Link
 from sqlstream.planner.lowering.columnar.from_files import Files
-from sqlstream.planner.lowering.columnar.kernels import sees_arrival
+from sqlstream.planner.lowering.columnar.inputs import Taken
 from sqlstream.planner.lowering.columnar.operator import Above, Operator
-from sqlstream.planner.lowering.columns import micros, quoted
-from sqlstream.planner.lowering.lower import Context, awaited_by
-from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.handover import Handed, Handover
 from sqlstream.udfs.kernel import KEY_HASH
@@ -43,20 +40,13 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return iter(())
 
 
-def below_of(node: WindowAggregate, context: Context) -> Context:
-    """Where the operator below is lowered, whose rows are not lowered by ``Context.lower_input``."""
-    below = replace(context, awaited=context.awaited | awaited_by(node), above=(*context.above, node))
-    return replace(below, in_order=context.in_order or sees_arrival(node))
-
-
 def handover_of(
-    link: Link, emitted: Mapping[str, Handed], texts: Mapping[str, str], keys: Sequence[str], schema: pa.Schema
+    link: Link, emitted: Mapping[str, Handed], taken: Mapping[str, Taken], keys: Sequence[str], schema: pa.Schema
 ) -> Handover:
-    """``emitted``: where fields of the operator below are in what its kernel emits. ``texts``: the SQL texts of the
-    columns of the rows above, each a field or its microseconds, of which ``schema`` is the whole and ``keys`` a part.
+    """``emitted``: where fields of the operator below are in what its kernel emits. ``taken``: the fields that the
+    columns of the rows above are, of which ``schema`` is the whole and ``keys`` a part.
     """
-    known: dict[str, Handed] = {}
-    for field, name in link.fields:
-        known |= {quoted(field): emitted[name], micros(field): replace(emitted[name], micros=True)}
-    read = [name for name in schema.names if name not in (KEY_HASH, CLOCK)]
-    return Handover(tuple((name, known[texts[name]]) for name in read), tuple(keys), schema)
+    below = dict(link.fields)
+    read = {name: taken[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}
+    handed = ((name, replace(emitted[below[of.field]], micros=of.micros)) for name, of in read.items())
+    return Handover(tuple(handed), tuple(keys), schema)

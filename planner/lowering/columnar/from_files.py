@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from sqlglot import exp
 
 from sqlstream.planner.lowering.columnar.clocks import WindowNode
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
-from sqlstream.planner.lowering.lower import Context, awaited_by
+from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.time import null_time
+from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
 from sqlstream.udfs.exchange import CLOCK, PARTS
 from sqlstream.udfs.kernel import KEY_HASH
@@ -33,17 +33,15 @@ class Files:
 
 
 def files_below(
-    node: WindowNode, keys: Mapping[str, str], inputs: Inputs, rows: pa.Schema, context: Context
+    node: WindowNode, taken: Mapping[str, Taken], inputs: Inputs, rows: pa.Schema, context: Context
 ) -> Files | None:
     """The files below the node, where its exchange can make ``rows`` of them; None where only Spark can.
 
-    ``keys``: the fields that key columns are. ``rows``: the exchange's input but for PARTS, with KEY_HASH where the
-    exchange does not compute it.
+    ``taken``: the fields that columns are, keys too. ``rows``: the exchange's input but for PARTS.
     """
     scan = _scan_below(node, inputs, context)
-    if scan is None or (keys and KEY_HASH in rows.names):
+    if scan is None:
         return None
-    taken = {**inputs.taken, **{name: Taken(of) for name, of in keys.items()}}
     columns: dict[str, FromFile] = {}
     for name in rows.names:
         if name in (KEY_HASH, CLOCK):
@@ -65,13 +63,13 @@ def files_below(
 
 def _scan_below(node: WindowNode, inputs: Inputs, context: Context) -> Scan | None:
     """The scan whose rows reach the node one by one, of which Spark need not know the times."""
-    here = replace(context, awaited=context.awaited | awaited_by(node))
+    here = context.below(node)
     told = inputs.watermark.source if inputs.watermark is not None else None
     *between, last = _chain(node)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
-    watermarks = (n for n in between if isinstance(n, AssignTime) and n is not told and here.awaits(n.domain))
-    return None if any(watermarks) else last
+    told_by_rows = any(isinstance(n, AssignTime) and n is not told and here.awaits(n.domain) for n in between)
+    return None if told_by_rows else last
 
 
 def _chain(node: WindowNode) -> Iterator[Node]:
@@ -85,15 +83,17 @@ def _chain(node: WindowNode) -> Iterator[Node]:
 
 def _column(taken: Taken, node: WindowNode, inputs: Inputs, scan: Scan) -> FromFile | None:
     """The column of the file that the field is; None where it is computed, or of a type that is not read alike."""
+    below: Node = node.input
     name = taken.field
-    for below in _chain(node):
-        if isinstance(below, AssignTime) and below.column == name and below.column not in scan.columns:
+    while below is not scan:
+        found = below_projections(below, name)
+        if found is None:
             return None
-        if isinstance(below, Project):
-            item = next(item for item in below.items if item.name == name)
-            if not isinstance(item.expression, exp.Column):
+        below, name = found
+        if isinstance(below, AssignTime):
+            if name == below.column and name not in scan.columns:
                 return None
-            name = item.expression.name
+            below = below.input
     column = next((c for c in scan.table.physical_columns if c.name == name), None)
     if column is None or column.type.name not in _TYPES:
         return None

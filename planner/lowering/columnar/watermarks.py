@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columns import column, event_time, micros, quoted
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import null_error
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, Project, StatementSet, WindowAggregate
+from sqlstream.planner.naming import below_projections
+from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, StatementSet, WindowAggregate
 from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, Content
 
 TIME = "__row_time"
@@ -69,12 +69,10 @@ def blob_watermark(node: AssignWindows | WindowAggregate, plan: Node) -> BlobWat
     """The watermark that the blobs of the node's exchange can tell: the only one of the plan, of rows that all come."""
     if node.window is None or node.time is None or node.domain is TimeDomain.PROCESSING:
         return None
-    below, name = node.input, node.time
-    while isinstance(below, Project):
-        item = next(item for item in below.items if item.name == name)
-        if not isinstance(item.expression, exp.Column):
-            return None
-        below, name = below.input, item.expression.name
+    found = below_projections(node.input, node.time)
+    if found is None:
+        return None
+    below, name = found
     if not isinstance(below, AssignTime) or below.column != name or not _is_the_only_one(below, plan):
         return None
     return BlobWatermark(below, node.time)

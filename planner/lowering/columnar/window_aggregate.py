@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,10 +10,10 @@ from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chaining import Link, link_of
-from sqlstream.planner.lowering.columnar.chains import Prepared, below_of, handover_of
+from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
 from sqlstream.planner.lowering.columnar.from_files import Files, files_below
-from sqlstream.planner.lowering.columnar.inputs import Inputs, inputs_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of, sees_arrival
 from sqlstream.planner.lowering.columnar.operator import (
     Operator,
     kernel_schema,
@@ -21,7 +22,7 @@ from sqlstream.planner.lowering.columnar.operator import (
     run,
     spark_schema,
 )
-from sqlstream.planner.lowering.columns import column, micros, quoted
+from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_columnar
@@ -43,7 +44,7 @@ def _(node: WindowAggregate, context: Context) -> DataFrame:
 
 def _prepared(node: WindowAggregate, context: Context) -> Prepared:
     link = link_of(node, context.plan) if context.runtime.chains else None
-    below = _prepared(link.below, below_of(node, context)) if link is not None else None
+    below = _prepared(link.below, context.below(node, in_order=sees_arrival(node))) if link is not None else None
     rows = _rows_of(below, link) if below is not None and link is not None else in_sets(node, rows_below(node, context))
     calls = [split(item, rows, context) for item in node.aggregates]
     inputs = inputs_of(node, rows, context)
@@ -60,12 +61,12 @@ def _prepared(node: WindowAggregate, context: Context) -> Prepared:
     keyed = bool(node.keys) or node.grouping_sets is not None
     output = spark_schema(kernel.output, projected.schema)
     operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
+    taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
-        texts = {**inputs.texts, **{_key(i): quoted(name) for i, name in enumerate(node.keys)}}
-        return below.with_above(operator, handover_of(link, _emitted(link.below), texts, names, schema))
+        return below.with_above(operator, handover_of(link, _emitted(link.below), taken, names, schema))
     hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
     operator = replace(operator, hashed=hashed)
-    return Prepared(projected, operator, _files(node, inputs, operator, schema, context))
+    return Prepared(projected, operator, _files(node, taken, inputs, operator, schema, context))
 
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:
@@ -76,12 +77,18 @@ def _rows_of(below: Prepared, link: Link) -> DataFrame:
 
 
 def _files(
-    node: WindowAggregate, inputs: Inputs, operator: Operator, rows: pa.Schema, context: Context
+    node: WindowAggregate,
+    taken: Mapping[str, Taken],
+    inputs: Inputs,
+    operator: Operator,
+    rows: pa.Schema,
+    context: Context,
 ) -> Files | None:
-    if operator.ticks or node.grouping_sets is not None:
+    only_spark_hashes = bool(node.keys) and not operator.hashed
+    if operator.ticks or only_spark_hashes or node.grouping_sets is not None:
         return None
     rows = rows if not operator.hashed else rows.remove(rows.get_field_index(KEY_HASH))
-    return files_below(node, {_key(i): name for i, name in enumerate(node.keys)}, inputs, rows, context)
+    return files_below(node, taken, inputs, rows, context)
 
 
 # Names of the kernel's own, which none of the plan's can be.

@@ -107,6 +107,12 @@ def test_files_of_epochs_that_nobody_goes_on_from_do_not_matter(storage):
     require_whole_checkpoint(storage)
 
 
+def test_what_was_being_written_when_the_job_was_killed_does_not_matter(storage):
+    for path in ("control/t/.tick-1.json", "control-clock/.tick-1.json"):
+        _write(storage.root, path, '{"processing', sums=False)
+    require_whole_checkpoint(storage)
+
+
 def test_checkpoints_elsewhere_are_left_to_spark():
     nobody: object = None
     require_whole_checkpoint(SparkStorage("s3a://bucket/x", nobody))  # type: ignore[arg-type]

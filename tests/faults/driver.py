@@ -46,8 +46,8 @@ class Jobs:
         self._failures: dict[str, SqlStreamError] = {}
 
     def start(self, strategy: str, kinds: Sequence[str]) -> None:
-        """Those of the kinds that do not run."""
-        for kind in [kind for kind in self._idle if kind in kinds]:
+        """Those of the kinds that do not run, in this order."""
+        for kind in [kind for kind in kinds if kind in self._idle]:
             self._idle.remove(kind)
             if kind in self._sessions:
                 with suppress(Exception):  # Spark may be gone

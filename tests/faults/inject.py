@@ -1,4 +1,4 @@
-"""What goes wrong, at random moments: each fault strikes all jobs that run, again and again, until they have ended."""
+"""What goes wrong, at random moments: each fault strikes all jobs that run, again and again, before they may end."""
 
 from __future__ import annotations
 
@@ -45,10 +45,14 @@ class Siege:
         self._orphans: set[int] = set()
 
     def run(self, planned: Sequence[str], on_strike: Callable[[int], None] = lambda _: None) -> None:
-        """``on_strike`` is called before each strike with the number of those before it."""
+        """``on_strike`` is called before each strike with the number of those before it.
+
+        The input is handed out from strike to strike, so that no job ends before the last one."""
         try:
-            self._start()
             for number, fault in enumerate(planned):
+                self._fleet.hand_out((number + 1) / (len(planned) + 1))
+                if not self._fleet.starts:
+                    self._start()
                 self._wait_for_epochs()
                 if not self.records.living:
                     break
@@ -56,6 +60,10 @@ class Siege:
                 on_strike(number)
                 self.records.begin(fault)
                 self._strike(fault)
+            if planned:
+                self._tend_until(lambda: not self.records.in_state("asked", "failed"))
+            self._fleet.hand_out(1)
+            self._start()
             self._tend_until(lambda: not self.records.living)
         finally:
             self._fleet.kill()
@@ -143,9 +151,10 @@ class Siege:
         self._ask(self.records.living)
 
     def _ask(self, kinds: Sequence[str]) -> None:
+        """In any order, because the first ones have a start over the others."""
         for kind in kinds:
             self.records.states[kind] = "asked"
-        self._fleet.ask(self._chance.choice(_STRATEGIES), kinds)
+        self._fleet.ask(self._chance.choice(_STRATEGIES), self._chance.sample([*kinds], len(kinds)))
 
     def _tend(self) -> None:
         """Hear the news, and start again what has failed, or the process."""

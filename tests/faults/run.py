@@ -111,10 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=_names(FAULTS), default=[*FAULTS], help=f"of {','.join(FAULTS)}")
     parser.add_argument("--moments", type=int, default=10, help="of each fault (default: %(default)s)")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the input (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=80, help="each an epoch (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=50, help="each an epoch (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="repeats a run")
     parser.add_argument("--folder", type=Path, help="where all is kept; else it goes when the rows are equal")
     chosen = parser.parse_args(arguments)
+    if chosen.files <= (strikes := chosen.moments * len({*chosen.faults} & {*LOCAL})):
+        parser.error(f"--files: {strikes} strikes take more than {chosen.files}")
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="sqlstream-faults-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {chosen.seed}; {os.cpu_count()} cores; {folder}", flush=True)

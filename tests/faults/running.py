@@ -40,7 +40,8 @@ class Told:
 
 @dataclass
 class Fleet:
-    """``starts`` counts the processes, of which ``process`` is the newest."""
+    """``events`` has all files of the input, of which jobs see those that have been handed out. ``starts`` counts the
+    processes, of which ``process`` is the newest."""
 
     kinds: Sequence[str]
     events: Path
@@ -66,11 +67,21 @@ class Fleet:
 
     def prepare(self) -> None:
         self.checkpoints.mkdir(parents=True)
+        (self.folder / "events").mkdir()
         (self.folder / f"{MODULE}.py").write_text(FUNCTIONS)
         for kind in self.kinds:
-            at = self.folder / kind
-            at.mkdir()
-            (at / "job.sql").write_text(KINDS[kind].script(self.events, at / "out"))
+            (self.folder / kind).mkdir()
+
+    def hand_out(self, share: float) -> None:
+        """Give jobs that are started from now on a share of the input. With less than all of it they do not end, and
+        those that run see it, too."""
+        files = sorted(self.events.glob("*.parquet"))
+        for file in files[: int(len(files) * share)]:
+            with suppress(FileExistsError):
+                os.link(file, self.folder / "events" / file.name)
+        for kind in self.kinds:
+            script = KINDS[kind].script(self.folder / "events", self.folder / kind / "out", watches=share < 1)
+            (self.folder / kind / "job.sql").write_text(script)
 
     def environment(self) -> Mapping[str, str]:
         known = (str(self.folder), str(_ROOT), os.environ.get("PYTHONPATH", ""))

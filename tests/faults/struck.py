@@ -39,8 +39,9 @@ class Cut:
 
     def names(self, message: str) -> bool:
         """Whether a message names the file; checksums that do not fit are told of their file."""
-        path = str(self.file).replace("/.", "/").removesuffix(".crc")
-        return path in message
+        name = self.file.name
+        checked = name[1:].removesuffix(".crc") if name.endswith(".crc") else name
+        return str(self.file.with_name(checked)) in message
 
     def undo(self) -> None:
         shutil.copy2(self.kept, self.file)

@@ -20,7 +20,7 @@ from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import write_events
 from tests.faults.inject import Siege, schedule
 from tests.faults.report import Outcome, Report
-from tests.faults.run import besieged, undisturbed
+from tests.faults.run import besieged, main, undisturbed
 from tests.faults.running import Fleet
 
 ROWS = pa.table({"k": [1, 2, 2], "at": ["a", "b", "b"]})
@@ -235,6 +235,25 @@ def test_the_table_is_kept_while_it_grows(tmp_path, capsys):
     assert not report.holds
 
 
+def test_jobs_see_what_has_been_handed_out_and_end_with_the_last_of_it(tmp_path):
+    write_events(tmp_path / "events", 600, 5, 1)
+    fleet = Fleet(("tumble",), tmp_path / "events", tmp_path / "run")
+    fleet.prepare()
+    script = fleet.folder / "tumble" / "job.sql"
+    fleet.hand_out(3 / 5)
+    assert sorted(path.name for path in (fleet.folder / "events").iterdir()) == [f"000{n}.parquet" for n in range(3)]
+    assert "monitor-interval" in script.read_text()
+    fleet.hand_out(1)
+    assert len([*(fleet.folder / "events").iterdir()]) == 5
+    assert "monitor-interval" not in script.read_text()
+
+
+def test_strikes_without_an_epoch_of_their_own_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["--files", "6", "--moments", "3", "--faults", "driver,disk,executor"])
+    assert "6 strikes take more than 6" in capsys.readouterr().err
+
+
 @pytest.mark.spark
 def test_a_job_whose_driver_is_killed_commits_what_an_undisturbed_one_does(tmp_path):
     write_events(tmp_path / "events", 6_000, 5, 1)
@@ -243,5 +262,5 @@ def test_a_job_whose_driver_is_killed_commits_what_an_undisturbed_one_does(tmp_p
     report = Report(tmp_path / "table.txt", chosen())
     records = besieged(fleet, ["driver"], random.Random("seed"), expected, report)
     assert records.of("tumble", "driver").tried == 1
-    assert fleet.starts == 2
+    assert fleet.starts == 3  # the last one lets it end
     assert report.holds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -179,14 +178,15 @@ class Siege:
             self.records.of(kind, self.records.fault).unclear.append(otherwise)
 
     def _wait_for_epochs(self) -> None:
-        """Until half of the jobs have completed an epoch more."""
+        """Until half of the jobs, or more of them, or all have completed an epoch more."""
         before = {kind: self._fleet.epoch(kind) for kind in self.records.living}
-        self._tend_until(
-            lambda: (
-                not self.records.living
-                or statistics.median(self._fleet.epoch(kind) > before[kind] for kind in self.records.living) > 0
-            )
-        )
+        wanted = self._chance.randint((len(before) + 1) // 2, len(before))
+
+        def are_further() -> bool:
+            living = self.records.living
+            return sum(self._fleet.epoch(kind) > before[kind] for kind in living) >= min(wanted, len(living))
+
+        self._tend_until(are_further)
 
     def _tend_until(self, condition: Callable[[], bool]) -> None:
         """Jobs that hang are given up."""

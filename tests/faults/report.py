@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.faults.disk import may_mount
-from tests.faults.struck import Records, Struck
+from tests.faults.struck import NO_FAULT, Records, Struck
 
 _LINE = 300
 
@@ -28,14 +28,16 @@ class Outcome:
     stuck: bool = False
 
 
-def verdict(struck: Struck, outcome: Outcome | None) -> str:
+def verdict(fault: str, struck: Struck, outcome: Outcome | None) -> str:
     if outcome is None:
         return "…"
     if outcome.stuck:
         return "STUCK"
     if outcome.differs is not None:
         return "DIFFERENT"
-    return "UNCLEAR" if struck.unclear else "equal" if struck.tried else "not tried"
+    if struck.unclear:
+        return "UNCLEAR"
+    return "equal" if struck.tried or fault == NO_FAULT else "not tried"
 
 
 class Report:
@@ -70,7 +72,7 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        return all(verdict(*line) == "equal" for line in self._lines.values())
+        return all(verdict(fault, *line) == "equal" for (_, fault), line in self._lines.items())
 
     def _enter(self, records: Records, planned: Sequence[str], kind: str, outcome: Outcome | None) -> None:
         told = [fault for of, fault in records.struck if of == kind and fault not in planned]
@@ -93,7 +95,7 @@ class Report:
         table = Table("kind", "fault", "moments", "refused", "failed", "rows", title=title, title_justify="left")
         for (kind, fault), (struck, outcome) in sorted(self._lines.items()):
             counts = (struck.tried, len(struck.refused), len(struck.failed))
-            table.add_row(kind, fault, *map(str, counts), verdict(struck, outcome))
+            table.add_row(kind, fault, *map(str, counts), verdict(fault, struck, outcome))
         return table
 
     def _messages(self) -> list[str]:

@@ -13,6 +13,8 @@ from tests.faults.running import Fleet, Told
 _CODE = re.compile(r"(SS\d{3}): ")
 _GENERAL = "SS400"
 """The code of what nobody has words for."""
+NO_FAULT = "none"
+"""What stands for the time before the first strike: a machine with too much to do makes jobs fail, too."""
 _MOST_FAILURES = 3
 """So many failures in a row without a new epoch are no recovery."""
 
@@ -52,7 +54,7 @@ class Records:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.fault = "none"
+        self.fault = NO_FAULT
         self.states: dict[str, str] = dict.fromkeys(fleet.kinds, "asked")
         self.cuts: dict[str, Cut] = {}
         self._struck: dict[tuple[str, str], Struck] = {}

@@ -19,9 +19,10 @@ from tests.faults.compare import committed, committed_files, difference
 from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import write_events
 from tests.faults.inject import Siege, schedule
-from tests.faults.report import Outcome, Report
+from tests.faults.report import Outcome, Report, verdict
 from tests.faults.run import besieged, main, undisturbed
 from tests.faults.running import Fleet
+from tests.faults.struck import Struck
 
 ROWS = pa.table({"k": [1, 2, 2], "at": ["a", "b", "b"]})
 
@@ -201,6 +202,11 @@ def test_killed_jobs_are_started_again(tmp_path):
     assert found.tried > 0
     assert not found.failed
     assert not found.unclear
+
+
+@pytest.mark.parametrize(("fault", "said"), [("driver", "not tried"), ("none", "equal")])
+def test_what_was_never_struck_is_not_tried_and_failures_before_all_strikes_need_no_strike(fault, said):
+    assert verdict(fault, Struck(failed=["SS466: slow"]), Outcome(None)) == said
 
 
 def test_a_job_that_fails_at_the_same_epoch_again_and_again_is_stuck(tmp_path):

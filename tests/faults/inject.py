@@ -46,23 +46,22 @@ class Siege:
     def run(self, planned: Sequence[str], on_strike: Callable[[int], None] = lambda _: None) -> None:
         """``on_strike`` is called before each strike with the number of those before it.
 
-        The input is handed out from strike to strike, so that no job ends before the last one."""
+        The input is handed out from strike to strike: no job ends before the last one, and all have something to do."""
         try:
+            self._fleet.hand_out(1 / (len(planned) + 1))
+            self._start()
             for number, fault in enumerate(planned):
-                self._fleet.hand_out((number + 1) / (len(planned) + 1))
-                if not self._fleet.starts:
-                    self._start()
                 self._wait_for_epochs()
                 if not self.records.living:
                     break
                 time.sleep(self._chance.uniform(0, _LONGEST_DELAY_SECONDS))
                 on_strike(number)
                 self.records.begin(fault)
+                self._fleet.hand_out((number + 2) / (len(planned) + 1))
                 self._strike(fault)
             if planned:
                 self._tend_until(lambda: not self.records.in_state("asked", "failed"))
-            self._fleet.hand_out(1)
-            self._start()
+                self._start()
             self._tend_until(lambda: not self.records.living)
         finally:
             self._fleet.kill()

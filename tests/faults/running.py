@@ -76,7 +76,7 @@ class Fleet:
         """Give jobs that are started from now on a share of the input. With less than all of it they do not end, and
         those that run see it, too."""
         files = sorted(self.events.glob("*.parquet"))
-        for file in files[: int(len(files) * share)]:
+        for file in files[: round(len(files) * share)]:
             with suppress(FileExistsError):
                 os.link(file, self.folder / "events" / file.name)
         for kind in self.kinds:

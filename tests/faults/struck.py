@@ -17,6 +17,8 @@ NO_FAULT = "none"
 """What stands for the time before the first strike: a machine with too much to do makes jobs fail, too."""
 _MOST_FAILURES = 3
 """So many failures in a row without a new epoch are no recovery."""
+_TOO_MUCH_TO_DO = "has not started in time"
+"""But those of a machine with too much to do: Spark waits 10 s for a Python process."""
 
 
 @dataclass
@@ -98,6 +100,8 @@ class Records:
 
     def _failed(self, told: Told) -> None:
         self._note(told)
+        if _TOO_MUCH_TO_DO in told.message:
+            return
         epoch = self.fleet.epoch(told.kind)
         before, times = self._in_a_row.get(told.kind, (epoch, 0))
         times = times + 1 if before == epoch else 1

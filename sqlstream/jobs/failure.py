@@ -26,6 +26,7 @@ _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a sou
     r"/[^\s:]+)"
 )
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+_NOT_BACK = "Python worker failed to connect back"
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
@@ -83,7 +84,7 @@ def _outside(text: str) -> Diagnostic | None:
     file = _UNREADABLE.search(text)
     if file:
         return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic
-    if "Python worker failed to connect back" in text:
+    if _NOT_BACK in text:
         hint = "Start the job again, when the machine has less to do."
         return Diagnostic(WORKER_GONE, "a Python process of a task has not started in time", hint=hint)
     if "Python worker exited unexpectedly" in text:
@@ -93,6 +94,11 @@ def _outside(text: str) -> Diagnostic | None:
         return Diagnostic(WORKER_GONE, "a Python process of a task has ended unexpectedly", hint=hint)
     missing = _NO_MODULE.search(text)
     return _no_module(missing[1]) if missing else None
+
+
+def is_slow_start(error: BaseException) -> bool:
+    """True where a Python process was not there after the 10 s that Spark waits for it, which is no setting."""
+    return _NOT_BACK in str(error) + _in_java(error)
 
 
 def _no_module(name: str) -> Diagnostic:

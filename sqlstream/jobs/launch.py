@@ -12,7 +12,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint
 from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.failure import job_error
+from sqlstream.jobs.failure import is_slow_start, job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import Node
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Sink = Callable[["DataFrame"], "DataStreamWriter"]
+
+_STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Launch:
         elif self.interval_ms:
             writer = writer.trigger(processingTime=f"{self.interval_ms} milliseconds")
         try:
-            return writer.start()
+            return _started(writer)
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
@@ -79,6 +81,18 @@ class Launch:
             self.control.end(table)
         if self.clock.ends:
             self.control.end_clock()
+
+
+def _started(writer: DataStreamWriter) -> StreamingQuery:
+    """Spark's query. Through Connect the server starts Python for ``foreachBatch`` first, and gives up when it is slow:
+    on a machine with much to do, whose files have been read by then."""
+    for _ in range(_STARTS - 1):
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if not is_slow_start(error):
+                raise
+    return writer.start()
 
 
 def flushed_tables(plan: Node) -> tuple[str, ...]:

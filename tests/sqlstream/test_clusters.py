@@ -20,15 +20,33 @@ from tests.workers import bare_python
 pytestmark = pytest.mark.spark
 
 _FILES, _ROWS = 2, 500
-_SQL = """
+_TABLES = """
 CREATE TABLE events (k BIGINT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'filesystem', 'path' = '{folder}/events', 'format' = 'parquet');
 CREATE TABLE totals (k BIGINT, at TIMESTAMP(3), n BIGINT, total BIGINT)
 WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'parquet');
 CREATE FUNCTION doubled AS 'cluster_functions:doubled';
+"""
+_TOTALS = """
 INSERT INTO totals SELECT k, window_start, COUNT(*), SUM(doubled(v))
 FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY k, window_start, window_end;
 """
+_SQL = _TABLES + _TOTALS
+_SET = f"""{_TABLES}
+CREATE TABLE large (k BIGINT, v BIGINT)
+WITH ('connector' = 'filesystem', 'path' = '{{out}}-large', 'format' = 'parquet');
+EXECUTE STATEMENT SET BEGIN {_TOTALS}
+INSERT INTO large SELECT k, doubled(v) FROM events WHERE v > 90; END;
+"""
+_SERVER_PYTHON = """#!/bin/sh
+case "$*" in
+*foreach_batch_worker*)
+  if [ ! -e {folder}/slow ]; then touch {folder}/slow; sleep 12; fi
+  PYTHONPATH={package} exec {python} "$@" ;;
+esac
+exec {bare} "$@"
+"""
+"""Of a server whose tasks have the bare Python; that for foreachBatch has all, and is late when it first starts."""
 _FUNCTIONS = "def doubled(value: int) -> int:\n    return 2 * value\n"
 
 
@@ -57,15 +75,25 @@ def expected(folder, spark):
     return rows
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    python = {"PYSPARK_PYTHON": str(folder / "bare" / "python"), "PYTHONPATH": str(folder)}
+@pytest.fixture(scope="module")
+def server(folder):
+    python, package = folder / "server-python", Path(sqlstream.__file__).parents[1]
+    bare = folder / "bare" / "python"
+    python.write_text(_SERVER_PYTHON.format(folder=folder, package=package, python=sys.executable, bare=bare))
+    python.chmod(0o755)
+    with connect_server(folder / "server", _environment(folder, python)) as url:
+        yield url
+
+
+def _environment(folder: Path, workers: Path | None = None) -> dict[str, str]:
+    python = {"PYSPARK_PYTHON": str(workers or folder / "bare" / "python"), "PYTHONPATH": str(folder)}
     return {**os.environ, **python, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
-def _run(folder: Path, master: str, name: str) -> pa.Table:
-    """What the job writes that a process of its own runs with ``master``."""
+def _run(folder: Path, master: str, name: str, sql: str = _SQL) -> pa.Table:
+    """The totals of a job that a process of its own runs with ``master``."""
     script = folder / f"{name}.sql"
-    script.write_text(_SQL.format(folder=folder, out=folder / name))
+    script.write_text(sql.format(folder=folder, out=folder / name))
     command = [sys.executable, "-m", "sqlstream", "run", str(script), "--master", master]
     settings = ["--set", f"execution.checkpointing.dir={folder / name}-state", "--set", "pipeline.max-parallelism=2"]
     done = subprocess.run([*command, *settings], env=_environment(folder), capture_output=True, text=True, check=False)
@@ -81,9 +109,14 @@ def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(fold
     assert executors == {"0", "1"}
 
 
-def test_connect_runs_kernels_that_its_server_does_not_have_installed(folder, expected):
-    with connect_server(folder / "server", _environment(folder)) as url:
-        rows = _run(folder, url, "remote")
-    assert difference(expected, rows) is None
+def test_connect_runs_kernels_that_its_server_does_not_have_installed(folder, expected, server):
+    assert difference(expected, _run(folder, server, "remote")) is None
     (state,) = (folder / "remote-state").glob("*/spark/state/0")
     assert {path.name for path in state.glob("[0-9]*")} == {"0", "1"}, "a partition per core, as here"
+
+
+def test_connect_runs_statement_sets_also_where_python_of_the_server_starts_slowly(folder, expected, server):
+    assert difference(expected, _run(folder, server, "set", _SET)) is None
+    large = committed(folder / "set-large")
+    assert sorted(large["v"].to_pylist()) == sorted(2 * v for i in range(_FILES * _ROWS) if (v := i * 3 % 101) > 90)
+    assert (folder / "slow").exists(), "the first start was one too late"

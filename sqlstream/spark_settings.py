@@ -50,7 +50,7 @@ class SparkHandle:
         if self._given is not None:
             return prepared(self._given)
         try:
-            return spark_session(spark_settings(settings), self._master)
+            return spark_session(settings.spark, self._master)  # the others can be put back when the session closes
         except PySparkImportError as error:
             hint = "Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect."
             raise ExecutionError(

@@ -248,8 +248,19 @@ def test_settings_hold_in_spark_while_the_session_lives(spark) -> None:
         assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
         session.sql("RESET 'parallelism.default'")
         assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+        session.sql("SET 'parallelism.default' = '4'")
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
     assert spark.conf.get("spark.sql.session.timeZone") == before
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_what_was_not_set_in_spark_is_unset_again(spark) -> None:
+    user = spark.newSession()
+    user.conf.unset("spark.sql.shuffle.partitions")
+    before = user.conf.get("spark.sql.shuffle.partitions", None)
+    with sqlstream.connect(user, **{"parallelism.default": "7"}) as session:
+        assert session.spark.conf.get("spark.sql.shuffle.partitions") == "7"
+    assert user.conf.get("spark.sql.shuffle.partitions", None) == before
 
 
 def test_the_time_zone_decides_how_timestamps_are_read_and_shown(trades: Session) -> None:

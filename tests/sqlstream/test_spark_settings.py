@@ -1,9 +1,37 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.settings import Settings
+from sqlstream.spark_settings import SparkHandle
+
+
+class Conf(dict[str, str]):
+    """Spark's settings of a running session."""
+
+    set = dict.__setitem__
+    unset = dict.__delitem__
+
+
+def test_a_spark_of_our_own_is_as_before_for_the_next_session(monkeypatch) -> None:
+    conf = Conf({"spark.sql.shuffle.partitions": "2"})
+
+    def started(settings, master):
+        conf.update(settings)
+        return SimpleNamespace(conf=conf)
+
+    monkeypatch.setattr("sqlstream.spark.spark_session", started)
+    settings, handle = Settings(), SparkHandle("local[2]")
+    settings.set("parallelism.default", "3")
+    settings.set("spark.driver.memory", "1g")
+    handle.get(settings)
+    assert (conf["spark.sql.shuffle.partitions"], conf["spark.driver.memory"]) == ("3", "1g")
+    handle.release()
+    assert conf["spark.sql.shuffle.partitions"] == "2"
 
 
 def test_a_missing_package_of_spark_is_named(monkeypatch) -> None:

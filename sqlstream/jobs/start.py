@@ -28,6 +28,7 @@ from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.gears import Gear
+from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
 from sqlstream.spark import is_connect
@@ -80,7 +81,8 @@ def start_job(
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)
     layout = checkpoint.layout
     clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
-    control = ControlRows(checkpoint.storage, transient=bool(clock) and not bounded)
+    rises_often = bool(clock) or observes_watermarks(plan)  # with each tick, or with each start
+    control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
     watermarks = restored_watermarks(plan, control)
     rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups, layout.chained))
     flushed = flushed_tables(plan)

@@ -178,6 +178,7 @@ def test_a_source_that_is_silent_after_a_restart_does_not_hold_windows_back(
 
     streams.write(other, [("a", 4, 3600)])
     until(lambda: job.progress().watermark_ms == 3100)
+    until(lambda: not list((tmp_path / "checkpoint/control").rglob("*.json")))  # those of the start have been read
     job.stop()
     assert files.rows() == [("a", at(1000), 2)]
 

@@ -53,7 +53,8 @@ BYTES_PER_BLOB = 200_000
 
 class Content(IntEnum):
     """What a blob holds: rows sent ahead of the watermark, rows, a tick, late rows on their way to a table, the time
-    that the watermark must not reach, or the newest event time that was seen, which Spark reads and kernels do not."""
+    that the watermark must not reach, or the newest event time that was seen, which Spark reads and kernels do not, or
+    how many rows files had more than places, which only Spark gets to see."""
 
     AHEAD = 0
     ROWS = 1
@@ -61,6 +62,7 @@ class Content(IntEnum):
     LATE = 3
     HOLD = 4
     LIFT = 5
+    READ = 6
 
 
 BLOBS = pa.schema(
@@ -76,7 +78,7 @@ BLOBS = pa.schema(
     ]
 )
 """``clock``: the time of a tick, HOLD or LIFT, or when the first row of the blob came, in microseconds; NULL where rows
-say not, and for a tick that only calls its key group.
+say not, and for a tick that only calls its key group; the number of READ.
 ``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not."""
 
 
@@ -122,6 +124,10 @@ class Exchange:
         times = (pc.max(batch.column(0)).as_py() for batch in batches)
         newest = max((time for time in times if time is not None), default=None)
         yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
+
+    def read(self, rows: int) -> pa.RecordBatch:
+        """The blob with content READ."""
+        return _batch_of([Blob(0, 0, 0, Content.READ, rows)])
 
     def _rows(self, table: pa.Table) -> Iterator[Blob]:
         rows = self._with_hash(_of_data(table))

@@ -1,21 +1,21 @@
 """Rows of Parquet files, read by the exchange itself.
 
 Of all that a row costs on its way to Python, most is its way through the JVM, one value at a time. Where kernels take
-columns as they are in files, Spark lists and splits the files and hands over *places*: one for ROWS_PER_PLACE rows,
-which are then read here, in columns.
+columns as they are in files, Spark lists the files of a micro-batch and hands over *places*: each task gets all files,
+and reads its share of their row groups here, in columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sqlstream.errors import ExecutionError
@@ -26,10 +26,11 @@ from sqlstream.udfs.kernel import KEY_HASH
 FILE = "__file"
 """STRING column of places: the file, as Spark names it."""
 
-FIRST = "__first_row"
-"""BIGINT column of places: the number in its file of the first of ROWS_PER_PLACE rows, or of fewer at its end."""
+LENGTH = "__length"
+"""BIGINT column of places: the bytes of the file."""
 
-ROWS_PER_PLACE = 1 << 13
+SHARE, SHARES = "__share", "__shares"
+"""INT columns of places: the number of the task, from 0, and how many tasks there are."""
 
 OTHER_TYPE = "SS467"
 
@@ -49,37 +50,47 @@ class FromFile:
     required: str | None = None
 
 
-class _Run(NamedTuple):
-    """Rows of a file one after the other, and a place that has what else is known of them."""
+class _Part(NamedTuple):
+    """Row groups of a file whose middles lie from byte ``begin`` until ``end``, were all rows of the same size."""
 
-    path: str
-    start: int
-    stop: int
-    place: Mapping[str, object]
+    place: Mapping[str, Any]
+    begin: int
+    end: int
+
+    @property
+    def path(self) -> str:
+        return unquote(urlsplit(self.place[FILE]).path)
+
+    def groups(self, rows: Sequence[int]) -> list[int]:
+        """Of the numbers of rows of all groups of the file, those that are in the part."""
+        middles = (np.cumsum(rows) - np.asarray(rows) / 2) / max(sum(rows), 1) * self.place[LENGTH]
+        return np.flatnonzero((self.begin <= middles) & (middles < self.end)).tolist()
 
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Batches of ``schema`` for places. What is not among ``columns`` are columns of the places, PARTS, or KEY_HASH of
-    rows without keys."""
+    """Batches of ``schema`` for the places of a task. What is not among ``columns`` are columns of the places, PARTS,
+    or KEY_HASH of rows without keys."""
 
     schema: pa.Schema
     columns: Mapping[str, FromFile]
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """ExecutionError SS467 where a column of a file has another type than in the table, SS401 at a NULL time."""
-        for batch in places:
-            for run in _runs(batch):
-                yield from self._of(run)
+        for part in _parts([place for batch in places for place in batch.to_pylist()]):
+            yield from self._of(part)
 
-    def _of(self, run: _Run) -> Iterator[pa.RecordBatch]:
-        known: dict[str, object] = {**run.place, KEY_HASH: 0, PARTS[0]: _modified(run.path), PARTS[2]: run.start}
-        constants = {f.name: pa.scalar(known[f.name], f.type) for f in self.schema if f.name not in self.columns}
-        for batch in _read(run, sorted({c.source for c in self.columns.values()})):
-            found = {name: self._column(column, batch, run.path) for name, column in self.columns.items()}
-            filled = {name: pa.repeat(value, batch.num_rows) for name, value in constants.items()}
-            columns = {**found, **filled}
-            yield pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+    def _of(self, part: _Part) -> Iterator[pa.RecordBatch]:
+        known = {**part.place, KEY_HASH: 0, PARTS[0]: _modified(part.path)}
+        names = sorted({column.source for column in self.columns.values()})
+        for first, batch in _read(part, names):
+            known[PARTS[2]] = first
+            columns = {name: self._column(column, batch, part.path) for name, column in self.columns.items()}
+            filled = (
+                columns[f.name] if f.name in columns else pa.repeat(pa.scalar(known[f.name], f.type), batch.num_rows)
+                for f in self.schema
+            )
+            yield pa.RecordBatch.from_arrays([*filled], schema=self.schema)
 
     def _column(self, column: FromFile, batch: pa.RecordBatch, path: str) -> pa.Array:
         if column.source not in batch.schema.names:
@@ -91,35 +102,27 @@ class ParquetRows:
         return values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
 
 
-def _runs(places: pa.RecordBatch) -> Iterator[_Run]:
-    """Places that follow one another in a file are one run."""
-    paths, first = places.column(FILE), places.column(FIRST).to_numpy()
-    if not len(first):
-        return
-    same_file = np.asarray(pc.equal(paths[1:], paths[:-1]).to_numpy(zero_copy_only=False), bool)
-    goes_on = same_file & (first[1:] == first[:-1] + ROWS_PER_PLACE)
-    begins = [0, *(np.flatnonzero(~goes_on) + 1).tolist()]
-    for begin, end in zip(begins, [*begins[1:], len(first)], strict=True):
-        place = {name: places.column(name)[begin].as_py() for name in places.schema.names}
-        path = unquote(urlsplit(paths[begin].as_py()).path)
-        yield _Run(path, int(first[begin]), int(first[end - 1]) + ROWS_PER_PLACE, place)
+def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
+    """What a task reads: its share of all bytes of the files, which come in the same order in each task."""
+    for share in sorted({place[SHARE] for place in places}):
+        listed = sorted((place for place in places if place[SHARE] == share), key=itemgetter(FILE))
+        total, start = sum(place[LENGTH] for place in listed), 0
+        for place in listed:
+            begin, end = (total * (share + i) // place[SHARES] - start for i in (0, 1))
+            if begin < place[LENGTH] and end > 0:
+                yield _Part(place, begin, end)
+            start += place[LENGTH]
 
 
-def _read(run: _Run, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The run's rows; of the columns ``names``, in any case as Spark has it, those that the file has."""
-    with pq.ParquetFile(run.path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
+def _read(part: _Part, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of the part, each batch with the number of the first row of its neighbours in the file; of the columns
+    ``names``, in any case as Spark has it, those that the file has."""
+    with pq.ParquetFile(part.path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
         counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        ends = np.cumsum(counts)
-        groups = [i for i, end in enumerate(ends) if end > run.start and end - counts[i] < run.stop]
-        position = int(ends[groups[0]] - counts[groups[0]])
+        groups = part.groups(counts)
         own = _own_names(file.schema_arrow.names, names)
         for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
-            rows = batch.slice(max(run.start - position, 0), run.stop - max(run.start, position))
-            position += batch.num_rows
-            if rows.num_rows:
-                yield rows.rename_columns([own[name] for name in rows.schema.names])
-            if position >= run.stop:
-                return
+            yield sum(counts[: groups[0]]), batch.rename_columns([own[name] for name in batch.schema.names])
 
 
 def _own_names(there: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:

@@ -45,8 +45,8 @@ class Runtime(Protocol):
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
         """Where the rows of the scan are in Parquet files that ``udfs.parquet`` reads, else None.
 
-        A streaming DataFrame of the columns FILE and FIRST, one row for ROWS_PER_PLACE rows, and ``in_order``,
-        where times of files do not tell their order, the name of the file (PARTS).
+        A streaming DataFrame of the columns FILE, LENGTH, SHARE and SHARES, a partition with all files for each share,
+        and ``in_order``, where times of files do not tell their order, the name of the file (PARTS).
         """
         ...
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -44,7 +45,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource, Request
-from sqlstream.udfs.parquet import FILE, FIRST, ROWS_PER_PLACE
+from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -129,17 +130,17 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     )
 
 
-def _files(environment: Environment, table: Table, schema: str) -> DataFrame:
+def _files(environment: Environment, table: Table, schema: str, format: str | None = None) -> DataFrame:  # noqa: A002
     values = CONNECTOR.values(table)
     if not is_bounded(table):
         _make_directory(values["path"])
     reader = environment.spark.readStream.schema(schema)
     reader = reader.options(**_reader_options(table, values, partition_columns(table)))
-    return reader.format(values["format"]).load(_directory_or_pattern(values["path"]))
+    return reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
 
 
-_ROW_INDEX = "_tmp_metadata_row_index"
-"""As ``_metadata.row_index``, without the other metadata, which Spark would collect for each row."""
+_BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+"""The schema of Spark's format for files of any kind, whose content it reads only where it is selected."""
 
 
 def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame | None:
@@ -152,13 +153,28 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
     here = path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
     if CONNECTOR.values(table)["format"] != "parquet" or not here or not in_files:
         return None
-    rows = _files(environment, table, f"{_ROW_INDEX} BIGINT")
-    named = environment.in_order and _share_times(_stats(path), is_bounded(table))
-    return rows.where(F.expr(f"{_ROW_INDEX} & {ROWS_PER_PLACE - 1} = 0")).select(
+    stats = _stats(path)
+    named = environment.in_order and _share_times(stats, is_bounded(table))
+    files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
         F.input_file_name().alias(FILE),
-        F.col(_ROW_INDEX).alias(FIRST),
+        F.col("length").alias(LENGTH),
         *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
+    shares = _shares(environment.spark, table, stats)
+    return reduce(
+        type(files).union,
+        (files.coalesce(1).select("*", F.lit(i).alias(SHARE), F.lit(shares).alias(SHARES)) for i in range(shares)),
+    )
+
+
+def _shares(spark: SparkSession, table: Table, stats: list[os.stat_result]) -> int:
+    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small."""
+    most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    if not is_bounded(table):
+        return most
+    sizes = sorted((f.st_size for f in stats), reverse=True)
+    largest = sum(sizes[: CONNECTOR.values(table)["source.max-files-per-trigger"]])
+    return min(max(1, -(-largest // _least_split(spark))), most)
 
 
 def _bad(table: Table, values: Mapping[str, Any]) -> Column:

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from sqlstream.jobs.storage import Storage, StoredFile
+from sqlstream.jobs.table_counts import rows_read
 
 FILE = "epochs.json"
 REMEMBERED = 200
@@ -133,7 +134,7 @@ def _epoch(report: Mapping[str, Any], control: str) -> Epoch:
     return Epoch(
         epoch=int(report["batchId"]),
         time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
-        rows=sum(s["numInputRows"] for s in report["sources"] if control not in s["description"]),
+        rows=rows_read(report, control),
         duration_ms=duration_ms,
         state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
     )

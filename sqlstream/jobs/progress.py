@@ -103,12 +103,11 @@ def advanced(
 
 
 def _after(progress: Progress, report: Mapping[str, Any], control: str, scans: Sequence[int]) -> Progress:
-    rows_in = rows_read([s for s in report["sources"] if control not in s["description"]], scans)
     watermark = watermark_of(report.get("eventTime", {}).get("watermark"))
     pending = pending_rows(report)
     return replace(
         progress,
-        rows_in=progress.rows_in + rows_in,
+        rows_in=progress.rows_in + rows_read(report, control, scans),
         rows_out=progress.rows_out + _rows_out(report),
         batches=progress.batches + 1,
         rows_by_table=added_by_name(progress.rows_by_table, rows_by_table(report)),

@@ -1,12 +1,14 @@
-"""How many rows a statement set has read, and has written to each of its tables."""
+"""How many rows a job has read, and a statement set has written to each of its tables."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from sqlstream.planner.lowering.columnar.from_files import METRIC as FILES_METRIC
+from sqlstream.planner.lowering.columnar.from_files import MORE_ROWS
 from sqlstream.planner.lowering.statement_set import TABLES_METRIC
 from sqlstream.planner.nodes import Node, Scan, StatementSet
 
@@ -33,12 +35,22 @@ def scans_of(plan: Node) -> tuple[int, ...]:
     return tuple(Counter(node.table.name for node in plan.walk() if isinstance(node, Scan)).values())
 
 
-def rows_read(sources: Sequence[Mapping[str, Any]], scans: Sequence[int]) -> int:
-    """The rows that came from these sources. Spark counts those of one source once for each of its ``scans``.
+def rows_read(report: Mapping[str, Any], control: str, scans: Sequence[int] = ()) -> int:
+    """The rows that came in a micro-batch, without control rows, which lie at the path ``control``.
 
-    Rows that a source leaves out because of the filter of one query count less. A table in the memory of several jobs
-    is several sources; where these cannot be told apart, the least count holds.
+    Spark counts those of one source once for each of its ``scans``, and of files that an exchange reads the places,
+    whose metric tells how many rows there are more. Rows that a source leaves out because of the filter of one query
+    count less. A table in the memory of several jobs is several sources; where these cannot be told apart, the least
+    count holds.
     """
+    sources = [s for s in report["sources"] if control not in s["description"]]
     if len(scans) != len(sources):
         scans = [min(scans, default=1)] * len(sources)
-    return sum(int(source["numInputRows"]) // count for source, count in zip(sources, scans, strict=True))
+    seen = sum(int(source["numInputRows"]) // count for source, count in zip(sources, scans, strict=True))
+    return seen + sum(_more_rows(report))
+
+
+def _more_rows(report: Mapping[str, Any]) -> Iterator[int]:
+    for name, metrics in report.get("observedMetrics", {}).items():
+        if name.partition("/")[0] == FILES_METRIC:
+            yield int((metrics["values"][0] if "values" in metrics else metrics[MORE_ROWS]) or 0)

@@ -11,6 +11,7 @@ import pytest
 
 import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.udfs.parquet import SHARE
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +70,7 @@ def session(spark, folder):
 
 
 def is_read_by_exchange(session, query):
-    return "_tmp_metadata_row_index" in session.dataframe(query)._jdf.queryExecution().analyzed().toString()
+    return SHARE in session.dataframe(query)._jdf.queryExecution().analyzed().toString()
 
 
 @pytest.mark.parametrize("query", READ_BY_EXCHANGE)
@@ -110,6 +111,15 @@ def test_both_readers_find_the_same(query, session):
         found[reader] = sorted(map(repr, session.sql(query)))
     assert found["auto"] == found["spark"]
     assert found["auto"]
+
+
+def test_tasks_share_the_rows_of_a_micro_batch_which_progress_counts(session, folder):
+    session.sql("SET 'parallelism.default' = '3'")
+    session.sql("CREATE TABLE totals (auction BIGINT, n BIGINT) WITH ('connector' = 'memory')")
+    job = session.sql(f"INSERT INTO totals {READ_BY_EXCHANGE[0].replace(', SUM(price) AS total', '')}")
+    job.wait()
+    assert job.progress().rows_in == 3 * ROWS
+    assert sum(n for (n,) in session.sql("SELECT n FROM totals")) == 3 * ROWS
 
 
 def test_a_null_time_stops_the_job_as_it_does_where_spark_reads(session, folder, tmp_path):

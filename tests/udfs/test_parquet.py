@@ -6,6 +6,7 @@ import os
 import re
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,17 +16,15 @@ from hypothesis import strategies as st
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.exchange import CLOCK, PARTS
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.parquet import FILE, FIRST, ROWS_PER_PLACE, FromFile, ParquetRows
+from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES, FromFile, ParquetRows
 
 INSTANT = pa.timestamp("us", "UTC")
 
 
-def places(*found, **constants):
-    """Of pairs of a path and the number of a row."""
-    files, first = zip(*found, strict=True)
-    columns = {FILE: [path.as_uri() for path in files], FIRST: list(first)}
-    columns |= {name: [value] * len(found) for name, value in constants.items()}
-    return pa.RecordBatch.from_pydict(columns)
+def places(*paths, share=0, shares=1, **constants):
+    values = {SHARE: share, SHARES: shares, **constants}
+    rows = [{FILE: path.as_uri(), LENGTH: path.stat().st_size, **values} for path in paths]
+    return pa.RecordBatch.from_pylist(rows)
 
 
 def read(reader, *batches):
@@ -47,36 +46,43 @@ def written(tmp_path):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 5 * ROWS_PER_PLACE), st.integers(700, 20_000), st.data())
-def test_every_place_is_read_once_whatever_the_row_groups(written, rows, group, data):
-    path = written({"v": range(rows)}, row_group_size=group)
-    first = range(0, rows, ROWS_PER_PLACE)
-    task_of = data.draw(st.lists(st.integers(0, 2), min_size=len(first), max_size=len(first)))
+@given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 1_000)), min_size=1, max_size=4), st.integers(1, 5))
+def test_every_row_is_in_one_share_whatever_the_row_groups(written, files, shares):
+    ends = np.cumsum([rows for rows, _ in files])
+    paths = [
+        written({"v": range(end - rows, end)}, f"{number}.parquet", row_group_size=group)
+        for number, (end, (rows, group)) in enumerate(zip(ends, files, strict=True))
+    ]
+    reader = reader_of({"v": pa.int64(), PARTS[2]: pa.int64()}, v=FromFile("v", pa.int64()))
+    found = [read(reader, places(*reversed(paths), share=share, shares=shares)) for share in range(shares)]
+    assert [v for of_share in found for v in of_share.column("v").to_pylist()] == [*range(ends[-1])]
+    first = pa.concat_tables(found)
+    alone = read(reader, *(places(*paths, share=share, shares=shares) for share in range(shares)))
+    assert alone == first  # one task may get all shares
+    for end, (rows, _) in zip(ends, files, strict=True):  # the starts of parts tell their order in the file
+        starts = first.slice(end - rows, rows).column(PARTS[2]).to_pylist()
+        assert starts == sorted(starts)
+        assert all(start <= place for place, start in enumerate(starts))
+
+
+def test_shares_are_as_even_as_row_groups_allow(written):
+    path = written({"v": range(100_000)}, row_group_size=1_000)
     reader = reader_of({"v": pa.int64()}, v=FromFile("v", pa.int64()))
-    for task in range(3):
-        mine = [start for start, chosen in zip(first, task_of, strict=True) if chosen == task]
-        wanted = [v for start in mine for v in range(start, min(start + ROWS_PER_PLACE, rows))]
-        found = read(reader, places(*((path, start) for start in mine))) if mine else None
-        assert ([] if found is None else found.column("v").to_pylist()) == wanted
+    assert [read(reader, places(path, share=i, shares=4)).num_rows for i in range(4)] == [25_000] * 4
 
 
 def test_rows_come_with_what_is_known_of_their_place_and_file(written):
-    path = written({"v": range(ROWS_PER_PLACE + 1)})
+    path = written({"v": range(10)}, row_group_size=2)
     os.utime(path, ns=(0, 1_234_567_890))
     kinds = {"v": pa.int64(), CLOCK: pa.int64(), KEY_HASH: pa.int64(), PARTS[0]: pa.int64(), PARTS[1]: pa.string(),
              PARTS[2]: pa.int64()}  # fmt: skip
     reader = reader_of(kinds, v=FromFile("v", pa.int64()))
-    last = read(reader, places((path, ROWS_PER_PLACE), **{CLOCK: 7, PARTS[1]: "name"}))
-    assert last.to_pylist() == [
-        dict(zip(kinds, (ROWS_PER_PLACE, 7, 0, 1_234_000, "name", ROWS_PER_PLACE), strict=True))
+    found = read(reader, places(path, share=1, shares=2, **{CLOCK: 7, PARTS[1]: "name"}))
+    first = found.column("v")[0].as_py()
+    assert 0 < first < 9
+    assert found.to_pylist() == [
+        dict(zip(kinds, (v, 7, 0, 1_234_000, "name", first), strict=True)) for v in range(first, 10)
     ]
-
-
-def test_places_of_several_files_follow_one_another(written):
-    paths = [written({"v": [number]}, f"{number}.parquet") for number in range(3)]
-    reader = reader_of({"v": pa.int64()}, v=FromFile("v", pa.int64()))
-    assert read(reader, places(*((path, 0) for path in paths))).column("v").to_pylist() == [0, 1, 2]
-    assert read(reader, places((paths[0], 0)).slice(1)).num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,7 @@ def test_places_of_several_files_follow_one_another(written):
 )
 def test_values_become_those_of_the_type_of_the_table(written, found, kind, values):
     reader = reader_of({"v": kind}, v=FromFile("v", kind))
-    assert read(reader, places((written({"v": found}), 0))).column("v").to_pylist() == values
+    assert read(reader, places(written({"v": found}))).column("v").to_pylist() == values
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ def test_times_are_microseconds_whatever_their_unit(written, kind, int96):
     reader = reader_of(
         {"t": pa.int64(), "at": INSTANT}, t=FromFile("at", INSTANT, micros=True), at=FromFile("at", INSTANT)
     )
-    found = read(reader, places((path, 0)))
+    found = read(reader, places(path))
     instants = pq.read_table(path).column("at").cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
     assert found.column("t").to_pylist() == instants.to_pylist()
     assert found.column("at").cast(pa.int64()).to_pylist() == instants.to_pylist()
@@ -122,13 +128,13 @@ def test_a_column_of_another_type_is_an_error_with_the_file(written, found, kind
     path = written({"V": pa.array([None], found)})
     reader = reader_of({"v": kind}, v=FromFile("v", kind))
     with pytest.raises(ExecutionError, match=re.escape(f'SS467: column "v" is {found} in file "{path}", not {kind}')):
-        read(reader, places((path, 0)))
+        read(reader, places(path))
 
 
 def test_a_value_that_the_type_does_not_have_is_an_error(written):
     reader = reader_of({"v": pa.string()}, v=FromFile("v", pa.string()))
     with pytest.raises(ExecutionError, match='SS467: column "v" is binary'):
-        read(reader, places((written({"v": [b"\xff"]}), 0)))
+        read(reader, places(written({"v": [b"\xff"]})))
 
 
 def test_columns_are_found_in_any_case_and_are_null_where_files_have_none(written):
@@ -138,11 +144,11 @@ def test_columns_are_found_in_any_case_and_are_null_where_files_have_none(writte
         price=FromFile("price", pa.int64()),
         new=FromFile("new", pa.string()),
     )
-    assert read(reader, places((path, 0))).to_pylist() == [{"price": 1, "new": None}, {"price": 2, "new": None}]
+    assert read(reader, places(path)).to_pylist() == [{"price": 1, "new": None}, {"price": 2, "new": None}]
 
 
 def test_a_time_that_is_null_is_an_error_where_it_is_required(written):
     path = written({"at": pa.array([0, None], INSTANT)})
     column = FromFile("at", INSTANT, micros=True, required='event time "at" of table "t" is NULL')
     with pytest.raises(ExecutionError, match='SS401: event time "at" of table "t" is NULL'):
-        read(reader_of({"t": pa.int64()}, t=column), places((path, 0)))
+        read(reader_of({"t": pa.int64()}, t=column), places(path))

@@ -29,20 +29,41 @@ BLOBS_DDL = (
 def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = None) -> Batches:
     """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones.
 
-    ``files`` makes the rows of places.
+    ``files`` makes the rows of places, and the last blob then tells how many more those are.
     """
 
     numbers = pa.array(numbers_of(exchange.groups))
 
-    def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_imports()
+    def found(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        rows = (_as(batch, schema) for batch in batches) if files is None else files.rows(batches)
-        for batch in exchange.blobs(rows, partition):
+        if files is None:
+            yield from exchange.blobs((_as(batch, schema) for batch in batches), partition)
+        else:
+            places = _Counted(batches)
+            rows = _Counted(files.rows(places))
+            yield from exchange.blobs(rows, partition)
+            yield exchange.read(rows.count - places.count)
+
+    def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        for batch in found(batches):
             yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
     return blobs
+
+
+@dataclass
+class _Counted:
+    """Batches whose rows are counted as they pass."""
+
+    batches: Iterator[pa.RecordBatch]
+    count: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            self.count += batch.num_rows
+            yield batch
 
 
 def to_calls(exchange: Exchange) -> Batches:

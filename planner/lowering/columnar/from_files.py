@@ -16,9 +16,13 @@ from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.time import null_time
 from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
-from sqlstream.udfs.exchange import CLOCK, PARTS
+from sqlstream.udfs.exchange import CLOCK, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.parquet import FromFile, ParquetRows
+from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
+
+METRIC, MORE_ROWS = "files", "more_rows"
+"""The metric of an operator whose exchange reads files, whose number ends its name: rows less places."""
 
 _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
                     "DATE", "TIMESTAMP"})  # fmt: skip
@@ -30,6 +34,13 @@ class Files:
 
     places: DataFrame
     reader: ParquetRows
+
+    def blobs(self, exchange: Exchange, number: int) -> DataFrame:
+        """What the exchange of an operator makes of the rows, which a metric counts: Spark sees places alone."""
+        blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
+        read = f"content = {Content.READ.value}"
+        counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(MORE_ROWS)
+        return blobs.observe(f"{METRIC}/{number}", counted).where(f"NOT {read}")
 
 
 def files_below(

@@ -134,7 +134,7 @@ def run(
     if files is None:
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
     else:
-        blobs = files.places.mapInArrow(to_blobs(exchange, files.reader.schema, files.reader), BLOBS_DDL)
+        blobs = files.blobs(exchange, operator.number)
     blobs = told.of_blobs(blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))

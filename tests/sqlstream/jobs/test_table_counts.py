@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from sqlstream.jobs.progress import Progress, advanced
 from sqlstream.jobs.table_counts import rows_by_table, rows_read, scans_of
 from tests.planner.plans import plan
@@ -30,10 +32,18 @@ def report(batch: int, rows: object) -> dict[str, Any]:
 def test_rows_of_a_source_count_once_however_many_queries_read_it():
     assert scans_of(plan(SET)) == (2, 1)
     assert scans_of(plan("SELECT k FROM plain UNION ALL SELECT k FROM plain")) == ()
-    sources = report(0, {})["sources"]
-    assert rows_read(sources, (2, 1)) == 17
-    assert rows_read(sources, ()) == 27
-    assert rows_read([*sources, {"numInputRows": 4}], (2, 2)) == 15  # sources that no table tells apart
+    found = report(0, {})
+    assert rows_read(found, "control", (2, 1)) == 17
+    assert rows_read(found, "control", ()) == 27
+    assert rows_read(found, "plain") == 20  # the path of control rows
+    more = {**found, "sources": [*found["sources"], {"description": "memory", "numInputRows": 4}]}
+    assert rows_read(more, "control", (2, 2)) == 15  # sources that no table tells apart
+
+
+@pytest.mark.parametrize("metric", [{"more_rows": 93}, {"values": [93]}])
+def test_rows_of_files_that_an_exchange_reads_count_in_place_of_their_places(metric):
+    metrics = {"files/0": metric, "files/1": {"more_rows": None}, "operator/0": {"late_rows": 5}}
+    assert rows_read({**report(0, {}), "observedMetrics": metrics}, "control") == 27 + 93
 
 
 def test_rows_of_each_table_are_added_up_also_through_connect():

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from threading import Event
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs.failure import is_cancellation, job_error
+from sqlstream.jobs.failure import is_cancellation, is_slow_start, job_error
 from sqlstream.jobs.restart import Failures, RestartStrategy, after_failure
+
+_SLOW_STARTS = 2
 
 
 class Restarts:
@@ -21,12 +23,15 @@ class Restarts:
         self._checkpoint = checkpoint
         self._stopping = stopping
         self._failures = Failures()
+        self._slow_starts = 0
         self.last_failure: SqlStreamError | None = None
 
     def run(self, to_end: Callable[[], None], start_again: Callable[[], None], on_waiting: Callable[[], None]) -> None:
         """Run to the end; where that fails, wait, start again and run again. Raises what the job ends with.
 
-        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job.
+        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job. That a Python
+        process was slow to start is no failure twice, whatever the strategy: for some of them, as those that open
+        state, Spark waits 10 s and no longer.
         """
         failed = False
         while True:
@@ -46,6 +51,10 @@ class Restarts:
             return False
         failure, now_ms = job_error(error, self._name, self._checkpoint), time.time_ns() // 1_000_000
         self.last_failure = failure
+        if is_slow_start(error) and self._slow_starts < _SLOW_STARTS:
+            self._slow_starts += 1
+            on_waiting()
+            return True
         self._failures, delay_ms = after_failure(self._strategy, self._failures, failure, now_ms, random.random())
         if delay_ms is None:
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Event
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from sqlstream.jobs.restart import (
     may_pass,
     restart_strategy,
 )
+from sqlstream.jobs.restarting import Restarts
 from sqlstream.planner.nodes import Insert
 from sqlstream.settings import Settings
 from tests.sqlstream.jobs.test_job import EVENTS, EXPECTED, ROWS, TOTALS, totals
@@ -112,6 +114,30 @@ def test_wrong_values_are_refused(key: str, value: str, message: str):
     with pytest.raises(ConnectorError) as error:
         Settings().set(f"restart-strategy.{key}", value)
     assert error.value.diagnostic.hint == message
+
+
+def ended(strategy: RestartStrategy, *outcomes: Exception | None) -> tuple[int, Exception | None]:
+    """How often a job with these outcomes of its attempts starts again, and what it ends with."""
+    left, starts = list(outcomes), []
+
+    def to_end() -> None:
+        outcome = left.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    try:
+        Restarts(strategy, "j", "/c", Event()).run(to_end, lambda: starts.append(1), lambda: None)
+    except Exception as error:
+        return len(starts), error
+    return len(starts), None
+
+
+def test_a_job_whose_python_starts_slowly_starts_again_twice_without_a_strategy():
+    slow = RuntimeError("Job aborted: org.apache.spark.SparkException: Python worker failed to connect back.")
+    assert ended(NO_RESTART, slow, slow, None) == (2, None)
+    assert ended(NO_RESTART, slow, slow, slow, None) == (2, slow)
+    assert ended(FixedDelay(attempts=1, wait_ms=1), slow, slow, slow, None) == (3, None)
+    assert ended(NO_RESTART, FAILED, None) == (0, FAILED)
 
 
 class Unsteady:

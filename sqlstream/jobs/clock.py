@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 
+from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.control import ControlRows
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
@@ -43,7 +45,8 @@ class Clock:
     def _run(self, control: ControlRows, stopped: Event, rows_wait: Callable[[], bool]) -> None:
         while not stopped.wait(self.interval_ms / 1000):
             if not self.calls_only or rows_wait():
-                self.tick(control)
+                with suppress(SqlStreamError):  # no room on the disk; there may be some for the next tick
+                    self.tick(control)
 
     def tick(self, control: ControlRows) -> None:
         """Move all that follows the clock to the present."""

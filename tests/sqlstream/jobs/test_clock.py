@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from threading import Event
 
 import pytest
 
 from sqlstream.jobs.clock import Clock, clock_of
 from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.damage import disk_full
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.planner.lowering.gears import Gear
 from sqlstream.results import Query
@@ -103,3 +105,25 @@ def test_operators_that_wait_for_the_clock_read_its_ticks_once(spark, tmp_path):
     assert control.clock(spark) is control.clock(spark)
     assert control.stream(spark, "t") is control.stream(spark, "t")
     assert control.stream(spark, "t") is not control.stream(spark, "u")
+
+
+class FullDisk(LocalStorage):
+    """Full at first."""
+
+    def write(self, path, text):
+        seen = self.root / "seen"
+        if not seen.exists():
+            seen.touch()
+            raise disk_full("No space left on device")
+        super().write(path, text)
+
+
+def test_a_full_disk_does_not_stop_the_clock(tmp_path):
+    stopped = Event()
+    thread = Clock(ticks=True, interval_ms=1).start(ControlRows(FullDisk(tmp_path)), stopped)
+    deadline = time.monotonic() + 10
+    while not [*tmp_path.glob("control-clock/*")] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stopped.set()
+    thread.join()
+    assert [*tmp_path.glob("control-clock/tick-*.json")]

@@ -47,21 +47,27 @@ class Range(InputPartition):
 
 
 class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A micro-batch takes the rows that have become due since the last one, the first one those of a second."""
+    """A micro-batch takes the rows that have become due since the last one, the first one those of a second.
+
+    A run over what is there waits for all rows of a table with an end; of one without it takes the first micro-batch,
+    so that jobs which are drained, or keep pauses, come to an end.
+    """
 
     def __init__(self, rate: int, end: int | None, partitions: int) -> None:
         self._rate, self._end, self._partitions = rate, end, partitions
         self._due: float | None = None
-        self._waits = False
+        self._what_is_there = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._waits = True
+        self._what_is_there = True
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"row": 0}
 
     def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802
         row = int(start["row"])
+        if self._what_is_there and self._end is None and self._due is not None:
+            return start
         if self._end is not None and row >= self._end:
             return start
         row += self._due_rows()
@@ -72,7 +78,7 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = time.monotonic()
         if self._due is None:
             self._due = now
-        elif self._waits and now < self._due:
+        elif self._what_is_there and now < self._due:
             time.sleep(self._due - now)
         seconds = max(0, int(time.monotonic() - self._due) + 1)
         self._due += seconds

@@ -86,6 +86,11 @@ def test_rows_keep_the_rate(make_table, environment, tmp_path) -> None:
     assert (total, sizes[0][0]) == (25, 10) and len(sizes) in (2, 3)
 
 
+def test_of_an_endless_table_a_second_is_there(make_table, read_all) -> None:
+    table = make_table("datagen", "a INT", rows_per_second=50)
+    assert [len(read_all(table)) for _ in range(2)] == [50, 50], "a job that is drained, or keeps pauses, ends"
+
+
 def test_an_endless_table_goes_on(make_table, environment, tmp_path) -> None:
     table = make_table("datagen", "a INT", rows_per_second=50)
     read = connector("datagen").read

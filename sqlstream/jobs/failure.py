@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
+from sqlstream.jobs.storage import local_storage_at
 
 JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
@@ -26,6 +29,12 @@ _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a sou
     r"/[^\s:]+)"
 )
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+_CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is known to Spark's log alone
+    r'(?:state_server|stateful_processor_api_client)\.py", line(?s:.*?)'
+    r"^(?:EOFError|ConnectionResetError|BrokenPipeError)\b",
+    re.MULTILINE,
+)
+_NO_ROOM_BYTES = 1 << 20
 _NOT_BACK = "Python worker failed to connect back"
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
@@ -36,7 +45,7 @@ def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamErro
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error)) or _cause(text)
+    found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error), checkpoint) or _cause(text)
     where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
     return ExecutionError.of([replace(found, detail=" ".join(filter(None, (found.detail, where))))])
 
@@ -76,7 +85,7 @@ def _spark_gone(error: BaseException) -> Diagnostic | None:
     return Diagnostic(SPARK_GONE, "the process of Spark has ended", hint=hint)
 
 
-def _outside(text: str) -> Diagnostic | None:
+def _outside(text: str, checkpoint: str) -> Diagnostic | None:
     """What has happened to files and processes of the job, and not to its rows."""
     full = NO_SPACE.search(text)
     if full:
@@ -92,8 +101,20 @@ def _outside(text: str) -> Diagnostic | None:
             "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do."
         )
         return Diagnostic(WORKER_GONE, "a Python process of a task has ended unexpectedly", hint=hint)
+    if _CUT_OFF.search(text):
+        return _cut_off(checkpoint)
     missing = _NO_MODULE.search(text)
     return _no_module(missing[1]) if missing else None
+
+
+def _cut_off(checkpoint: str) -> Diagnostic:
+    """State that cannot be written is the most frequent cause."""
+    here = local_storage_at(checkpoint)
+    with suppress(OSError):
+        if here is not None and shutil.disk_usage(here.root).free < _NO_ROOM_BYTES:
+            return disk_full("No space left on device").diagnostic
+    hint = "Start the job again. Spark's log has the cause, such as a disk that is full."
+    return Diagnostic(WORKER_GONE, "Spark has cut a Python process of a task off from its state", hint=hint)
 
 
 def is_slow_start(error: BaseException) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
+
 import pytest
 
 from sqlstream.errors import ConnectorError
@@ -62,6 +65,38 @@ Caused by: java.io.EOFException
 NOT_BACK = """Query failed
 org.apache.spark.SparkException: Python worker failed to connect back.
 \tat org.apache.spark.api.python.PythonWorkerFactory"""
+
+
+CUT_FROM_STATE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_EXCEPTION] An exception
+was thrown from the Python worker: Traceback (most recent call last):
+  File "/x/pyspark/sql/streaming/stateful_processor_api_client.py", line 157, in set_handle_state
+    response_message = self._receive_proto_message()
+EOFError
+ SQLSTATE: 38000"""
+
+RESET = """Query failed
+Traceback (most recent call last):
+  File "/x/udfs/spark/state_server.py", line 124, in _send
+ConnectionResetError: [Errno 104] Connection reset by peer
+"""
+
+
+@pytest.mark.parametrize("text", [CUT_FROM_STATE, RESET])
+@pytest.mark.parametrize(
+    ("free", "first"),
+    [
+        (4096, "SS465: a disk that the job writes to is full: No space left on device"),
+        (1 << 30, "SS466: Spark has cut a Python process of a task off from its state"),
+    ],
+)
+def test_a_process_that_is_cut_off_from_its_state_looks_for_room_on_the_disk(text, free, first, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert str(job_error(RuntimeError(text), "j1", str(tmp_path))).splitlines()[0] == first
+
+
+def test_a_function_whose_connection_is_reset_has_its_own_words():
+    text = FUNCTION.replace("ValueError: no price", "ConnectionResetError: [Errno 104] Connection reset by peer")
+    assert str(job_error(RuntimeError(text), "j1", "/c")).startswith('SS411: function "fee" failed: ConnectionReset')
 
 
 @pytest.mark.parametrize(

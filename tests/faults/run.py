@@ -10,6 +10,7 @@ file, and gets it back.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -33,6 +34,8 @@ from tests.faults.report import Outcome, Report
 from tests.faults.running import Fleet
 from tests.faults.struck import Records
 
+_RUNS = {"local": LOCAL, "cluster": ("executor",)}
+
 Rows = dict[str, dict[str, pa.Table]]
 """By kind and table."""
 
@@ -48,6 +51,24 @@ def undisturbed(kinds: Sequence[str], events: Path, folder: Path) -> Rows:
             raise SystemExit(f"{kind}: the undisturbed job failed: {struck}; see {fleet.log}")
         print(f"{kind}: the undisturbed job has failed and recovered: {struck.failed + struck.unclear}", flush=True)
     return {kind: fleet.rows(kind) for kind in kinds}
+
+
+def expected_rows(chosen: argparse.Namespace, folder: Path) -> Rows:
+    """Those of the undisturbed run, which a folder keeps for later runs over the same input. SystemExit for another."""
+    source = {"rows": chosen.rows, "files": chosen.files, "seed": chosen.seed}
+    events, at, note = folder / "events", folder / "undisturbed", folder / "undisturbed.json"
+    if not note.exists():
+        write_events(events, chosen.rows, chosen.files, chosen.seed)
+        rows = undisturbed(chosen.kinds, events, at)
+        note.write_text(json.dumps({"input": source, "kinds": [*chosen.kinds]}))
+        return rows
+    known = json.loads(note.read_text())
+    if known["input"] != source or not {*chosen.kinds} <= {*known["kinds"]}:
+        raise SystemExit(f"{folder} holds an undisturbed run over other input: {known}")
+    for name in _RUNS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    fleet = Fleet(chosen.kinds, events, at)
+    return {kind: fleet.rows(kind) for kind in chosen.kinds}
 
 
 def besieged(fleet: Fleet, planned: Sequence[str], chance: random.Random, expected: Rows, report: Report) -> Records:
@@ -78,13 +99,12 @@ def run(chosen: argparse.Namespace, folder: Path) -> bool:
     """Whether all holds."""
     begun = time.monotonic()
     report = Report(folder / "table.txt", chosen)
-    write_events(folder / "events", chosen.rows, chosen.files, chosen.seed)
-    expected = undisturbed(chosen.kinds, folder / "events", folder / "undisturbed")
+    expected = expected_rows(chosen, folder)
     for kind in chosen.kinds:
         rows = " and ".join(f"{table.num_rows:,}" for table in expected[kind].values())
         report.say(f"{kind}: {rows} rows undisturbed")
     report.say(f"{time.monotonic() - begun:.0f} s")
-    for name, faults in (("local", LOCAL), ("cluster", ("executor",))):
+    for name, faults in _RUNS.items():
         chance = random.Random(f"{chosen.seed}/{name}")
         if planned := schedule([fault for fault in faults if fault in chosen.faults], chosen.moments, chance):
             fleet = Fleet(chosen.kinds, folder / "events", folder / name)
@@ -113,7 +133,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the input (default: %(default)s)")
     parser.add_argument("--files", type=int, default=50, help="each an epoch (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="repeats a run")
-    parser.add_argument("--folder", type=Path, help="where all is kept; else it goes when the rows are equal")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where all is kept, also for a later run over the same input; else it goes when the rows are equal",
+    )
     chosen = parser.parse_args(arguments)
     if chosen.files <= (strikes := chosen.moments * len({*chosen.faults} & {*LOCAL})):
         parser.error(f"--files: {strikes} strikes take more than {chosen.files}")

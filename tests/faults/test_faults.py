@@ -20,7 +20,7 @@ from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import write_events
 from tests.faults.inject import Siege, schedule
 from tests.faults.report import Outcome, Report, verdict
-from tests.faults.run import besieged, main, undisturbed
+from tests.faults.run import besieged, expected_rows, main, undisturbed
 from tests.faults.running import Fleet
 from tests.faults.struck import Struck
 
@@ -252,6 +252,21 @@ def test_jobs_see_what_has_been_handed_out_and_end_with_the_last_of_it(tmp_path)
     fleet.hand_out(1)
     assert len([*(fleet.folder / "events").iterdir()]) == 5
     assert "monitor-interval" not in script.read_text()
+
+
+def test_an_undisturbed_run_is_kept_for_later_runs_over_the_same_input(tmp_path):
+    wanted = chosen(kinds=["tumble"])
+    found = tmp_path / "undisturbed/tumble/out/totals/sqlstream_batch=0/part-0.parquet"
+    found.parent.mkdir(parents=True)
+    pq.write_table(ROWS, found)
+    (tmp_path / "local").mkdir()
+    kept = {"input": {"rows": 6_000, "files": 5, "seed": 1}, "kinds": ["tumble", "hop"]}
+    (tmp_path / "undisturbed.json").write_text(json.dumps(kept))
+    assert expected_rows(wanted, tmp_path) == {"tumble": {"totals": ROWS}}
+    assert not (tmp_path / "local").exists()
+    wanted.seed = 2
+    with pytest.raises(SystemExit, match="other input"):
+        expected_rows(wanted, tmp_path)
 
 
 def test_strikes_without_an_epoch_of_their_own_are_refused(capsys):

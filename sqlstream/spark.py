@@ -44,8 +44,6 @@ STREAMING = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
-    # Else one task takes the shares of all (connectors.filesystem.places).
-    "spark.sql.unionOutputPartitioning": "false",
 }
 """What the jobs rely on; these can be set on a running session."""
 

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -142,10 +141,14 @@ def _files(environment: Environment, table: Table, schema: str, format: str | No
 _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 """The schema of Spark's format for files of any kind, whose content it reads only where it is selected."""
 
+_TASK = "__task"
+
 
 def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame | None:
     """Of Parquet files on this machine, whose directories are no columns of the query."""
     from pyspark.sql import functions as F  # noqa: N812
+
+    from sqlstream.udfs.spark.key_groups import numbers_of
 
     path, partitions = table.option("path") or "", partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
@@ -161,10 +164,12 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
         *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
     shares = _shares(environment.spark, table, stats)
-    return reduce(
-        type(files).union,
-        (files.coalesce(1).select("*", F.lit(i).alias(SHARE), F.lit(shares).alias(SHARES)) for i in range(shares)),
-    )
+    listed = files.coalesce(1).withColumn(SHARES, F.lit(shares))
+    if shares == 1:
+        return listed.withColumn(SHARE, F.lit(0))
+    # A union would be a source for each share, and Spark's checkpoint lets no later start have more or fewer of them.
+    keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
+    return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
 
 
 def _shares(spark: SparkSession, table: Table, stats: list[os.stat_result]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.jobs import Job
 from sqlstream.udfs.parquet import SHARE
 
 pytestmark = pytest.mark.spark
@@ -120,6 +122,30 @@ def test_tasks_share_the_rows_of_a_micro_batch_which_progress_counts(session, fo
     job.wait()
     assert job.progress().rows_in == 3 * ROWS
     assert sum(n for (n,) in session.sql("SELECT n FROM totals")) == 3 * ROWS
+
+
+def test_a_checkpoint_may_be_gone_on_from_with_other_shares(spark, folder, tmp_path):
+    """Of files that are larger, in more tasks, and of a directory that is watched no more."""
+    script = f"""
+    SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+    CREATE TABLE totals (auction BIGINT, n BIGINT)
+        WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
+    """
+    query = READ_BY_EXCHANGE[0].replace(", SUM(price) AS total", "")
+    watching = TABLE.replace("'2')", "'2', 'source.monitor-interval' = '100 ms')")
+    (tmp_path / "in").mkdir()
+    for number, (table, tasks) in enumerate([(watching, 3), (TABLE, 2)]):
+        shutil.copy(folder / f"{2 * number}.parquet", tmp_path / "in")
+        with sqlstream.connect(spark, **{"parallelism.default": str(tasks)}) as session:
+            session.sql(script + table.format(path=tmp_path / "in"))
+            job = session.sql(f"INSERT INTO totals {query}")
+            assert isinstance(job, Job)
+            if table is watching:
+                job.checkpoint()
+                job.stop()
+            job.wait()
+    assert pq.read_table(tmp_path / "out")["n"].to_pylist()
+    assert sum(pq.read_table(tmp_path / "out")["n"].to_pylist()) == 2 * ROWS
 
 
 def test_a_null_time_stops_the_job_as_it_does_where_spark_reads(session, folder, tmp_path):

@@ -15,7 +15,7 @@ from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context
-from sqlstream.udfs.parquet import ParquetRows
+from sqlstream.udfs.parquet import SHARE, ParquetRows
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -40,7 +40,7 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
         if files is None:
             yield from exchange.blobs((_as(batch, schema) for batch in batches), partition)
         else:
-            places = _Counted(batches)
+            places = _Counted(batches, first_share=True)
             rows = _Counted(files.rows(places))
             yield from exchange.blobs(rows, partition)
             yield exchange.read(rows.count - places.count)
@@ -55,14 +55,16 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
 
 @dataclass
 class _Counted:
-    """Batches whose rows are counted as they pass."""
+    """Batches whose rows are counted as they pass; of places those of the ``first_share``, whom Spark has counted."""
 
     batches: Iterator[pa.RecordBatch]
+    first_share: bool = False
     count: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
-            self.count += batch.num_rows
+            first = pc.sum(pc.equal(batch.column(SHARE), 0)).as_py() or 0 if self.first_share else batch.num_rows
+            self.count += first
             yield batch
 
 

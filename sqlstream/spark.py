@@ -21,6 +21,7 @@ from sqlstream.java import require_java
 from sqlstream.quick_files import use_quick_files
 from sqlstream.worker_package import send_package
 from sqlstream.worker_python import worker_python
+from sqlstream.worker_sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +50,9 @@ STREAMING = {
 
 # Spark's own checkpoint file manager starts a process for each link that it looks at: 0.1 s and more per micro-batch.
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+# Hive's file system, which Spark would take, replaces no file: a micro-batch that runs again would leave on the disk the
+# state of the time before.
+_FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
 
 # What results depend on, and what they cost; for a session that nobody has set up before.
 _SQL = {
@@ -65,10 +69,13 @@ _LOCAL = _SQL | {
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    "spark.hadoop.fs.file.impl": _FILE_SYSTEM,
     "spark.sql.streaming.pollingDelay": "100",  # ms; Spark's 10 keep a third of a core busy while no rows come
     # Spark counts so much more for each file where it cuts files for tasks: with its 4 MB, two tasks share a file of 20
     # MB in parts of 12 and 8, and a micro-batch takes as long as its longest task.
     "spark.sql.files.openCostInBytes": "262144",
+    # To compress what goes to a file of this machine, and comes from it, takes a third of what tasks of the JVM take.
+    "spark.shuffle.compress": "false",
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -154,7 +161,8 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("sqlstream")
     parallelism = {_PARTITIONS: str(_cores(master))}
-    for key, value in {**_LOCAL, **here, **STREAMING, **parallelism, **settings, **_jvm_options(settings)}.items():
+    ours = {**_LOCAL, **here, **socket_settings(master), **STREAMING, **parallelism}
+    for key, value in {**ours, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
     spark = _started(builder, _log_file())
     use_quick_files(spark)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import sqlstream
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import require_compatible, run_of
 from sqlstream.jobs.control import ControlRows
@@ -152,3 +153,34 @@ def test_a_word_of_a_run_that_is_cut_off_is_named(spark, tmp_path):
     (tmp_path / "run.txt").write_text(word[:16])
     with pytest.raises(ExecutionError, match=r"SS459: file .*/run.txt"):
         run_of(str(tmp_path), spark)
+
+
+@pytest.mark.spark
+def test_a_micro_batch_that_runs_again_replaces_its_state(spark, tmp_path):
+    """Killed between its state and its commit: what comes out of it is what the new state belongs to."""
+    folder = tmp_path / "checkpoints/insert-into-kept/spark"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.csv").write_text("1\n2\n1\n")
+    script = f"""
+    SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+    CREATE TABLE t (k INT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/in');
+    CREATE TABLE kept (k INT, n BIGINT) WITH ('connector' = 'blackhole');
+    INSERT INTO kept SELECT k, COUNT(*) FROM t GROUP BY k COUNT WINDOW (2 ROWS)
+    """
+
+    def run():
+        with sqlstream.connect(spark) as session:
+            session.sql(script).wait()
+        return {path: path.stat().st_mtime_ns for path in folder.glob("state/0/*/1.changelog")}
+
+    before = run()
+    for commit in (folder / "commits").iterdir():
+        commit.unlink()
+    for path in before:
+        crc = path.with_name(f".{path.name}.crc")
+        crc.write_bytes(crc.read_bytes()[:-1])
+    after = run()
+    assert before.keys() == after.keys() != set()
+    assert all(before[path] < after[path] for path in before)
+    assert not [*folder.glob("state/0/*/.*.tmp")]
+    require_whole_checkpoint(LocalStorage(folder.parent))

@@ -50,8 +50,8 @@ STREAMING = {
 
 # Spark's own checkpoint file manager starts a process for each link that it looks at: 0.1 s and more per micro-batch.
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-# Hive's file system, which Spark would take, replaces no file: a micro-batch that runs again would leave on the disk the
-# state of the time before.
+# Hive's file system, which Spark would take, replaces no file: a micro-batch that runs again would leave the state of
+# the time before on the disk.
 _FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
 
 # What results depend on, and what they cost; for a session that nobody has set up before.

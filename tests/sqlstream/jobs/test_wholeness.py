@@ -9,6 +9,7 @@ import pytest
 
 import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.jobs import Job
 from sqlstream.jobs.checkpoint import require_compatible, run_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.history import read_epochs
@@ -170,7 +171,9 @@ def test_a_micro_batch_that_runs_again_replaces_its_state(spark, tmp_path):
 
     def run():
         with sqlstream.connect(spark) as session:
-            session.sql(script).wait()
+            job = session.sql(script)
+            assert isinstance(job, Job)
+            job.wait()
         return {path: path.stat().st_mtime_ns for path in folder.glob("state/0/*/1.changelog")}
 
     before = run()

@@ -2,7 +2,7 @@
 
 Of all that a row costs on its way to Python, most is its way through the JVM, one value at a time. Where kernels take
 columns as they are in files, Spark lists the files of a micro-batch and hands over *places*: each task gets all files,
-and reads its share of their row groups here, in columns.
+and reads its share of their rows here, in columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FromFile:
 
 
 class _Part(NamedTuple):
-    """Row groups of a file whose middles lie from byte ``begin`` until ``end``, were all rows of the same size."""
+    """The rows of a file from byte ``begin`` until ``end``, were all rows of the same size."""
 
     place: Mapping[str, Any]
     begin: int
@@ -61,10 +61,10 @@ class _Part(NamedTuple):
     def path(self) -> str:
         return unquote(urlsplit(self.place[FILE]).path)
 
-    def groups(self, rows: Sequence[int]) -> list[int]:
-        """Of the numbers of rows of all groups of the file, those that are in the part."""
-        middles = (np.cumsum(rows) - np.asarray(rows) / 2) / max(sum(rows), 1) * self.place[LENGTH]
-        return np.flatnonzero((self.begin <= middles) & (middles < self.end)).tolist()
+    def rows(self, count: int) -> tuple[int, int]:
+        """The number of the first row and that behind the last one, of so many in the file."""
+        first, behind = (-(-byte * count // self.place[LENGTH]) for byte in (self.begin, self.end))
+        return max(first, 0), min(behind, count)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,27 @@ def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
 
 
 def _read(part: _Part, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of the part, each batch with the number of the first row of its neighbours in the file; of the columns
-    ``names``, in any case as Spark has it, those that the file has."""
+    """The rows of the part, each batch with the number of the part's first row in the file; of the columns ``names``,
+    in any case as Spark has it, those that the file has.
+
+    Tasks may decode the same row group, each for rows of its own: little beside what they do with these.
+    """
     with pq.ParquetFile(part.path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
         counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        groups = part.groups(counts)
+        start, stop = part.rows(sum(counts))
+        if start >= stop:
+            return
+        ends = np.cumsum(counts)
+        groups = np.flatnonzero((start < ends) & (ends - counts < stop)).tolist()
+        position = sum(counts[: groups[0]])
         own = _own_names(file.schema_arrow.names, names)
         for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
-            yield sum(counts[: groups[0]]), batch.rename_columns([own[name] for name in batch.schema.names])
+            rows = batch.slice(max(start - position, 0), stop - max(start, position))
+            position += batch.num_rows
+            if rows.num_rows:
+                yield start, rows.rename_columns([own[name] for name in rows.schema.names])
+            if position >= stop:
+                return
 
 
 def _own_names(there: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 
-_LONGEST_FOLDER = 60
-"""The name of a socket has at most 107 bytes, of which Spark takes 43."""
+_LONGEST_TEMPORARY_FOLDER = 40
+"""The name of a socket has at most 107 bytes, of which our folder there takes 19 and Spark 43."""
 
 
 def socket_settings(master: str) -> Mapping[str, str]:
@@ -18,7 +18,8 @@ def socket_settings(master: str) -> Mapping[str, str]:
 
     Over TCP each message that Spark writes in two pieces waits 40 ms for an acknowledgement, several times per task.
     """
-    if not master.startswith("local") or sys.platform != "linux" or len(tempfile.gettempdir()) > _LONGEST_FOLDER - 20:
+    too_long = len(tempfile.gettempdir()) > _LONGEST_TEMPORARY_FOLDER
+    if not master.startswith("local") or sys.platform != "linux" or too_long:
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": _folder()}
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlstream.jobs.observed import counts_of, observed
 from sqlstream.udfs.lookup import metrics
 
-_LOOKUP = "lookup/"
+_LOOKUP = "lookup"
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,12 @@ class LookupTotals:
 
 def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
     """The counts of each lookup in a micro-batch by its number, which counts the lookups of a plan from the top."""
-    observed = report.get("observedMetrics", {}).items()
-    found = ((name.removeprefix(_LOOKUP), counts) for name, counts in observed if name.startswith(_LOOKUP))
-    return {int(number): _totals(counts) for number, counts in found}
+    return {int(number): _totals(found) for number, found in observed(report, _LOOKUP)}
 
 
-def _totals(observed: Mapping[str, Any]) -> LookupTotals:
-    """Connect gives the values alone, in the order of the names; NULL is none."""
-    values = observed["values"] if "values" in observed else [observed[name] for name in metrics.NAMES]
-    return LookupTotals({name: int(value) for name, value in zip(metrics.NAMES, values, strict=True) if value})
+def _totals(found: Mapping[str, Any]) -> LookupTotals:
+    counts = zip(metrics.NAMES, counts_of(found, metrics.NAMES), strict=True)
+    return LookupTotals({name: count for name, count in counts if count})
 
 
 def added(left: Mapping[int, LookupTotals], right: Mapping[int, LookupTotals]) -> dict[int, LookupTotals]:

@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 from sqlstream.jobs.lookups import LookupTotals, lookups_of
 from sqlstream.jobs.lookups import added as added_lookups
+from sqlstream.jobs.observed import counts_of
+from sqlstream.jobs.observed import observed as observed_sets
 from sqlstream.jobs.table_counts import added as added_by_name
 from sqlstream.jobs.table_counts import rows_by_table, rows_read
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
@@ -24,9 +26,8 @@ METRICS = "sqlstream"
 LATE_ROWS = "late_rows"
 PENDING = "pending"
 BAD_METRIC, BAD_ROWS = "bad", "rows"
-_PENDING_POSITION = 1
 
-_OPERATOR = "operator/"
+_OPERATOR = "operator"
 
 
 @dataclass(frozen=True)
@@ -130,31 +131,28 @@ def late_rows(report: Mapping[str, Any]) -> int:
 
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
     """The late rows of each operator of the columnar gear by its number."""
-    return {number: _metric(found, LATE_ROWS) for number, found in _operators(report)}
+    return {number: late for number, (late, _) in _operators(report)}
 
 
 def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
     """The bad rows of a micro-batch by table or function, as far as they are tolerated."""
     found: dict[str, int] = {}
-    for name, metrics in report.get("observedMetrics", {}).items():
-        kind, _, rest = name.partition("/")
-        if kind == BAD_METRIC:
-            source = unquote(rest.partition("/")[2])
-            found[source] = found.get(source, 0) + _metric(metrics, BAD_ROWS)
+    for number_and_source, metrics in observed_sets(report, BAD_METRIC):
+        source = unquote(number_and_source.partition("/")[2])
+        found[source] = found.get(source, 0) + sum(counts_of(metrics, (BAD_ROWS,)))
     return found
 
 
 def pending_rows(report: Mapping[str, Any]) -> int | None:
     """The rows that wait after a micro-batch for the answers to lookups; None where no operator tells."""
-    found = [_metric(metrics, PENDING, _PENDING_POSITION) for _, metrics in _operators(report)]
+    found = [pending for _, (_, pending) in _operators(report)]
     return sum(found) if found else None
 
 
-def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The metrics of each operator of the columnar gear by its number."""
-    for name, metrics in report.get("observedMetrics", {}).items():
-        if name.startswith(_OPERATOR):
-            yield int(name.removeprefix(_OPERATOR)), metrics
+def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
+    """The late and the waiting rows of each operator of the columnar gear by its number."""
+    for number, metrics in observed_sets(report, _OPERATOR):
+        yield int(number), counts_of(metrics, (LATE_ROWS, PENDING))
 
 
 def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
@@ -162,14 +160,7 @@ def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
 
 
 def _rows_out(report: Mapping[str, Any]) -> int:
-    metrics = report.get("observedMetrics", {}).get(METRICS)
-    return 0 if metrics is None else _metric(metrics, ROWS_OUT)
-
-
-def _metric(metrics: Mapping[str, Any], name: str, position: int = 0) -> int:
-    """One of a set of metrics; NULL, of no rows, is 0."""
-    found = metrics["values"][position] if "values" in metrics else metrics[name]  # Connect gives the values alone
-    return int(found or 0)
+    return sum(sum(counts_of(metrics, (ROWS_OUT,))) for _, metrics in observed_sets(report, METRICS))
 
 
 def watermark_of(text: str | None) -> int | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from sqlstream.jobs.observed import counts_of, observed
 from sqlstream.planner.lowering.columnar.from_files import METRIC as FILES_METRIC
 from sqlstream.planner.lowering.columnar.from_files import MORE_ROWS
 from sqlstream.planner.lowering.statement_set import TABLES_METRIC
@@ -15,12 +16,10 @@ from sqlstream.planner.nodes import Node, Scan, StatementSet
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
     """The rows of a micro-batch for each table of a statement set; empty for other jobs."""
-    for name, metrics in report.get("observedMetrics", {}).items():
-        kind, *tables = name.split("/")
-        if kind == TABLES_METRIC:
-            # Connect gives the values alone.
-            counts = metrics["values"] if "values" in metrics else [metrics[f"rows_{i}"] for i in range(len(tables))]
-            return {unquote(table): int(count or 0) for table, count in zip(tables, counts, strict=True)}
+    for names, metrics in observed(report, TABLES_METRIC):
+        tables = names.split("/")
+        counts = counts_of(metrics, [f"rows_{i}" for i in range(len(tables))])
+        return {unquote(table): count for table, count in zip(tables, counts, strict=True)}
     return {}
 
 
@@ -47,10 +46,5 @@ def rows_read(report: Mapping[str, Any], control: str, scans: Sequence[int] = ()
     if len(scans) != len(sources):
         scans = [min(scans, default=1)] * len(sources)
     seen = sum(int(source["numInputRows"]) // count for source, count in zip(sources, scans, strict=True))
-    return seen + sum(_more_rows(report))
-
-
-def _more_rows(report: Mapping[str, Any]) -> Iterator[int]:
-    for name, metrics in report.get("observedMetrics", {}).items():
-        if name.partition("/")[0] == FILES_METRIC:
-            yield int((metrics["values"][0] if "values" in metrics else metrics[MORE_ROWS]) or 0)
+    more = sum(sum(counts_of(metrics, (MORE_ROWS,))) for _, metrics in observed(report, FILES_METRIC))
+    return seen + more

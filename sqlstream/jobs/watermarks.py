@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.damage import damaged
+from sqlstream.jobs.observed import observed, values_of
 from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.nodes import Node
@@ -62,11 +63,8 @@ def restored_watermarks(plan: Node, control: ControlRows) -> SourceWatermarks | 
 def _reached(report: Mapping[str, Any]) -> dict[str, int]:
     """The watermarks of the sources with rows in a micro-batch, by table; the least where one is read twice."""
     found: dict[str, int] = {}
-    for name, metrics in report.get("observedMetrics", {}).items():
-        kind, _, number_and_table = name.partition("/")
-        if kind != WATERMARK_METRIC:
-            continue
-        watermark_ms = metrics["values"][0] if "values" in metrics else metrics["watermark_ms"]
+    for number_and_table, metrics in observed(report, WATERMARK_METRIC):
+        (watermark_ms,) = values_of(metrics, ("watermark_ms",))
         if watermark_ms is not None:
             table = number_and_table.partition("/")[2]
             found[table] = min(int(watermark_ms), found.get(table, int(watermark_ms)))

@@ -40,8 +40,8 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
         if files is None:
             yield from exchange.blobs((_as(batch, schema) for batch in batches), partition)
         else:
-            places = _Counted(batches, first_share=True)
-            rows = _Counted(files.rows(places))
+            places = _Counted(batches, _files_in)
+            rows = _Counted(files.rows(places), len)
             yield from exchange.blobs(rows, partition)
             yield exchange.read(rows.count - places.count)
 
@@ -55,17 +55,21 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
 
 @dataclass
 class _Counted:
-    """Batches whose rows are counted as they pass; of places those of the ``first_share``, whom Spark has counted."""
+    """Batches that are counted as they pass, each as ``count_of`` tells."""
 
     batches: Iterator[pa.RecordBatch]
-    first_share: bool = False
+    count_of: Callable[[pa.RecordBatch], int]
     count: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
-            first = pc.sum(pc.equal(batch.column(SHARE), 0)).as_py() or 0 if self.first_share else batch.num_rows
-            self.count += first
+            self.count += self.count_of(batch)
             yield batch
+
+
+def _files_in(places: pa.RecordBatch) -> int:
+    """Every share has places of all files; Spark counts a file once, and so does the first share."""
+    return pc.sum(pc.equal(places.column(SHARE), 0)).as_py() or 0
 
 
 def to_calls(exchange: Exchange) -> Batches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from threading import Lock
@@ -51,11 +51,12 @@ class CheckpointLine:
 
 
 class History:
-    """The last epochs of a running job, from Spark's reports; ``control`` is the path of control rows."""
+    """The last epochs of a running job, from Spark's reports; ``control`` and ``scans`` as in ``rows_read``."""
 
-    def __init__(self, storage: Storage, control: str) -> None:
+    def __init__(self, storage: Storage, control: str, scans: Sequence[int] = ()) -> None:
         self._storage = storage
         self._control = control
+        self._scans = scans
         self._epochs = read_epochs(storage)
         self._changed = False
         self._lock = Lock()
@@ -66,7 +67,7 @@ class History:
             for report in reports:
                 number = int(report["batchId"])
                 if number not in self._epochs:
-                    self._epochs[number] = _epoch(report, self._control)
+                    self._epochs[number] = self._epoch(report)
                     self._changed = True
 
     def write(self) -> None:
@@ -76,6 +77,16 @@ class History:
                 self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-REMEMBERED:]}
                 self._storage.write(FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
                 self._changed = False
+
+    def _epoch(self, report: Mapping[str, Any]) -> Epoch:
+        duration_ms = int(report["batchDuration"])
+        return Epoch(
+            epoch=int(report["batchId"]),
+            time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
+            rows=rows_read(report, self._control, self._scans),
+            duration_ms=duration_ms,
+            state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
+        )
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
@@ -127,14 +138,3 @@ def _parts(files: Mapping[str, StoredFile]) -> Iterator[tuple[int, int]]:
             yield int(log[1]), file.size
         elif state:
             yield int(state[1]) - 1, file.size
-
-
-def _epoch(report: Mapping[str, Any], control: str) -> Epoch:
-    duration_ms = int(report["batchDuration"])
-    return Epoch(
-        epoch=int(report["batchId"]),
-        time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
-        rows=rows_read(report, control),
-        duration_ms=duration_ms,
-        state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,14 @@ from sqlstream.jobs.processes import this_process
 from sqlstream.jobs.progress import Progress
 from sqlstream.jobs.records import FILE, Description, JobRecord, Life, read_record, write_record
 from sqlstream.jobs.storage import LocalStorage, Storage, storage_at
+from sqlstream.jobs.table_counts import scans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sqlstream.errors import SqlStreamError
     from sqlstream.jobs.job import Job
+    from sqlstream.planner.nodes import Node
 
 IN_USE = "SS452"
 CANNOT_DELETE = "SS233"
@@ -43,16 +45,26 @@ _instances: set[str] = set()
 
 
 class Recorder:
-    """``storage`` is that of the checkpoint. ``durable``: a record is written there, and requests are answered."""
+    """``storage`` is that of the checkpoint. ``durable``: a record is written there, and requests are answered.
 
-    def __init__(self, storage: Storage, description: Description, retention: Retention, *, durable: bool) -> None:
+    ``scans`` are those of the plan (``table_counts.scans_of``)."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        description: Description,
+        retention: Retention,
+        *,
+        durable: bool,
+        scans: Sequence[int] = (),
+    ) -> None:
         self.storage = storage
         self._description = description
         self._retention = retention
         self._durable = durable
         self._instance = uuid.uuid4().hex
         self._earlier = read_record(storage) if durable else None
-        self._history = History(storage, urlparse(storage.location("control")).path) if durable else None
+        self._history = History(storage, urlparse(storage.location("control")).path, scans) if durable else None
         self._written: tuple[str, Progress] | None = None
         self._written_at = 0.0
         self._kept = True
@@ -174,12 +186,16 @@ class Recorder:
 
 
 def recorder_of(
-    path: str, spark: SparkSession, description: Description | None, retention: Retention = Retention.ALWAYS
+    path: str,
+    plan: Node,
+    spark: SparkSession,
+    description: Description | None,
+    retention: Retention = Retention.ALWAYS,
 ) -> Recorder:
     """The recorder of a job that is about to start, whose record is kept where there is a description; errors as those
     of ``Recorder.require_free``."""
     storage, durable = storage_at(path, spark), description is not None
-    recorder = Recorder(storage, description or Description(), retention, durable=durable)
+    recorder = Recorder(storage, description or Description(), retention, durable=durable, scans=scans_of(plan))
     recorder.require_free(path)
     return recorder
 

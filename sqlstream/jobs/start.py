@@ -76,7 +76,7 @@ def start_job(
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    recorder = recorder_of(path, spark, description, checkpointing.retention)
+    recorder = recorder_of(path, plan, spark, description, checkpointing.retention)
     require_whole_checkpoint(storage_at(path, spark))
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)
     layout = checkpoint.layout

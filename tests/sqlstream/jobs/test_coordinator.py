@@ -108,5 +108,9 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
         (0, 7, 1500, None, 10, False),
     ]
     assert found[1].time == 1767225601.5
+    twice = History(LocalStorage(tmp_path / "set"), "/c/control", scans=(2,))
+    twice.add([report(0, 8)])
+    twice.write()
+    assert [c.rows for c in checkpoints(LocalStorage(tmp_path / "set"))] == [4], "two queries read the table"
     assert last_committed(storage) == 2
     assert checkpoints(LocalStorage(tmp_path / "nothing")) == ()

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 MISSING_PACKAGE = "SS482"
 
+_LEAST_RETAINED = 10
+"""As many as lie between the compact entries of Spark's log of a file source. Spark removes entries by the same setting,
+and takes another distance where a start finds the second compact entry alone; a later start then misses one."""
+
 
 class SparkHandle:
     """Spark, started when it is first needed, with the session's settings while the session lives."""
@@ -110,5 +114,5 @@ def spark_settings(settings: Settings) -> Mapping[str, str]:
         found["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
     retained = settings["execution.checkpointing.num-retained"]
     if retained is not None:
-        found["spark.sql.streaming.minBatchesToRetain"] = str(retained)
+        found["spark.sql.streaming.minBatchesToRetain"] = str(max(retained, _LEAST_RETAINED))
     return found

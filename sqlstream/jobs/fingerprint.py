@@ -38,7 +38,7 @@ from sqlstream.planner.nodes import (
 Declared = Callable[[str], str]
 """What a process function declares as its state, as text, by the function's name."""
 
-VERSION = 2
+VERSION = 3
 """Also counts how kernels lay out their state: what another version has written is refused."""
 
 _CHAIN = "chaining"

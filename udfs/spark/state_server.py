@@ -8,17 +8,19 @@ version of PySpark does not have the methods that pipelining needs.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from sqlstream.udfs.spark.values import from_texts, to_texts
 
 if TYPE_CHECKING:
     from sqlstream.udfs.kernel import StateKey
 
 KEY = StructType([StructField("name", StringType(), False), StructField("number", LongType(), False)])
-VALUE = StructType([StructField("bytes", BinaryType(), False)])
+VALUE = StructType([StructField("text", StringType(), False)])
 NAME = "kernel"
 
 _IN_FLIGHT = 128
@@ -63,7 +65,7 @@ class _OneByOne:
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
         found = (self._state.getValue(key) for key in keys)
-        return [None if value is None else bytes(value[0]) for value in found]
+        return _values([None if row is None else row[0] for row in found])
 
     def write(
         self,
@@ -72,8 +74,8 @@ class _OneByOne:
         deleted_timer: int | None = None,
         timer: int | None = None,
     ) -> None:
-        for key, value in entries:
-            self._state.updateValue(key, (value,))
+        for key, text in _texts(entries):
+            self._state.updateValue(key, (text,))
         for key in removed:
             self._state.removeKey(key)
         if deleted_timer is not None:
@@ -90,7 +92,8 @@ class _Pipelined:
         self._messages: Any = messages
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        return [self._decoded(value) for value in self._ask([self._get_of(key) for key in keys])]
+        rows = self._ask([self._get_of(key) for key in keys])
+        return _values([self._client._deserialize_from_bytes(row)[0] if row else None for row in rows])
 
     def write(
         self,
@@ -100,7 +103,7 @@ class _Pipelined:
         timer: int | None = None,
     ) -> None:
         m = self._messages
-        requests = [self._put_of(key, value) for key, value in entries]
+        requests = [self._put_of(key, text) for key, text in _texts(entries)]
         requests += [self._map_call(removeKey=m.RemoveKey(userKey=self._key(key))) for key in removed]
         if deleted_timer is not None:
             requests.append(self._timer_call(delete=m.DeleteTimer(expiryTimestampMs=deleted_timer)))
@@ -136,8 +139,8 @@ class _Pipelined:
     def _get_of(self, key: StateKey) -> Any:
         return self._map_call(getValue=self._messages.GetValue(userKey=self._key(key)))
 
-    def _put_of(self, key: StateKey, value: bytes) -> Any:
-        encoded = self._client._serialize_to_bytes(VALUE, (value,))
+    def _put_of(self, key: StateKey, text: str) -> Any:
+        encoded = self._client._serialize_to_bytes(VALUE, (text,))
         return self._map_call(updateValue=self._messages.UpdateValue(userKey=self._key(key), value=encoded))
 
     def _map_call(self, **call: Any) -> Any:
@@ -155,5 +158,11 @@ class _Pipelined:
         encoded: bytes = self._client._serialize_to_bytes(KEY, key)
         return encoded
 
-    def _decoded(self, value: bytes) -> bytes | None:
-        return bytes(self._client._deserialize_from_bytes(value)[0]) if value else None
+
+def _texts(entries: Sequence[tuple[StateKey, bytes]]) -> Iterator[tuple[StateKey, str]]:
+    return zip((key for key, _ in entries), to_texts([value for _, value in entries]), strict=True)
+
+
+def _values(texts: Sequence[str | None]) -> list[bytes | None]:
+    values = iter(from_texts([text for text in texts if text is not None]))
+    return [None if text is None else next(values) for text in texts]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MISSING_PACKAGE = "SS482"
 
 _LEAST_RETAINED = 10
-"""As many as lie between the compact entries of Spark's log of a file source. Spark removes entries by the same setting,
-and takes another distance where a start finds the second compact entry alone; a later start then misses one."""
+"""As many as lie between the compact entries of Spark's log of a file source. Spark removes entries by the same
+setting, and takes another distance where a start finds the second compact entry alone: a later one misses an entry."""
 
 
 class SparkHandle:

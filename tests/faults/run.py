@@ -82,6 +82,8 @@ def besieged(fleet: Fleet, planned: Sequence[str], chance: random.Random, expect
             fleet.master = machines.url
         siege = Siege(fleet, chance, disk, machines)
         siege.run(planned, lambda number: report.on_strike(siege.records, planned, number))
+        for kind in siege.records.in_state("stuck"):  # a disk that was mounted takes its files with it
+            shutil.copytree(fleet.checkpoints / kind, fleet.folder / kind / "stuck")
     for kind in fleet.kinds:
         report.add(siege.records, planned, kind, _outcome(siege.records, kind, expected[kind]))
     return siege.records

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from threading import Lock
 from typing import Any
 
 from sqlstream.jobs.storage import Storage, StoredFile
-from sqlstream.jobs.table_counts import rows_read
+from sqlstream.jobs.table_counts import SourceCounts
 
 FILE = "epochs.json"
 REMEMBERED = 200
@@ -51,12 +51,11 @@ class CheckpointLine:
 
 
 class History:
-    """The last epochs of a running job, from Spark's reports; ``control`` and ``scans`` as in ``rows_read``."""
+    """The last epochs of a running job, from Spark's reports."""
 
-    def __init__(self, storage: Storage, control: str, scans: Sequence[int] = ()) -> None:
+    def __init__(self, storage: Storage, counts: SourceCounts) -> None:
         self._storage = storage
-        self._control = control
-        self._scans = scans
+        self._counts = counts
         self._epochs = read_epochs(storage)
         self._changed = False
         self._lock = Lock()
@@ -83,7 +82,7 @@ class History:
         return Epoch(
             epoch=int(report["batchId"]),
             time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
-            rows=rows_read(report, self._control, self._scans),
+            rows=self._counts.rows(report),
             duration_ms=duration_ms,
             state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
         )

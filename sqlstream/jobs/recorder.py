@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
 
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs import requests
@@ -23,7 +22,7 @@ from sqlstream.jobs.processes import this_process
 from sqlstream.jobs.progress import Progress
 from sqlstream.jobs.records import FILE, Description, JobRecord, Life, read_record, write_record
 from sqlstream.jobs.storage import LocalStorage, Storage, storage_at
-from sqlstream.jobs.table_counts import scans_of
+from sqlstream.jobs.table_counts import source_counts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,26 +44,21 @@ _instances: set[str] = set()
 
 
 class Recorder:
-    """``storage`` is that of the checkpoint. ``durable``: a record is written there, and requests are answered.
-
-    ``scans`` are those of the plan (``table_counts.scans_of``)."""
+    """``storage`` is that of the checkpoint. With a ``history`` a record is written, and requests are answered."""
 
     def __init__(
         self,
         storage: Storage,
         description: Description,
         retention: Retention,
-        *,
-        durable: bool,
-        scans: Sequence[int] = (),
+        history: History | None = None,
     ) -> None:
         self.storage = storage
         self._description = description
         self._retention = retention
-        self._durable = durable
         self._instance = uuid.uuid4().hex
-        self._earlier = read_record(storage) if durable else None
-        self._history = History(storage, urlparse(storage.location("control")).path, scans) if durable else None
+        self._earlier = read_record(storage) if history is not None else None
+        self._history = history
         self._written: tuple[str, Progress] | None = None
         self._written_at = 0.0
         self._kept = True
@@ -99,7 +93,7 @@ class Recorder:
     def start(self, job: Job) -> None:
         """When the job's query has started."""
         self._ids = job.ids
-        if not self._durable:
+        if self._history is None:
             return
         _instances.add(self._instance)
         self._write(job)
@@ -118,7 +112,7 @@ class Recorder:
     def finish(self, job: Job) -> None:
         """On the job's own thread, when all else has ended: the last word of the record."""
         self._ended = time.time()
-        if not self._durable:
+        if self._history is None:
             return
         self._stopped.set()
         if self._thread is not None:
@@ -194,8 +188,9 @@ def recorder_of(
 ) -> Recorder:
     """The recorder of a job that is about to start, whose record is kept where there is a description; errors as those
     of ``Recorder.require_free``."""
-    storage, durable = storage_at(path, spark), description is not None
-    recorder = Recorder(storage, description or Description(), retention, durable=durable, scans=scans_of(plan))
+    storage = storage_at(path, spark)
+    history = None if description is None else History(storage, source_counts_of(plan, storage))
+    recorder = Recorder(storage, description or Description(), retention, history)
     recorder.require_free(path)
     return recorder
 

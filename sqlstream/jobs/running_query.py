@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
 
 from sqlstream.jobs.coordinator import EpochDeadline
 from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
 from sqlstream.jobs.failure import is_spark_gone
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import Progress, advanced
-from sqlstream.jobs.table_counts import scans_of
+from sqlstream.jobs.table_counts import source_counts_of
 from sqlstream.planner.nodes import Node
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ class RunningQuery:
     ) -> None:
         self.launch = launch
         self.progress = Progress()
-        self._scans = scans_of(plan)
-        self._control = urlparse(launch.checkpoint.storage.location("control")).path
+        self._counts = source_counts_of(plan, launch.checkpoint.storage)
         self._deadline = deadline
         self._stopping = stopping
         self._on_reports = on_reports
@@ -101,7 +99,7 @@ class RunningQuery:
             return
         reports = query.recentProgress
         with self._counting:
-            self.progress = advanced(self.progress, reports, self._control, self._scans)
+            self.progress = advanced(self.progress, reports, self._counts)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
         self._on_reports(reports, self.progress.last_batch)

@@ -11,6 +11,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace, Retention
 from sqlstream.jobs.history import History, checkpoints, last_committed
 from sqlstream.jobs.storage import LocalStorage
+from sqlstream.jobs.table_counts import SourceCounts
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
         "metadata": "m",
     }.items():  # fmt: skip
         storage.write(f"spark/{path}", text)
-    history = History(storage, "/c/control")
+    history = History(storage, SourceCounts("/c/control"))
     history.add([report(0, 7), report(1, 8)])
     history.add([report(1, 999)])
     history.write()
@@ -108,7 +109,7 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
         (0, 7, 1500, None, 10, False),
     ]
     assert found[1].time == 1767225601.5
-    twice = History(LocalStorage(tmp_path / "set"), "/c/control", scans=(2,))
+    twice = History(LocalStorage(tmp_path / "set"), SourceCounts("/c/control", (2,)))
     twice.add([report(0, 8)])
     twice.write()
     assert [c.rows for c in checkpoints(LocalStorage(tmp_path / "set"))] == [4], "two queries read the table"

@@ -69,7 +69,7 @@ def test_only_paths_of_this_machine_are_local() -> None:
 
 def test_a_checkpoint_that_cannot_be_deleted_refuses_settings_that_want_it_deleted() -> None:
     storage = SparkStorage("s3a://bucket/j", SimpleNamespace())  # type: ignore[arg-type]
-    recorder = Recorder(storage, Description(), Retention.DELETE_ON_CANCELLATION, durable=False)
+    recorder = Recorder(storage, Description(), Retention.DELETE_ON_CANCELLATION)
     with pytest.raises(BindError) as error:
         recorder.require_free("s3a://bucket/j")
     assert error.value.code == "SS233"

@@ -48,10 +48,10 @@ class OneKeyGroup:
         processor.begin(self)
         arrived = [Row(**blob._asdict()) for blob in blobs]
         if arrived:
-            results.take(processor.rows(iter(arrived), cast(Any, _Now(watermark_ms))))
+            results.take(processor.rows(iter(arrived), cast(Any, Now(watermark_ms))))
         for timer in sorted(t for t in self.timers if t <= watermark_ms):
             if timer in self.timers:
-                results.take(processor.expired(cast(Any, _Now(watermark_ms)), cast(Any, _Expired(timer))))
+                results.take(processor.expired(cast(Any, Now(watermark_ms)), cast(Any, _Expired(timer))))
                 self.timers.remove(timer)
         return results
 
@@ -78,7 +78,7 @@ class OneKeyGroup:
 
 
 @dataclass(frozen=True)
-class _Now:
+class Now:
     """``TimerValues``."""
 
     watermark_ms: int

@@ -222,6 +222,16 @@ PLANNED = {
 """Keys of the dialect that have no effect yet, and what holds instead."""
 
 
+RETAINED_BY_SPARK = "spark.sql.streaming.minBatchesToRetain"
+LEAST_RETAINED = 10
+"""As many epochs as lie between the compact entries of Spark's log of a file source. Spark removes entries by the same
+setting, and takes another distance where a start finds the second compact entry alone: a later one misses an entry."""
+
+_BOUNDED_IN_SPARK = (
+    Option(RETAINED_BY_SPARK, integer(LEAST_RETAINED), "As execution.checkpointing.num-retained, which sets it."),
+)
+
+
 @dataclass
 class Settings:
     """The settings of a session. Mistakes are ConnectorErrors SS5xx, keys without effect UnsupportedErrors SS350."""
@@ -271,7 +281,7 @@ class Settings:
 def check(key: str, value: str, span: Span | None = None) -> None:
     """Raises what is wrong with a setting."""
     _require_known(key, span)
-    option = find(OPTIONS, key)
+    option = find((*OPTIONS, *_BOUNDED_IN_SPARK), key)
     wrong = check_value(option, key, value, span) if option else None
     if wrong is not None:
         raise ConnectorError.of([wrong])

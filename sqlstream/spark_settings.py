@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ConnectorError, ExecutionError
-from sqlstream.settings import STATIC_SETTING, Settings
+from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MISSING_PACKAGE = "SS482"
-
-_LEAST_RETAINED = 10
-"""As many as lie between the compact entries of Spark's log of a file source. Spark removes entries by the same
-setting, and takes another distance where a start finds the second compact entry alone: a later one misses an entry."""
 
 
 class SparkHandle:
@@ -114,5 +110,5 @@ def spark_settings(settings: Settings) -> Mapping[str, str]:
         found["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
     retained = settings["execution.checkpointing.num-retained"]
     if retained is not None:
-        found["spark.sql.streaming.minBatchesToRetain"] = str(max(retained, _LEAST_RETAINED))
+        found[RETAINED_BY_SPARK] = str(max(retained, LEAST_RETAINED))
     return found

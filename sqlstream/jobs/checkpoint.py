@@ -122,5 +122,6 @@ def _other_plan(path: str, found: Difference, what: str) -> ExecutionError:
         OTHER_PLAN,
         f'{what} "{path}" belongs to another query: {found.part}',
         detail=f"It holds {found.text}.",
-        hint=f"Filters, columns, sinks and the delay of watermarks may change; else start in a new directory {_NEW}.",
+        hint=f"Filters, columns, sinks and the delay of watermarks may change{found.exception}; else start in a new "
+        f"directory {_NEW}.",
     )

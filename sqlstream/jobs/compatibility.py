@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from sqlstream.jobs.fingerprint import Part
+from sqlstream.jobs.fingerprint import CHAIN, Part
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What keeps a query from the state of another, in a sentence; ``part`` names the part of the plan."""
+    """What keeps a query from the state of another, in a sentence; ``part`` names the part of the plan.
+
+    ``exception`` says what may not be changed of what otherwise may.
+    """
 
     part: str
     text: str
+    exception: str = ""
+
+
+_BETWEEN = ", but no filter between windows on the same keys, which run in one call without it"
 
 
 def difference(stored: tuple[Part, ...], current: tuple[Part, ...]) -> Difference | None:
@@ -59,7 +66,7 @@ def _changed(before: Part, now: Part) -> Difference | None:
         stored, current = left.get(name, "none"), right.get(name, "none")
         if stored != current:
             told = f'the {before.name} with the {name} "{stored}", where the query has "{current}"'
-            return Difference(before.name, told)
+            return Difference(before.name, told, *([_BETWEEN] if name == CHAIN else []))
     if before.name != now.name:
         return Difference(before.name, f"the {before.name}, where the query has the {now.name}")
     if before.depth != now.depth:

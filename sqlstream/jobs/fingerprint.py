@@ -41,7 +41,7 @@ Declared = Callable[[str], str]
 VERSION = 3
 """Also counts how kernels lay out their state: what another version has written is refused."""
 
-_CHAIN = "chaining"
+CHAIN = "chaining"
 """The fact of operators that run in the call of another one, so that state and timers are kept with those of that."""
 
 _READ_BY = {
@@ -77,7 +77,7 @@ def laid_out_as(parts: tuple[Part, ...], *, chained: bool) -> tuple[Part, ...]:
     """The parts for state that is kept together where operators run in one call, or apart nevertheless."""
     if chained:
         return parts
-    return tuple(dataclasses.replace(p, facts=tuple(f for f in p.facts if f[0] != _CHAIN)) for p in parts)
+    return tuple(dataclasses.replace(p, facts=tuple(f for f in p.facts if f[0] != CHAIN)) for p in parts)
 
 
 def to_text(parts: tuple[Part, ...]) -> str:
@@ -127,7 +127,7 @@ def _part(node: Node, depth: int, around: _Surroundings) -> Part | None:
             return Part("windows", "windows", depth, tuple(_facts(node, around)))
     if not keeps_state(node):
         return None
-    chain = ((_CHAIN, "with the operator below"),) if link_of(node, around.plan) is not None else ()
+    chain = ((CHAIN, "with the operator below"),) if link_of(node, around.plan) is not None else ()
     return Part(_kind(node), _name(node), depth, (*_facts(node, around), *chain))
 
 

@@ -60,6 +60,7 @@ def test_state_of_operators_in_one_call_is_not_that_of_operators_apart():
     assert there.text == (
         'the window aggregate with the chaining "with the operator below", where the query has "none"'
     )
+    assert there.exception == ", but no filter between windows on the same keys, which run in one call without it"
     assert difference(laid_out_as(together, chained=False), filtered) is None, "where all were apart, they still are"
     assert laid_out_as(together, chained=True) == together
 

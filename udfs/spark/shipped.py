@@ -21,7 +21,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from sqlstream.udfs.spark.state_server import KEY, NAME, VALUE
+from sqlstream.udfs.spark.state_server import can_wait, declared
 
 if TYPE_CHECKING:
     from sqlstream.udfs.spark.adapter import KernelProcessor
@@ -33,7 +33,7 @@ class ShippedProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._state = handle.getMapState(NAME, KEY, VALUE)
+        self._state = None if can_wait(handle) else declared(handle)
         self._arrived: KernelProcessor | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
@@ -53,10 +53,11 @@ class ShippedProcessor(StatefulProcessor):
     def _processor(self) -> KernelProcessor:
         if self._arrived is None:
             from sqlstream.udfs.garbage import spare_imports
-            from sqlstream.udfs.spark.state_server import entries_of
+            from sqlstream.udfs.spark.state_server import declared_late, entries_of
 
             self._arrived = pickle.loads(self._pickled)
-            self._arrived.begin(entries_of(self._handle, self._state))
+            state = declared_late(self._handle) if self._state is None else self._state
+            self._arrived.begin(entries_of(self._handle, state))
             spare_imports()
         return self._arrived
 

@@ -66,7 +66,7 @@ def _changed(before: Part, now: Part) -> Difference | None:
         stored, current = left.get(name, "none"), right.get(name, "none")
         if stored != current:
             told = f'the {before.name} with the {name} "{stored}", where the query has "{current}"'
-            return Difference(before.name, told, *([_BETWEEN] if name == CHAIN else []))
+            return Difference(before.name, told, _BETWEEN if name == CHAIN else "")
     if before.name != now.name:
         return Difference(before.name, f"the {before.name}, where the query has the {now.name}")
     if before.depth != now.depth:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
-from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sqlstream.udfs.spark.values import from_texts, to_texts
@@ -49,32 +48,8 @@ class Entries(Protocol):
     ) -> None: ...
 
 
-def declared(handle: StatefulProcessorHandle) -> Any:
-    """The map state of the entries. Spark wants it declared before a task has rows, and then makes its encoders."""
-    return handle.getMapState(NAME, KEY, VALUE)
-
-
-def can_wait(handle: StatefulProcessorHandle) -> bool:
-    """Whether a task may declare its state later, by ``declared_late``: not where Spark asks which state there is, and
-    not where a version of PySpark does not tell how far a task is."""
-    client = getattr(handle, "_statefulProcessorApiClient", None)
-    before = getattr(client, "handle_state", None)
-    return before is StatefulProcessorHandleState.CREATED and hasattr(client, "set_handle_state")
-
-
-def declared_late(handle: StatefulProcessorHandle) -> Any:
-    """The same when the first rows or timers are there. The encoders take the JVM 14 ms of processor time while it is
-    not warm, and most tasks of small micro-batches have no rows."""
-    client: Any = handle._statefulProcessorApiClient
-    before = client.handle_state
-    client.set_handle_state(StatefulProcessorHandleState.CREATED)
-    state = declared(handle)
-    client.set_handle_state(before)
-    return state
-
-
 def entries_of(handle: StatefulProcessorHandle, state: Any) -> Entries:
-    """``state`` is what ``declared`` and ``declared_late`` return."""
+    """``state`` is the map state ``NAME`` of ``KEY`` and ``VALUE``."""
     client = getattr(handle, "_statefulProcessorApiClient", None)
     if client is not None and all(hasattr(client, name) for name in _NEEDED):
         return _Pipelined(client)

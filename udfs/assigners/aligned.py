@@ -51,7 +51,10 @@ class Hop:
 
 @dataclass(frozen=True)
 class Cumulate:
-    """Windows that start together every ``size`` and end one ``step`` after another."""
+    """Windows that start together every ``size`` and end one ``step`` after another.
+
+    Ends in an hour that the clock skips are one instant: the windows that end there are one window.
+    """
 
     time: str | None
     step: int
@@ -77,4 +80,12 @@ def _holding(time: Times, start: Times, end: Times, zone: str | None) -> Assigne
     """Of the candidates, one line for each row, those that end after the row."""
     row, candidate = np.nonzero(end > time[:, np.newaxis])
     chosen = start[row, candidate], end[row, candidate]
-    return Assigned(row.astype(np.int64, copy=False), start_of(chosen[0], zone), end_of(chosen[1], zone))
+    found = Assigned(row.astype(np.int64, copy=False), start_of(chosen[0], zone), end_of(chosen[1], zone))
+    return found if zone is None else _once(found)
+
+
+def _once(assigned: Assigned) -> Assigned:
+    """Without the lines that repeat the one before."""
+    differs = np.ones(len(assigned.row), bool)
+    differs[1:] = np.logical_or.reduce([side[1:] != side[:-1] for side in assigned])
+    return assigned if differs.all() else Assigned(*(side[differs] for side in assigned))

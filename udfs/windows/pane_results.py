@@ -60,6 +60,8 @@ def _first_entries(entries: Entries, was: Indices, panes: Panes, begin: Times, s
     end = since[first] + nth * panes.step
     window = (end - end.min(initial=end[0] if len(end) else 0)) // panes.step
     order = stable_order(window, int(window.max(initial=0)) + 1)
+    if panes.zone is not None:
+        order = order[~panes.repeats(end[order])]
     return first[order], end[order]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
-from sqlstream.udfs.assigners.assigner import Times
+from sqlstream.udfs.assigners.assigner import Flags, Times
 from sqlstream.udfs.assigners.zones import end_of
 
 CLOSES_BEFORE_END = 1_000
@@ -86,6 +86,14 @@ class Panes:
 
     def window_start(self, end: Times) -> Times:
         return floor(end - 1, self.size, self.offset) if self.cumulative else end - self.size
+
+    def repeats(self, end: Times) -> Flags:
+        """True where a window is the one before it: a CUMULATE's next end lies in an hour that the clock skips, too."""
+        if not self.cumulative:
+            return np.zeros(len(end), bool)
+        before = end - self.step
+        ends_together: Flags = end_of(before, self.zone) == end_of(end, self.zone)
+        return ends_together & (before > self.window_start(end))
 
     def closing_time(self, end: Times) -> Times:
         """The instant at which the watermark, or the clock, closes the window."""

@@ -95,6 +95,15 @@ def test_a_bound_that_the_clock_skips_is_the_instant_of_the_skip():
     assert windows(Tumble("ts", HOUR, zone="Europe/Berlin"), rows_at([before])) == [window]
 
 
+def test_windows_of_a_cumulate_that_end_in_a_skipped_hour_are_one():
+    start, skip, step = instant(2022, 3, 27, 1, 45), instant(2022, 3, 27, 3), HOUR // 4
+    rows = rows_at([start, skip])
+    assert windows(Cumulate("ts", step, 2 * step, 3 * step, "Europe/Berlin"), rows) == [
+        (0, start, skip),
+        (1, skip, skip + step),
+    ]
+
+
 def test_without_a_time_column_rows_are_now():
     rows = pa.table({"v": [1, 2]})
     assert windows(Tumble(None, 10), rows, now=25) == [(0, 20, 30), (1, 20, 30)]

@@ -204,6 +204,21 @@ def test_an_hour_that_the_clock_shows_twice_is_one_window():
     assert counts(h.output()) == [("a", one, one + 7200, 2)]
 
 
+def test_windows_of_a_cumulate_that_end_in_a_skipped_hour_come_out_once():
+    # 2024-03-10: New York's clock goes from 02:00 to 03:00 at 07:00 UTC. Windows begin at 01:45 and grow by 15 min.
+    skip, quarter = 1_710_054_000, 900
+    assigner = Cumulate("ts", quarter * SECOND, 6 * quarter * SECOND, quarter * SECOND, "America/New_York")
+    h, loop = harness(assigner), Loop(assigner)
+    rows = [row("a", skip - quarter, 5), row("a", skip, 7)]
+    h.rows(rows)
+    loop.rows(rows)
+    h.finish()
+    expected = [(skip, skip - quarter, "a", 5, 5), (skip + quarter, skip - quarter, "a", 12, 7)]
+    found = in_order(h.output())
+    assert [(end // SECOND, start // SECOND, *values) for end, start, *values in found] == expected
+    assert found == loop.advance(END_OF_TIME)
+
+
 def test_a_kernel_pickles():
     kernel = AlignedWindows(("k",), Hop("ts", 5, 10), AGGREGATES)
     assert pickle.loads(pickle.dumps(kernel)) == kernel

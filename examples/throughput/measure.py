@@ -33,6 +33,9 @@ QUERIES = {
     "COUNT WINDOW 100": "COUNT WINDOW (100 ROWS)",
     "COUNT WINDOW 100 by 10": "COUNT WINDOW (100 ROWS SLIDE 10 ROWS)",
 }
+MOST_BATCHES = 1_000
+"""Spark keeps the reports of so many, of which the figures are made."""
+
 _TABLES = """
 CREATE TABLE bids (auction BIGINT, bidder BIGINT, price BIGINT, at TIMESTAMP(3),
     WATERMARK FOR at AS at - INTERVAL '4' SECOND)
@@ -54,6 +57,7 @@ class Batches:
 def sqlstream_batches(gear: str, query: str, folder: Path, seconds: float | None) -> Batches:
     with sqlstream.connect() as session:
         session.sql(f"SET 'sqlstream.gear' = '{gear}'")
+        session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
         session.sql(_TABLES.format(path=folder))
         window = QUERIES[query]
         grouping = f"auction {window}" if window.startswith("COUNT") else f"auction, {window}"

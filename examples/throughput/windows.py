@@ -27,8 +27,9 @@ from examples.throughput.measure import QUERIES, Batches
 
 GEARS = ("columnar", "native", "per_key")
 TOUCHED = (1_000, 10_000, 100_000, 1_000_000)
-EMPTY = 60
-"""Batches without rows, of which the first half does not count: the JVM still compiles."""
+EMPTY = 400
+"""Batches without rows, of which the first half does not count: all that Spark does for a micro-batch once the JVM
+compiles when it has done it some hundred times."""
 
 FEW_KEYS = 10_000
 TIMES_FASTER = {"TUMBLE 10 s": 2.0, "HOP 10 s by 2 s": 5.0, "COUNT WINDOW 100": 20.0}

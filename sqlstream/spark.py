@@ -18,6 +18,7 @@ from urllib.parse import urlparse
 from sqlstream.class_archive import jvm_options
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.java import require_java
+from sqlstream.kept_memory import huge_pages, malloc_of_processes, malloc_settings
 from sqlstream.quick_files import use_quick_files
 from sqlstream.worker_package import send_package
 from sqlstream.worker_python import worker_python
@@ -161,7 +162,7 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("sqlstream")
     parallelism = {_PARTITIONS: str(_cores(master))}
-    ours = {**_LOCAL, **here, **socket_settings(master), **STREAMING, **parallelism}
+    ours = {**_LOCAL, **here, **socket_settings(master), **malloc_settings(), **STREAMING, **parallelism}
     for key, value in {**ours, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
     spark = _started(builder, _log_file())
@@ -176,11 +177,12 @@ def _is_here(master: str) -> bool:
 
 
 def _jvm_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """The JVM options that the settings ask for, and ours where these say nothing of the compiler, or of an archive."""
+    """The JVM options that the settings ask for, and ours where these say nothing of the same."""
     stated = settings.get(_JVM_OPTIONS, "")
     compiler = "" if "Tier" in stated else _COMPILER
+    pages = "" if "Pages" in stated else huge_pages()
     archive = "" if "Archive" in stated else jvm_options()
-    return {_JVM_OPTIONS: " ".join(filter(None, (stated, compiler, archive)))}
+    return {_JVM_OPTIONS: " ".join(filter(None, (stated, compiler, pages, archive)))}
 
 
 def stop_jvm(spark: SparkSession) -> None:
@@ -197,7 +199,7 @@ def stop_jvm(spark: SparkSession) -> None:
 
 def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
     try:
-        with _messages_to(log):
+        with _messages_to(log), malloc_of_processes():
             return builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,19 +1,29 @@
-"""The archive of the JVM's classes: used where it is there, beside the user's own options."""
+"""The JVM's options, the archive of its classes among them: used where it is there, beside the user's own."""
 
 from __future__ import annotations
 
+import pytest
+
+from sqlstream import spark
 from sqlstream.class_archive import archive_file, jvm_options
 from sqlstream.spark import _COMPILER, _jvm_options
 
 KEY = "spark.driver.extraJavaOptions"
+PAGES = "-XX:+UseTransparentHugePages"
 
 
-def test_without_an_archive_the_compiler_alone_gets_options(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def _huge_pages(monkeypatch):
+    monkeypatch.setattr(spark, "huge_pages", lambda: PAGES)
+
+
+def test_options_are_added_where_the_user_says_nothing_of_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert jvm_options() == ""
-    assert _jvm_options({}) == {KEY: _COMPILER}
-    assert _jvm_options({KEY: "-Xss4m"}) == {KEY: f"-Xss4m {_COMPILER}"}
-    assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {KEY: "-XX:TieredStopAtLevel=1"}
+    assert _jvm_options({}) == {KEY: f"{_COMPILER} {PAGES}"}
+    assert _jvm_options({KEY: "-Xss4m"}) == {KEY: f"-Xss4m {_COMPILER} {PAGES}"}
+    assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {KEY: f"-XX:TieredStopAtLevel=1 {PAGES}"}
+    assert _jvm_options({KEY: "-XX:-UseLargePages"}) == {KEY: f"-XX:-UseLargePages {_COMPILER}"}
 
 
 def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
@@ -21,9 +31,9 @@ def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
     archive_file().parent.mkdir()
     archive_file().touch()
     option = f"-XX:SharedArchiveFile={tmp_path}/sqlstream/spark-"
-    assert _jvm_options({})[KEY].startswith(f"{_COMPILER} {option}")
-    assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {_COMPILER} {option}")
-    assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {KEY: f"-XX:ArchiveClassesAtExit=x {_COMPILER}"}
+    assert _jvm_options({})[KEY].startswith(f"{_COMPILER} {PAGES} {option}")
+    assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {_COMPILER} {PAGES} {option}")
+    assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {KEY: f"-XX:ArchiveClassesAtExit=x {_COMPILER} {PAGES}"}
 
 
 def test_another_java_has_another_archive(tmp_path, monkeypatch):

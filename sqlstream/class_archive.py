@@ -56,8 +56,9 @@ def build() -> Path:
 
 def _run_job(archive: str) -> None:
     from sqlstream import connect
+    from sqlstream.jvm_exit import stop_jvm
     from sqlstream.results import Query
-    from sqlstream.spark import spark_session, stop_jvm
+    from sqlstream.spark import spark_session
 
     options = f"-XX:ArchiveClassesAtExit={archive} {_QUIET}"
     spark = spark_session({"spark.driver.extraJavaOptions": options}, "local[2]")

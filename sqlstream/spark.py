@@ -18,6 +18,7 @@ from urllib.parse import urlparse
 from sqlstream.class_archive import jvm_options
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.java import require_java
+from sqlstream.jvm_exit import end_jvm
 from sqlstream.kept_memory import huge_pages, malloc_of_processes, malloc_settings
 from sqlstream.quick_files import use_quick_files
 from sqlstream.worker_package import send_package
@@ -166,6 +167,7 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     for key, value in {**ours, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
     spark = _started(builder, _log_file())
+    atexit.register(end_jvm)
     use_quick_files(spark)
     send_package(spark)
     return spark
@@ -183,18 +185,6 @@ def _jvm_options(settings: Mapping[str, str]) -> dict[str, str]:
     pages = "" if "Pages" in stated else huge_pages()
     archive = "" if "Archive" in stated else jvm_options()
     return {_JVM_OPTIONS: " ".join(filter(None, (stated, compiler, pages, archive)))}
-
-
-def stop_jvm(spark: SparkSession) -> None:
-    """Stop a local session and wait until its JVM has ended, after which this process can start none again."""
-    from pyspark import SparkContext
-
-    spark.stop()
-    gateway = SparkContext._gateway
-    assert gateway is not None, "Spark Connect has no JVM here"
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
 
 
 def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:

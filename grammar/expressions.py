@@ -98,7 +98,11 @@ class ExpressionParser(SparkParser):
         """Called right behind a function's closing parenthesis, which ends the function."""
         if isinstance(this, exp.Func) and "start" in this.meta:
             mark(this, this.meta["start"], self._prev.end + 1)
-        return super()._parse_window(this, alias=alias)
+        found = super()._parse_window(this, alias=alias)
+        frame = found.args.get("spec") if isinstance(found, exp.Window) else None
+        if frame is not None and not frame.args.get("end"):
+            frame.set("end", "CURRENT ROW")  # as SQL completes a frame that has a start only
+        return found
 
     # --- literals ---
 

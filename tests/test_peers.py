@@ -1,12 +1,8 @@
-"""The cases of other engines' test suites, where they are at hand. They judge what our queries mean.
-
-``SQLSTREAM_PEERS`` names their directory; by default it is ``../shared/peers`` beside this repository.
-"""
+"""The cases of other engines' test suites, where they are at hand. They judge what our queries mean."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -17,10 +13,9 @@ from sqlstream.testing.case_format import case_files, load_case
 from sqlstream.testing.cases import run_cases
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
+from tests.peers import DUE, MISSING, PEERS, due_files
 
-PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[1] / ".." / "shared" / "peers").resolve()
-
-pytestmark = [pytest.mark.spark, pytest.mark.skipif(not PEERS.is_dir(), reason=f"no cases of peers at {PEERS}")]
+pytestmark = [pytest.mark.spark, pytest.mark.skipif(not PEERS.is_dir(), reason=MISSING)]
 
 _WINDOWS = re.compile(r"\b(TUMBLE|HOP|CUMULATE|SESSION|(COUNT|GLOBAL)\s+WINDOW)\b", re.IGNORECASE)
 _MORE_THAN_WINDOWS = re.compile(
@@ -52,7 +47,7 @@ def needs_windows_only(case: dict) -> bool:
 
 @pytest.fixture(scope="module")
 def summary(spark) -> Summary:
-    return run_cases(case_files(PEERS), LocalSession, PEERS, on_result=lambda result: None)
+    return run_cases(due_files(), LocalSession, PEERS, on_result=lambda result: None)
 
 
 def _told(results: list[Result]) -> str:
@@ -64,7 +59,7 @@ def test_no_case_fails(summary):
 
 
 def test_windows_give_what_the_peers_give(summary):
-    cases = {found["id"]: found for found in map(_read, case_files(PEERS))}
+    cases = {found["id"]: found for found in map(_read, due_files())}
     due = [result for result in summary.results if needs_windows_only(cases[result.id])]
     assert len(due) > 130
     open_cases = [result for result in due if result.verdict not in (Verdict.PASS, Verdict.DIFFERS)]
@@ -108,6 +103,10 @@ def test_a_refusal_has_a_code_of_what_is_not_executed(summary):
 def _read(path: Path) -> dict:
     found: dict = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+def test_every_suite_that_is_due_is_there():
+    assert {path.relative_to(PEERS).parts[0] for path in due_files()} == DUE
 
 
 def test_every_file_is_a_case():

@@ -27,6 +27,11 @@ def _five_seconds() -> exp.Expression:
     return exp.Interval(this=exp.Literal.string("5"), unit=exp.var("SECOND"))
 
 
+def test_a_frame_with_a_start_only_ends_at_the_current_row() -> None:
+    short = parse_query("SELECT SUM(a) OVER (ORDER BY b ROWS 5 PRECEDING) FROM t")
+    assert short == parse_query("SELECT SUM(a) OVER (ORDER BY b ROWS BETWEEN 5 PRECEDING AND CURRENT ROW) FROM t")
+
+
 def test_and_binds_tighter_than_or_and_then_weakest() -> None:
     rows = [n.EveryRows(i) for i in range(5)]
     expected = n.Combined(

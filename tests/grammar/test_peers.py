@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from sqlstream.grammar import parse_script, to_sql
+from tests.peers import MISSING, PEERS
 
-_PEERS = Path(__file__).parents[3] / "shared" / "peers"
 
-
-@pytest.mark.skipif(not _PEERS.is_dir(), reason="the peers' cases are not here")
+@pytest.mark.skipif(not PEERS.is_dir(), reason=MISSING)
 def test_scripts_of_the_peers_parse_and_print() -> None:
     scripts = 0
-    for path in sorted(_PEERS.glob("**/*.json")):
+    for path in sorted(PEERS.glob("**/*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
         for case in found if isinstance(found, list) else [found]:
             for statement in parse_script(case.get("script") or ""):

@@ -1,15 +1,14 @@
 """Scripts of the peers' cases, where they are present: each binds, or is refused in the project's own words."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from sqlstream.checking import check_script
 from sqlstream.workspace import Workspace
+from tests.peers import MISSING, PEERS
 from tests.planner.plans import no_tables
 
-PEERS = Path(__file__).parents[3] / "shared" / "peers"
 CASES = sorted(p for p in PEERS.glob("*/*.json") if p.parent.name != "data") if PEERS.is_dir() else []
 
 # Suites whose cases of plain windows of time must bind.
@@ -20,7 +19,7 @@ WINDOWS = (
     "spark-streaming/SessionMinMax", "spark-streaming/Tumble", "feldera-nexmark/q12", "storm-window/EventTimeLag",
 )  # fmt: skip
 
-pytestmark = pytest.mark.skipif(not CASES, reason="the peers' cases are not here")
+pytestmark = pytest.mark.skipif(not CASES, reason=MISSING)
 
 
 def problems(path):

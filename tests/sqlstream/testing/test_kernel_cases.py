@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from sqlstream.testing.case_format import Case, case_files, load_case
+from sqlstream.testing.case_format import Case, load_case
 from sqlstream.testing.case_run import Different
 from sqlstream.testing.cases import run_cases
 from sqlstream.testing.kernel_cases import NotDriven, run_kernel_case
 from sqlstream.testing.report import Result, Summary, Verdict
+from tests.peers import MISSING, PEERS, files_of
 
-PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[4] / "shared" / "peers").resolve()
 DRIVEN = {"flink-async": 7, "flink-merging-window-set": 5, "flink-timers": 7, "flink-trigger": 12}
 EXPECTATIONS = (
     "expect",
@@ -187,12 +185,11 @@ def test_the_report_tells_cases_below_sql(tmp_path):
 # --- cases of peers -------------------------------------------------------------------------------------------
 
 
-needs_peers = pytest.mark.skipif(not PEERS.is_dir(), reason=f"no cases of peers at {PEERS}")
+needs_peers = pytest.mark.skipif(not PEERS.is_dir(), reason=MISSING)
 
 
 def kernel_files(suites):
-    found = [path for suite in suites if (PEERS / suite).is_dir() for path in case_files(PEERS / suite)]
-    return [path for path in found if load_case(path, PEERS).level == "kernel"]
+    return [path for path in files_of(*suites) if load_case(path, PEERS).level == "kernel"]
 
 
 def no_session():

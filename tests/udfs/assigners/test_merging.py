@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -13,9 +10,9 @@ from sqlstream.testing.kernel_cases import run_kernel_case
 from sqlstream.udfs.assigners.meeting import NEVER, Intervals, earliest_meeting
 from sqlstream.udfs.assigners.merging import LATE, Windows, merge_sessions
 from sqlstream.udfs.kernel import NO_WATERMARK
+from tests.peers import MISSING, PEERS, files_of
 
-PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[3] / ".." / "shared" / "peers").resolve()
-CASES = sorted((PEERS / "flink-merging-window-set").glob("*.json")) if PEERS.is_dir() else []
+CASES = files_of("flink-merging-window-set")
 
 Triple = tuple[int, int, int]
 """Key, start, end."""
@@ -112,7 +109,7 @@ def test_earliest_meeting_is_that_of_all_pairs(asked, others):
     assert found.tolist() == expected
 
 
-@pytest.mark.skipif(not CASES, reason=f"no cases of peers at {PEERS}")
+@pytest.mark.skipif(not CASES, reason=MISSING)
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_flinks_merging_window_set(path):
     run_kernel_case(load_case(path, PEERS))

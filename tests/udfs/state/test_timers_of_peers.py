@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from sqlstream.testing.case_format import load_case
 from sqlstream.testing.kernel_cases import run_kernel_case
+from tests.peers import MISSING, PEERS, files_of
 
-PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[3] / ".." / "shared" / "peers").resolve()
-CASES = sorted((PEERS / "flink-timers").glob("*.json"))
+CASES = files_of("flink-timers")
 
 
-@pytest.mark.skipif(not CASES, reason=f"no cases of peers at {PEERS}")
+@pytest.mark.skipif(not CASES, reason=MISSING)
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_timers_do_as_flinks_do(path):
     run_kernel_case(load_case(path, PEERS))

@@ -1,4 +1,4 @@
-"""Drives a kernel without an engine, in the order of calls that ``kernel.py`` promises, and checks what it owes.
+"""Drives a kernel without an engine, as Spark's adapter does, and checks what it owes.
 
 harness = KernelHarness(kernel, schema, keys=["k"])
 harness.rows([{"k": "a", "ts": 1_000}])
@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs.checked_kernel import CheckedKernel
+from sqlstream.udfs.driver import GroupContext, MicroBatch, drive
 from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.memory import MemoryStore, Traffic
@@ -25,41 +28,14 @@ from sqlstream.udfs.state.memory import MemoryStore, Traffic
 Row = dict[str, Any]
 
 
+@dataclass
 class KeyGroup:
-    """The context of one key group: its store, its clocks, and what the kernel told it."""
+    """What a checkpoint keeps of a key group: its state, its timers, and whether it holds the watermark until when."""
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        timers: dict[Domain, int],
-        processing_time: int,
-        watermark: int,
-        held: int = END_OF_TIME,
-    ) -> None:
-        self.store = store
-        self.timers = timers
-        self.held = held
-        self.held_rows = 0
-        self.watermark = watermark
-        self.processing_time = processing_time
-        self.emitted: list[pa.Table] = []
-        self.emitted_late: list[pa.Table] = []
-        self.counters: Counter[str] = Counter()
-
-    def emit(self, rows: pa.Table) -> None:
-        self.emitted.append(rows)
-
-    def emit_late(self, rows: pa.Table) -> None:
-        self.emitted_late.append(rows)
-
-    def count(self, metric: str, value: int) -> None:
-        self.counters[metric] += value
-
-    def set_timer(self, domain: Domain, time: int) -> None:
-        self.timers[domain] = int(time)
-
-    def hold(self, time: int, rows: int = 1) -> None:
-        self.held, self.held_rows = int(time), rows
+    store: MemoryStore
+    timers: dict[Domain, int] = field(default_factory=lambda: dict.fromkeys(Domain, END_OF_TIME))
+    held: int = END_OF_TIME
+    held_rows: int = 0
 
 
 class KernelHarness:
@@ -89,7 +65,7 @@ class KernelHarness:
         self._restarts = restarts
         self._watermark = NO_WATERMARK
         self._processing_time = processing_time
-        self._groups = [self._new_group(MemoryStore(), _no_timers()) for _ in range(groups)]
+        self._groups = [KeyGroup(MemoryStore()) for _ in range(groups)]
         self._output: list[pa.Table] = []
         self._late: list[pa.Table] = []
 
@@ -122,43 +98,19 @@ class KernelHarness:
             self.restart()
         ahead, behind = _split_ahead(self._table(rows))
         watermark = self._watermark if watermark is None else watermark
-        self._processing_time = self._processing_time if processing_time is None else processing_time
+        clock = self._processing_time if processing_time is None else processing_time
         assert watermark >= self._watermark, "watermarks do not go back"
         for group, of_ahead, of_behind in zip(self._groups, self._cut(ahead), self._cut(behind), strict=True):
-            self._run(group, of_ahead, watermark, of_behind)
-        self._watermark = watermark
+            ended = watermark == END_OF_TIME
+            self._drive(group, MicroBatch(watermark, clock, of_ahead, of_behind, input_ended=ended))
+        self._watermark, self._processing_time = watermark, clock
 
-    def _run(self, group: KeyGroup, ahead: pa.Table | None, watermark: int, behind: pa.Table | None) -> None:
-        held_before, group.held, group.held_rows = group.held, END_OF_TIME, 0
-        if held_before != END_OF_TIME:
-            self._call(group, lambda: self.kernel.on_held(group), ())
-        if ahead is not None:
-            self._call(group, lambda: self.kernel.on_rows(ahead, group), ())
-        group.watermark = watermark
-        if group.timers[Domain.EVENT] <= watermark and group.timers[Domain.EVENT] != END_OF_TIME:
-            self._call(group, lambda: self.kernel.on_event_time(watermark, group), (Domain.EVENT,))
-        group.processing_time = time = self._processing_time
-        if group.timers[Domain.PROCESSING] <= time and group.timers[Domain.PROCESSING] != END_OF_TIME:
-            self._call(group, lambda: self.kernel.on_processing_time(time, group), tuple(Domain))
-        if behind is not None:
-            self._call(group, lambda: self.kernel.on_rows(behind, group), tuple(Domain))
-
-    def _call(self, group: KeyGroup, call: Callable[[], None], passed: Sequence[Domain]) -> None:
-        """Runs a method of the kernel and checks what it emitted and that no timer of these clocks is left behind."""
-        call()
-        clocks = {Domain.EVENT: group.watermark, Domain.PROCESSING: group.processing_time}
-        for domain in passed:
-            timer = group.timers[domain]
-            assert timer > clocks[domain] or timer == END_OF_TIME, f"{domain.value} timer {timer} <= {clocks[domain]}"
-        if not self.kernel.uses_processing_time:
-            assert group.timers[Domain.PROCESSING] == END_OF_TIME, "the kernel says it uses no processing time"
-        if not self.kernel.deferring:
-            assert group.held == END_OF_TIME, "the kernel says it holds no watermark"
-        self._output += _checked(group.emitted, self.kernel.output)
-        self._late += _checked(group.emitted_late, self.kernel.late_output)
-        self.counters.update(group.counters)
-        for told in (group.emitted, group.emitted_late, group.counters):
-            told.clear()
+    def _drive(self, group: KeyGroup, batch: MicroBatch) -> None:
+        context = GroupContext(group.store, self._watermark, self._processing_time, group.timers)
+        checked = CheckedKernel(self.kernel, self._output, self._late)
+        drive(checked, context, batch, holds=group.held != END_OF_TIME)
+        self.counters.update(context.counters)
+        group.held, group.held_rows = context.held, context.held_rows
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -210,14 +162,11 @@ class KernelHarness:
 
     def restore(self, snapshot: bytes) -> None:
         self.kernel, groups, self._watermark, self._processing_time = pickle.loads(snapshot)
-        self._groups = [self._new_group(MemoryStore(entries), timers, held) for entries, timers, held in groups]
+        self._groups = [KeyGroup(MemoryStore(entries), timers, held) for entries, timers, held in groups]
 
     def restart(self) -> None:
         """Goes on with nothing but what a checkpoint keeps."""
         self.restore(self.snapshot())
-
-    def _new_group(self, store: MemoryStore, timers: dict[Domain, int], held: int = END_OF_TIME) -> KeyGroup:
-        return KeyGroup(store, timers, self._processing_time, self._watermark, held)
 
     # --- input ------------------------------------------------------------------------------------------------
 
@@ -230,16 +179,16 @@ class KernelHarness:
         kept = table.drop_columns([KEY_HASH]) if KEY_HASH in table.schema.names else table
         return kept.append_column(KEY_HASH, key_hashes(kept, self._keys))
 
-    def _cut(self, table: pa.Table | None) -> list[pa.Table | None]:
-        """Per key group the rows as they come out of the exchange; None for no rows."""
+    def _cut(self, table: pa.Table | None) -> list[list[pa.Table]]:
+        """Per key group the rows as they come out of the exchange."""
         if table is None or table.num_rows == 0:
-            return [None] * len(self._groups)
+            return [[] for _ in self._groups]
         batches = [table.slice(start, self._arrow_rows) for start in range(0, table.num_rows, self._arrow_rows)]
         combined = [_through_ipc(self.kernel.combine(batch)) for batch in batches]
         rows = pa.concat_tables(combined)
         groups = self._group_of(rows)
         cut = [rows.filter(pa.array(groups == group)) for group in range(len(self._groups))]
-        return [part if part.num_rows else None for part in cut]
+        return [[part] if part.num_rows else [] for part in cut]
 
     def _group_of(self, rows: pa.Table) -> np.ndarray:
         return np.asarray(rows.column(KEY_HASH).to_numpy() % len(self._groups))
@@ -271,17 +220,6 @@ def _through_ipc(table: pa.Table) -> pa.Table:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
-
-
-def _checked(tables: list[pa.Table], schema: pa.Schema | None) -> Iterator[pa.Table]:
-    for table in tables:
-        assert schema is not None, "late rows, but the kernel has no schema for them"
-        assert table.schema.equals(schema), f"emitted {table.schema}, which is not {schema}"
-        yield table.replace_schema_metadata(None)
-
-
-def _no_timers() -> dict[Domain, int]:
-    return dict.fromkeys(Domain, END_OF_TIME)
 
 
 def _taken(tables: list[pa.Table]) -> list[pa.Table]:

@@ -21,9 +21,9 @@ from rich.table import Table
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
+from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.exchange import ROWS_PER_CUT, cut, from_bytes, to_bytes
-from sqlstream.udfs.harness import KeyGroup
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.counted import CountWindows
@@ -83,8 +83,7 @@ def bids(rows: int, keys: int, batch: int) -> pa.Table:
 
 def measured(kernel: Kernel, rows: int, keys: int, batches: int) -> Spent:
     """What all batches but the first cost."""
-    no_timers = dict.fromkeys(Domain, END_OF_TIME)
-    groups = [KeyGroup(MemoryStore(), no_timers.copy(), 0, NO_WATERMARK) for _ in range(GROUPS)]
+    groups = [GroupContext(MemoryStore()) for _ in range(GROUPS)]
     spent = Spent()
     for batch in range(batches):
         if batch == 1:
@@ -93,15 +92,16 @@ def measured(kernel: Kernel, rows: int, keys: int, batches: int) -> Spent:
     return spent
 
 
-def _run(kernel: Kernel, groups: list[KeyGroup], rows: pa.Table, watermark: int, spent: Spent) -> None:
+def _run(kernel: Kernel, groups: list[GroupContext], rows: pa.Table, watermark: int, spent: Spent) -> None:
     pieces = [rows.slice(start, ROWS_PER_CUT) for start in range(0, rows.num_rows, ROWS_PER_CUT)]
     parts = spent.on("combine", lambda: [kernel.combine(piece) for piece in pieces])
     exchanged = spent.on("exchange", lambda: dict(_exchanged(parts)))
     spent.on("fire", lambda: _fire(kernel, groups, watermark))
     spent.on("rows", lambda: [kernel.on_rows(rows, groups[group]) for group, rows in exchanged.items()])
     for group in groups:
-        spent.results += sum(table.num_rows for table in group.emitted)
-        group.emitted.clear()
+        for emitted in group.emitted.values():
+            spent.results += sum(table.num_rows for table in emitted)
+            emitted.clear()
 
 
 def _exchanged(parts: list[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
@@ -113,7 +113,7 @@ def _exchanged(parts: list[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
         yield group, pa.concat_tables([from_bytes(blob) for blob in found])
 
 
-def _fire(kernel: Kernel, groups: list[KeyGroup], watermark: int) -> None:
+def _fire(kernel: Kernel, groups: list[GroupContext], watermark: int) -> None:
     for group in groups:
         group.watermark = watermark
         if group.timers[Domain.EVENT] <= watermark:

@@ -15,8 +15,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from examples.throughput.kernels import AGGREGATES, GROUPS, SCHEMA
-from sqlstream.udfs.harness import KeyGroup
-from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain
+from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.windows.counted import CountWindows
 
@@ -41,11 +40,12 @@ class Written:
 def written(stored: int, touched: int) -> Written:
     """``stored`` and ``touched`` keys of one key group."""
     kernel = CountWindows(SCHEMA, ("auction",), "ts", _NEVER, _NEVER, AGGREGATES)
-    group = KeyGroup(MemoryStore(), dict.fromkeys(Domain, END_OF_TIME), 0, NO_WATERMARK)
+    store = MemoryStore()
+    group = GroupContext(store)
     random = np.random.default_rng(42)
     for keys in np.array_split(np.arange(stored), -(-stored // _ROWS)):
         kernel.on_rows(_bids(keys, random), group)
-    sizes, traffic = [], group.store.traffic
+    sizes, traffic = [], store.traffic
     entries, read, start = traffic.entries_written, traffic.bytes_read, time.process_time()
     for _ in range(BATCHES):
         before = traffic.bytes_written

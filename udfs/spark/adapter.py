@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
+from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
 from sqlstream.udfs.kernel import Kernel, StateKey
-from sqlstream.udfs.spark.call import Arrived, GroupContext
+from sqlstream.udfs.spark.call import Arrived
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
 from sqlstream.udfs.spark.stages import Part, Ran, Stage, entry_key, run_stages
@@ -86,15 +87,14 @@ class KernelProcessor:
             yield from (_row(ahead=ahead, rows=to_bytes(piece)) for piece in _pieces(tables))
         for place, (stage, found) in enumerate(zip(self._stages, ran, strict=True)):
             if found.context is not None:
-                yield from self._told(place, stage, found.context, found.before)
+                yield from self._told(place, stage, found.context, found.held)
 
-    def _told(self, place: int, stage: Stage, context: GroupContext, before: GroupEntry) -> Iterator[Row]:
+    def _told(self, place: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
         """What a stage says beside its results."""
         if stage.late_table is not None:
             yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))
         if context.counters.get(LATE_ROWS):
             yield _row(late_rows=context.counters[LATE_ROWS], stage=place)
-        held = context.held_above(before)
         if held is not None:
             yield _row(hold=held, pending=context.held_rows, stage=place)
 

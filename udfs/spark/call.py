@@ -1,4 +1,4 @@
-"""One call of a kernel for one key group: its context, and the order in which clocks and rows reach it."""
+"""One call of Spark for one key group: what it brings, as the micro-batch that drives the kernel."""
 
 from __future__ import annotations
 
@@ -7,61 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from sqlstream.udfs.driver import GroupContext, MicroBatch, drive
 from sqlstream.udfs.exchange import Blob, Content, rows_in_order
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
 from sqlstream.udfs.spark.group_entry import GroupEntry
 
 _MILLISECOND = 1000
-
-
-@dataclass
-class GroupContext:
-    """The ``kernel.Context`` of a call. ``ahead``: what is emitted now left before the watermark passed.
-
-    ``held_below``: the time that the watermark must not reach here, which the operators below say anew in every
-    micro-batch; END_OF_TIME when they stop, None where they say nothing.
-    """
-
-    store: Store
-    watermark: int
-    processing_time: int
-    timers: dict[Domain, int]
-    ahead: bool = True
-    emitted: dict[bool, list[pa.Table]] = field(default_factory=lambda: {True: [], False: []})
-    late: list[pa.Table] = field(default_factory=list)
-    counters: dict[str, int] = field(default_factory=dict)
-    held: int = END_OF_TIME
-    held_rows: int = 0
-    held_below: int | None = None
-
-    @property
-    def held_back(self) -> bool:
-        """True where an operator below holds the watermark."""
-        return self.held_below not in (None, END_OF_TIME)
-
-    def held_above(self, before: GroupEntry) -> int | None:
-        """What operators above must be told: as ``held_below``."""
-        if self.held_below is None and self.held == END_OF_TIME and not before.holds:
-            return None
-        return self.held if self.held_below is None else min(self.held, self.held_below)
-
-    def emit(self, rows: pa.Table) -> None:
-        if rows.num_rows:
-            self.emitted[self.ahead].append(rows)
-
-    def emit_late(self, rows: pa.Table) -> None:
-        if rows.num_rows:
-            self.late.append(rows)
-
-    def count(self, metric: str, value: int) -> None:
-        self.counters[metric] = self.counters.get(metric, 0) + value
-
-    def set_timer(self, domain: Domain, time: int) -> None:
-        self.timers[domain] = time
-
-    def hold(self, time: int, rows: int = 1) -> None:
-        self.held, self.held_rows = min(time, END_OF_TIME), rows
 
 
 @dataclass(frozen=True)
@@ -92,6 +44,11 @@ class Arrived:
         return min((blob.clock for blob in self.of(Content.HOLD) if blob.clock is not None), default=None)
 
     @property
+    def held_back(self) -> bool:
+        """True where an operator below holds the watermark."""
+        return self.held not in (None, END_OF_TIME)
+
+    @property
     def only_calls(self) -> bool:
         """True where there are only ticks."""
         return all(blob.content is Content.TICK for blob in self.blobs)
@@ -106,47 +63,33 @@ class Arrived:
 def run(
     kernel: Kernel, clocks: Clocks, store: Store, entry: GroupEntry, arrived: Arrived
 ) -> tuple[GroupContext, GroupEntry]:
-    """Lets rows and clocks reach the kernel in their order; the context with what came out, and the new entry."""
+    """Drives the kernel with what has arrived; the context with what came out, and the new entry."""
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
-    context = GroupContext(store, entry.watermark, entry.clock, timers, held_below=arrived.held)
-    if entry.holds:
-        kernel.on_held(context)
-    _rows(kernel, context, arrived.rows(Content.AHEAD))
-    watermark, clock = _held_back(context, *clocks.times(arrived.watermark_ms, arrived.tick))
-    _event_time(kernel, context, max(watermark, entry.watermark))
-    _processing_time(kernel, context, max(clock, entry.clock, arrived.clock_of_rows), clocks)
-    context.ahead = False
-    _rows(kernel, context, arrived.rows(Content.ROWS))
-    if watermark == END_OF_TIME:
-        _event_time(kernel, context, watermark)
-        _processing_time(kernel, context, clock, clocks)
+    context = GroupContext(store, entry.watermark, entry.clock, timers)
+    drive(kernel, context, _micro_batch(clocks, entry, arrived), holds=entry.holds)
     return context, _next_entry(entry, context)
 
 
-def _held_back(context: GroupContext, watermark: int, clock: int) -> tuple[int, int]:
-    """Both clocks as far as operators below let them go: the end of the input comes when all rows have come."""
-    held = context.held_below
-    if held is None or held == END_OF_TIME:
-        return watermark, clock
-    return min(watermark, held - 1), NO_WATERMARK if clock == END_OF_TIME else clock
+def held_above(context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
+    """The time that operators above must not reach: END_OF_TIME when that ends, None where nothing is to be said."""
+    if arrived.held is None and context.held == END_OF_TIME and not before.holds:
+        return None
+    return context.held if arrived.held is None else min(context.held, arrived.held)
 
 
-def _rows(kernel: Kernel, context: GroupContext, tables: Sequence[pa.Table]) -> None:
-    if tables:
-        kernel.on_rows(pa.concat_tables(tables) if len(tables) > 1 else tables[0], context)
-
-
-def _event_time(kernel: Kernel, context: GroupContext, watermark: int) -> None:
-    context.watermark = watermark
-    if watermark >= context.timers[Domain.EVENT] and context.timers[Domain.EVENT] != END_OF_TIME:
-        kernel.on_event_time(watermark, context)
-
-
-def _processing_time(kernel: Kernel, context: GroupContext, time: int, clocks: Clocks) -> None:
-    context.processing_time = time
-    context.ahead = clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock or time == END_OF_TIME
-    if time >= context.timers[Domain.PROCESSING] and context.timers[Domain.PROCESSING] != END_OF_TIME:
-        kernel.on_processing_time(time, context)
+def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBatch:
+    watermark, clock = clocks.times(arrived.watermark_ms, arrived.tick)
+    if arrived.held is not None and arrived.held_back:  # the end of the input comes when all rows have come
+        watermark = min(watermark, arrived.held - 1)
+        clock = NO_WATERMARK if clock == END_OF_TIME else clock
+    return MicroBatch(
+        max(watermark, entry.watermark),
+        max(clock, entry.clock, arrived.clock_of_rows),
+        arrived.rows(Content.AHEAD),
+        arrived.rows(Content.ROWS),
+        input_ended=watermark == END_OF_TIME,
+        clock_ahead=clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock,
+    )
 
 
 def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.exchange import Content
 from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import Kernel, StateKey, Store
-from sqlstream.udfs.spark.call import Arrived, GroupContext, run
+from sqlstream.udfs.spark.call import Arrived, held_above, run
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import KEY, GroupEntry
 
@@ -38,11 +39,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a call made of a stage, which was not called where ``context`` is None."""
+    """What a call made of a stage, which was not called where ``context`` is None.
+
+    ``held``: the time that operators above must not reach, END_OF_TIME when that ends, None for nothing to say.
+    """
 
     before: GroupEntry
     after: GroupEntry
     context: GroupContext | None = None
+    held: int | None = None
 
 
 class Part:
@@ -93,6 +98,6 @@ def run_stages(
 def _ran(kernel: Kernel, clocks: Clocks, part: Store, entry: GroupEntry, arrived: Arrived) -> Ran:
     context, after = run(kernel, clocks, part, entry, arrived)
     timer = clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
-    if context.held_back and timer <= arrived.watermark_ms:
+    if arrived.held_back and timer <= arrived.watermark_ms:
         timer = 0  # the next micro-batch says again what is held, or that nothing is
-    return Ran(entry, replace(after, spark_timer=timer), context)
+    return Ran(entry, replace(after, spark_timer=timer), context, held_above(context, entry, arrived))

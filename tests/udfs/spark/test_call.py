@@ -7,7 +7,7 @@ import pytest
 
 from sqlstream.udfs.exchange import Blob, Content, to_bytes
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK
-from sqlstream.udfs.spark.call import Arrived, run
+from sqlstream.udfs.spark.call import Arrived, held_above, run
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
 from sqlstream.udfs.spark.group_entry import GroupEntry
 from sqlstream.udfs.state.memory import MemoryStore
@@ -168,8 +168,9 @@ def test_what_is_held_is_said_above_in_every_batch_and_once_more_at_the_end():
     entry, told = GroupEntry(), []
     store, clocks = MemoryStore(), Clocks(Watermark.EVENT_TIME, SHIFT, END)
     for blobs in ([], [kept(3 * SECOND, 1)], [hold(2 * SECOND)], [hold(END_OF_TIME)], []):
-        context, after = run(Keeper(), clocks, store, entry, Arrived(SHIFT, blobs))
-        told.append((context.held_above(entry), context.held_rows))
+        arrived = Arrived(SHIFT, blobs)
+        context, after = run(Keeper(), clocks, store, entry, arrived)
+        told.append((held_above(context, entry, arrived), context.held_rows))
         entry = GroupEntry.from_bytes(after.to_bytes())
     assert told == [(None, 0), (3 * SECOND, 1), (2 * SECOND, 0), (END_OF_TIME, 0), (None, 0)]
 

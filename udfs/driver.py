@@ -1,0 +1,106 @@
+"""The order in which a micro-batch reaches a kernel, for one key group: Spark's adapter and the harness both drive so.
+
+``kernel.py`` promises the order; this module is the only one that keeps the promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a micro-batch brings to a key group.
+
+    ``ahead`` are rows that an operator below sent before its watermark passed, ``rows`` the others, each in order of
+    arrival. ``watermark`` and ``processing_time``: how far the clocks have come, in microseconds; neither goes back.
+    ``input_ended``: no watermark comes after this one, so what the last rows set a timer for fires at once.
+    ``clock_ahead``: operators above wait for the same clock of processing time, so what it fires must reach them
+    before it passes there.
+    """
+
+    watermark: int
+    processing_time: int
+    ahead: Sequence[pa.Table] = ()
+    rows: Sequence[pa.Table] = ()
+    input_ended: bool = False
+    clock_ahead: bool = False
+
+
+@dataclass
+class GroupContext:
+    """The ``kernel.Context`` of one key group during one micro-batch, and what the kernel told it.
+
+    ``emitted`` holds under True what left ahead of the micro-batch's watermark, and under False the rest; ``ahead``
+    says which of them it is now. ``held`` is the time that operators above must not reach, END_OF_TIME for none.
+    """
+
+    store: Store
+    watermark: int = NO_WATERMARK
+    processing_time: int = NO_WATERMARK
+    timers: dict[Domain, int] = field(default_factory=lambda: dict.fromkeys(Domain, END_OF_TIME))
+    ahead: bool = True
+    emitted: dict[bool, list[pa.Table]] = field(default_factory=lambda: {True: [], False: []})
+    late: list[pa.Table] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    held: int = END_OF_TIME
+    held_rows: int = 0
+
+    def emit(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.emitted[self.ahead].append(rows)
+
+    def emit_late(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.late.append(rows)
+
+    def count(self, metric: str, value: int) -> None:
+        self.counters[metric] = self.counters.get(metric, 0) + value
+
+    def set_timer(self, domain: Domain, time: int) -> None:
+        self.timers[domain] = time
+
+    def hold(self, time: int, rows: int = 1) -> None:
+        self.held, self.held_rows = min(time, END_OF_TIME), rows
+
+
+def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bool) -> None:
+    """Lets rows and clocks of a micro-batch reach the kernel. ``holds``: it held the watermark in the one before."""
+    if holds:
+        kernel.on_held(context)
+    _rows(kernel, context, batch.ahead)
+    _event_time(kernel, context, batch)
+    _processing_time(kernel, context, batch)
+    context.ahead = False
+    _rows(kernel, context, batch.rows)
+    if batch.input_ended:
+        _event_time(kernel, context, batch)
+        _processing_time(kernel, context, batch)
+
+
+def _rows(kernel: Kernel, context: GroupContext, tables: Sequence[pa.Table]) -> None:
+    if tables:
+        kernel.on_rows(pa.concat_tables(tables) if len(tables) > 1 else tables[0], context)
+
+
+def _event_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> None:
+    context.watermark = batch.watermark
+    if _due(context, Domain.EVENT, batch.watermark):
+        kernel.on_event_time(batch.watermark, context)
+
+
+def _processing_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> None:
+    context.processing_time = batch.processing_time
+    context.ahead = batch.clock_ahead or batch.processing_time == END_OF_TIME
+    if _due(context, Domain.PROCESSING, batch.processing_time):
+        kernel.on_processing_time(batch.processing_time, context)
+
+
+def _due(context: GroupContext, domain: Domain, time: int) -> bool:
+    timer = context.timers[domain]
+    return timer <= time and timer != END_OF_TIME

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
-from sqlstream.udfs.aggregates.call import AggregateCall
-from sqlstream.udfs.aggregates.groups import Batch, Groups
-from sqlstream.udfs.aggregates.registry import plan_of
+from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall
+from sqlstream.udfs.aggregates.extremes import Extreme
+from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
+from sqlstream.udfs.aggregates.registry import plan_of, shows_arrival
 
 # Infinity and NaN are values of SQL; no warning is due.
 _as_in_sql = np.errstate(all="ignore")
@@ -24,14 +26,31 @@ class Aggregates:
 
     ``merge`` of ``lift``ed parts, in order, is the ``lift`` of the whole; sums of floating-point numbers may differ in
     the last bits. Results are of schema ``results``: one column per call, in order.
+
+    ``by_number``: rows have their numbers in the order of arrival in the column ARRIVAL, and parts may be merged in any
+    order, even where the rows of one came between those of another one.
     """
 
     calls: tuple[AggregateCall, ...]
     input: pa.Schema
+    by_number: bool = False
 
     def __post_init__(self) -> None:
         assert len({c.name for c in self.calls}) == len(self.calls), "results have names of their own"
         _ = self._plans
+
+    def for_merging_windows(self) -> Aggregates:
+        """The calls over rows with numbers, where a result shows the order of arrival; else they stay as they are."""
+        if not any(shows_arrival(call) for call in self.calls):
+            return self
+        return replace(self, input=self.input.append(pa.field(ARRIVAL, pa.int64())), by_number=True)
+
+    def newest(self, accumulators: pa.Table) -> np.ndarray:
+        """The greatest number among the rows of each accumulator, -1 for none. Only where rows have numbers."""
+        assert self.by_number, "rows have no numbers"
+        column = accumulators.column(self._accumulators.names[-1])
+        numbers: np.ndarray = pc.fill_null(column, -1).to_numpy()
+        return numbers
 
     @property
     def accumulators(self) -> pa.Schema:
@@ -68,12 +87,13 @@ class Aggregates:
 
     @cached_property
     def _plans(self) -> tuple[Plan, ...]:
-        return tuple(plan_of(call, self.input) for call in self.calls)
+        return tuple(plan_of(call, self.input, by_number=self.by_number) for call in self.calls)
 
     @cached_property
     def _distinct(self) -> tuple[Accumulator, ...]:
-        """The accumulators of all calls, equal ones once."""
-        return tuple(dict.fromkeys(a for plan in self._plans for a in plan.accumulators))
+        """The accumulators of all calls, equal ones once. Behind them the newest number, where rows have numbers."""
+        newest = [Extreme(Source((ARRIVAL,)), pa.int64(), greatest=True)] if self.by_number else []
+        return tuple(dict.fromkeys([*(a for plan in self._plans for a in plan.accumulators), *newest]))
 
     @cached_property
     def _accumulators(self) -> pa.Schema:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+ARRIVAL = "__arrival"
+"""BIGINT column of rows whose places in the order of arrival their accumulators keep: numbers that only grow."""
+
 
 @dataclass(frozen=True)
 class Ordering:

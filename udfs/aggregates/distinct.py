@@ -12,7 +12,7 @@ import pyarrow.types as kinds
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
-from sqlstream.udfs.aggregates.lists import exploded, item_type, items, members
+from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members
 from sqlstream.udfs.aggregates.numbers import numbers_of
 from sqlstream.udfs.keys import dense_ids
 
@@ -21,10 +21,14 @@ _FEW = 1 << 32
 
 @dataclass(frozen=True)
 class DistinctValues(Accumulator):
-    """A list per group of the distinct values of the first ``compared`` columns, in order of first appearance."""
+    """A list per group of the distinct values of the first ``compared`` columns, in order of first appearance.
+
+    ``by_number``: the last column has the numbers of rows, which tell which one appeared first.
+    """
 
     columns: tuple[pa.DataType, ...]
     compared: int
+    by_number: bool = False
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -36,7 +40,11 @@ class DistinctValues(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         values, rows = exploded(columns[0])
-        return self._distinct(tuple(members(values, len(self.columns))), Groups(groups.ids[rows.ids], groups.count))
+        found, of = tuple(members(values, len(self.columns))), Groups(groups.ids[rows.ids], groups.count)
+        if self.by_number:
+            order = by_number(found[-1], of)
+            found, of = tuple(c.take(pa.array(order)) for c in found), Groups(of.ids[order], of.count)
+        return self._distinct(found, of)
 
     def _distinct(self, columns: Columns, groups: Groups) -> Columns:
         kept = first_of_each(columns[: self.compared], groups)
@@ -78,9 +86,9 @@ def _without_negative_zeros(column: pa.Array) -> pa.Array:
     return pc.add(column, pa.scalar(0.0, column.type)) if kinds.is_floating(column.type) else column
 
 
-def over_distinct(source: Source, schema: pa.Schema, compared: int, inner: Plan) -> Plan:
+def over_distinct(source: Source, schema: pa.Schema, compared: int, inner: Plan, *, by_number: bool = False) -> Plan:
     """``inner``, planned over ``schema``, over the distinct rows of the source's columns, which have its types."""
-    return Plan((DistinctValues(source, tuple(schema.types), compared),), partial(_finish, schema, inner))
+    return Plan((DistinctValues(source, tuple(schema.types), compared, by_number),), partial(_finish, schema, inner))
 
 
 def _finish(schema: pa.Schema, inner: Plan, lists: pa.Array) -> pa.Array:

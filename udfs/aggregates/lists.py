@@ -69,6 +69,27 @@ def exploded(lists: pa.Array) -> tuple[pa.Array, Groups]:
     return lists.flatten(), Groups(np.repeat(np.arange(len(lists)), lengths_of(lists)), len(lists))
 
 
+def over_rows(source: Source, schema: pa.Schema, inner: Plan) -> Plan:
+    """``inner``, planned over ``schema``, over the rows of the source's columns, which have its types, in the order of
+    the source's last column: the numbers of the rows. All rows are kept, and ``inner`` runs over them at the end."""
+    return Plan((Values(source, (*schema.types, pa.int64())),), partial(_over_rows, schema, inner))
+
+
+def _over_rows(schema: pa.Schema, inner: Plan, lists: pa.Array) -> pa.Array:
+    values, groups = exploded(lists)
+    *columns, numbers = members(values, 1 + len(schema))
+    order = by_number(numbers, groups)
+    ordered = [column.take(pa.array(order)) for column in columns]
+    batch = Batch(pa.Table.from_arrays(ordered, schema=schema), Groups(groups.ids[order], groups.count))
+    return inner.finish(*(column for a in inner.accumulators for column in a.lift(batch)))
+
+
+def by_number(numbers: pa.Array, groups: Groups) -> np.ndarray:
+    """The rows by group and then by their numbers."""
+    order: np.ndarray = np.lexsort((numbers.to_numpy(zero_copy_only=False), groups.ids))
+    return order
+
+
 # --- functions ------------------------------------------------------------------------------------------------
 
 

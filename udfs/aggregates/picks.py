@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
-from sqlstream.udfs.aggregates.extremes import first_extreme, first_rows
+from sqlstream.udfs.aggregates.extremes import extremes, first_extreme, first_rows
 from sqlstream.udfs.aggregates.groups import Batch, Groups
 from sqlstream.udfs.aggregates.numbers import truths_of
 from sqlstream.udfs.aggregates.ordering import ranks
@@ -40,15 +40,19 @@ class Picked(Accumulator):
 
 @dataclass(frozen=True)
 class PickedByOrder(Accumulator):
-    """The value and the key of the row with the least or ``greatest`` key, the last of equal ones as in Spark."""
+    """The value and the key of the row with the least or ``greatest`` key, the last of equal ones as in Spark.
+
+    ``by_number``: a third column has the numbers of rows in the order of arrival, which tell which one is the last.
+    """
 
     value: pa.DataType
     key: pa.DataType
     greatest: bool
+    by_number: bool = False
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
-        return self.value, self.key
+        return (self.value, self.key, *([pa.int64()] if self.by_number else []))
 
     def lift(self, batch: Batch) -> Columns:
         selection = batch.select(self.source)
@@ -59,6 +63,15 @@ class PickedByOrder(Accumulator):
         return self._pick(tuple(c.take(pa.array(kept)) for c in columns), Groups(groups.ids[kept], groups.count))
 
     def _pick(self, columns: Columns, groups: Groups) -> Columns:
-        values, keys = columns
-        picked = first_extreme(ranks(keys), groups, self.greatest, last=True)
-        return values.take(picked), keys.take(picked)
+        if self.by_number:
+            picked = self._newest_of_equal(columns, groups)
+        else:
+            picked = first_extreme(ranks(columns[1]), groups, self.greatest, last=True)
+        return tuple(column.take(picked) for column in columns)
+
+    def _newest_of_equal(self, columns: Columns, groups: Groups) -> pa.Array:
+        _, keys, numbers = columns
+        rank = ranks(keys)
+        best = np.flatnonzero(rank == extremes(rank, groups, self.greatest)[groups.ids])
+        newest = first_extreme(ranks(numbers)[best], Groups(groups.ids[best], groups.count), greatest=True)
+        return pa.array(best).take(newest)

@@ -14,13 +14,13 @@ from sqlstream.udfs.aggregates import comoments, percentiles
 from sqlstream.udfs.aggregates.accumulator import Plan
 from sqlstream.udfs.aggregates.averages import average, interval_average
 from sqlstream.udfs.aggregates.bits import Bits
-from sqlstream.udfs.aggregates.call import AggregateCall
+from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall, Ordering
 from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
 from sqlstream.udfs.aggregates.distinct import over_distinct
 from sqlstream.udfs.aggregates.extremes import Extreme
 from sqlstream.udfs.aggregates.groups import Source
-from sqlstream.udfs.aggregates.lists import collected, joined
+from sqlstream.udfs.aggregates.lists import collected, joined, over_rows
 from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
 from sqlstream.udfs.aggregates.ordering import is_number, is_ordered
 from sqlstream.udfs.aggregates.picks import Picked, PickedByOrder
@@ -52,13 +52,16 @@ _IDEMPOTENT = frozenset({
     "approx_count_distinct",
 })  # fmt: skip
 
+_SHOW_ARRIVAL = frozenset({"first", "last", "min_by", "max_by", "collect_list", "collect_set", "listagg", "mode"})
+
 
 @dataclass(frozen=True)
 class _Call:
-    """A call and the types of its arguments and orderings."""
+    """A call and the types of its arguments and orderings. ``by_number``: as in ``Aggregates``."""
 
     call: AggregateCall
     schema: pa.Schema
+    by_number: bool = False
 
     @property
     def type(self) -> pa.DataType:
@@ -101,10 +104,20 @@ def supports(function: str) -> bool:
     return _SYNONYMS.get(function, function) in _PLANNERS
 
 
-def plan_of(call: AggregateCall, schema: pa.Schema) -> Plan:
-    """How the call is computed over columns of ``schema``; UnsupportedError SS395 where it is not."""
+def shows_arrival(call: AggregateCall) -> bool:
+    """True where the result may show in which order rows arrived."""
+    if call.implementation is not None:
+        return not getattr(call.implementation, "any_order", False)
+    return _SYNONYMS.get(call.function, call.function) in _SHOW_ARRIVAL
+
+
+def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False) -> Plan:
+    """How the call is computed over columns of ``schema``; UnsupportedError SS395 where it is not.
+
+    ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns.
+    """
     name = _SYNONYMS.get(call.function, call.function)
-    known = _Call(call, schema)
+    known = _Call(call, schema, by_number and shows_arrival(call))
     if call.distinct and (call.implementation is not None or name not in _IDEMPOTENT):
         return _over_distinct(known)
     if call.implementation is not None:
@@ -119,13 +132,27 @@ def plan_of(call: AggregateCall, schema: pa.Schema) -> Plan:
 
 def _over_distinct(call: _Call) -> Plan:
     """The function over the distinct arguments, as columns 0, 1, …; orderings come after them."""
+    columns, schema, inner = _apart(call)
+    compared = len(call.call.arguments)
+    return over_distinct(Source(columns, call.filters), schema, compared, inner, by_number=call.by_number)
+
+
+def _over_rows(call: _Call) -> Plan:
+    """The function over the rows, all of which are kept, in order of arrival."""
+    columns, schema, inner = _apart(call)
+    return over_rows(Source(columns, call.filters), schema.remove(len(schema) - 1), inner)
+
+
+def _apart(call: _Call) -> tuple[tuple[str, ...], pa.Schema, Plan]:
+    """The columns that the function reads, as columns 0, 1, … of a schema, and its plan over these: the arguments,
+    the orderings, and the numbers of rows, which the function itself does not see."""
     arguments, order = call.call.arguments, tuple(o.column for o in call.call.order)
-    columns = (*arguments, *order)
+    columns = (*arguments, *order, *([ARRIVAL] if call.by_number else []))
     schema = pa.schema([(str(i), call.schema.field(name).type) for i, name in enumerate(columns)])
     renamed = tuple(replace(o, column=str(len(arguments) + i)) for i, o in enumerate(call.call.order))
     places = tuple(map(str, range(len(arguments))))
     inner = replace(call.call, arguments=places, order=renamed, filter=None, distinct=False)
-    return over_distinct(Source(columns, call.filters), schema, len(arguments), plan_of(inner, schema))
+    return columns, schema, plan_of(inner, schema)
 
 
 # --- functions ------------------------------------------------------------------------------------------------
@@ -139,7 +166,7 @@ def _picked(present: pa.Array, value: pa.Array) -> pa.Array:
     return value
 
 
-def _picked_by_order(value: pa.Array, key: pa.Array) -> pa.Array:
+def _picked_by_order(value: pa.Array, *key: pa.Array) -> pa.Array:
     return value
 
 
@@ -194,6 +221,9 @@ def _boolean_extreme(greatest: bool) -> Planner:
 def _pick(last: bool) -> Planner:
     def plan(call: _Call) -> Plan:
         required = call.call.arguments if call.call.ignore_nulls else ()
+        if call.by_number:
+            source = Source((*call.call.arguments, ARRIVAL), call.filters, required)
+            return Plan((PickedByOrder(source, call.type, pa.int64(), last),), _picked_by_order)
         return Plan((Picked(Source(call.call.arguments, call.filters, required), call.type, last),), _picked)
 
     return plan
@@ -202,31 +232,34 @@ def _pick(last: bool) -> Planner:
 def _pick_by_order(greatest: bool) -> Planner:
     def plan(call: _Call) -> Plan:
         call.require(is_ordered, 1)
-        source = Source(call.call.arguments, call.filters, call.call.arguments[1:])
-        return Plan((PickedByOrder(source, call.types[0], call.types[1], greatest),), _picked_by_order)
+        columns = (*call.call.arguments, *([ARRIVAL] if call.by_number else []))
+        source = Source(columns, call.filters, call.call.arguments[1:])
+        return Plan((PickedByOrder(source, *call.types, greatest, call.by_number),), _picked_by_order)
 
     return plan
 
 
-def _list_source(call: _Call) -> tuple[Source, tuple[pa.DataType, ...]]:
+def _list_source(call: _Call) -> tuple[Source, tuple[pa.DataType, ...], tuple[Ordering, ...]]:
     for name in call.ordered[1:]:
         _Call(replace(call.call, arguments=(name,)), call.schema).require(is_ordered)
-    types = tuple(call.schema.field(name).type for name in call.ordered)
-    return Source(call.ordered, call.filters, call.call.arguments), types
+    columns = (*call.ordered, *([ARRIVAL] if call.by_number else []))
+    types = tuple(call.schema.field(name).type for name in columns)
+    order = (*call.call.order, *([Ordering(ARRIVAL)] if call.by_number else []))
+    return Source(columns, call.filters, call.call.arguments), types, order
 
 
 def _collect_list(call: _Call) -> Plan:
-    return collected(*_list_source(call), call.call.order)
+    return collected(*_list_source(call))
 
 
 def _listagg(call: _Call) -> Plan:
     call.require(lambda t: kinds.is_string(t) or kinds.is_binary(t))
     separator = call.call.constants[0] if call.call.constants else None
-    return joined(*_list_source(call), call.call.order, "" if separator is None else str(separator))
+    return joined(*_list_source(call), "" if separator is None else str(separator))
 
 
 def _collect_set(call: _Call) -> Plan:
-    return _over_distinct(_Call(replace(call.call, function="collect_list"), call.schema))
+    return _over_distinct(replace(call, call=replace(call.call, function="collect_list")))
 
 
 def _approximate_count(call: _Call) -> Plan:
@@ -279,6 +312,8 @@ def _discrete_percentile(call: _Call) -> Plan:
 
 
 def _mode(call: _Call) -> Plan:
+    if call.by_number:
+        return _over_rows(call)
     greatest = _descending(call)
     least = not greatest and bool(call.call.order or call.call.constants[:1] == (True,))
     if least or greatest:
@@ -303,6 +338,8 @@ def _number(constant: object) -> float:
 
 
 def _user(call: _Call) -> Plan:
+    if call.by_number:
+        return _over_rows(call)
     source = Source(call.call.arguments, call.filters)
     return user_aggregate(source, call.call.function, call.call.implementation, call.call.result)
 

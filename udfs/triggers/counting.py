@@ -84,7 +84,7 @@ class Delta(Trigger):
     """Flink's DeltaTrigger: a value exceeds that of the row of the last firing by more than a threshold.
 
     The first row with a value sets the reference, which is NaN before. NULL fires nothing. Of sessions that merge, the
-    one that is first in the state and has a reference keeps it.
+    one that begins first and has a reference keeps it.
     """
 
     value: str

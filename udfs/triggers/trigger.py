@@ -170,7 +170,8 @@ class Trigger(ABC):
 
     @property
     def looks_at_rows(self) -> bool:
-        """True where rows of open windows can fire, so that sessions must merge in order of arrival."""
+        """True where rows of open windows can fire, or set timers by their own times, so that sessions must merge in
+        the order of arrival."""
         return any(part.looks_at_rows for part in self.parts)
 
     @property

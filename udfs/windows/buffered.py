@@ -160,6 +160,9 @@ class _Rows:
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
         return rows_without_columns(count)
 
+    def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
+        return rows
+
     def flush(self) -> None:
         self.state.flush()
 

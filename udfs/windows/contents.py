@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.kernel import Context
 from sqlstream.udfs.triggers.trigger import Fires, Run
+from sqlstream.udfs.windows.arrival import numbered
 from sqlstream.udfs.windows.instances import Instances, joined, with_rows
 
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -57,6 +58,11 @@ class Held(Protocol):
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
         """The ``held`` columns of ``count`` instances made of these, in order."""
+        ...
+
+    def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
+        """The rows as ``on_rows`` must get them where windows merge. ``loaded``: all instances of their keys as they
+        are stored; ``key`` and ``key_of_loaded``: numbers of the keys."""
         ...
 
     def flush(self) -> None: ...
@@ -184,6 +190,10 @@ class _Accumulators:
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
         return self._aggregates.merge(instances.held, groups, count)
+
+    def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
+        held = loaded.select(self.contents.held.names)
+        return numbered(rows, key, self._aggregates, held, key_of_loaded)
 
     def flush(self) -> None:
         pass

@@ -73,7 +73,8 @@ class WindowKernel(Kernel):
     @cached_property
     def contents(self) -> Contents:
         if isinstance(self.function, Aggregates) and self.evictor is None:
-            return Accumulated(self.function, self.time)
+            merging = self.assigner.merging
+            return Accumulated(self.function.for_merging_windows() if merging else self.function, self.time)
         return Buffered(self.function, self.input, self.keys, self.evictor, self.time, self.assigner.merging)
 
     @cached_property

@@ -22,6 +22,7 @@ from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kerne
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.windows.arrival import numbered
 from sqlstream.udfs.windows.emission import bounds
 from sqlstream.udfs.windows.instances import END, START
 from sqlstream.udfs.windows.kept_rows import KeptRows
@@ -73,8 +74,10 @@ class SessionKernel(Kernel):
         loaded = state.load(own_keys.column(KEY_HASH).to_numpy())
         keys = pa.concat_tables([loaded.select(self._keys.names), own_keys]).combine_chunks()
         numbers = dense_ids(keys, self.keys)
-        live = Live(_windows(loaded, numbers.ids[: loaded.num_rows]), loaded.select(self.function.accumulators.names))
+        held = loaded.select(self._function.accumulators.names)
+        live = Live(_windows(loaded, numbers.ids[: loaded.num_rows]), held)
         windows = Windows(numbers.ids[loaded.num_rows :][ids.ids], start, end)
+        rows = numbered(rows, windows.key, self._function, held, live.windows.key)
         live = self._join(live, rows, windows, context)
         keys = keys.take(pa.array(numbers.first)).take(pa.array(live.windows.key))
         state.replace(self._rows(keys, live))
@@ -92,10 +95,10 @@ class SessionKernel(Kernel):
             self.lateness.report(rows.take(pa.array(late)), windows.start[late], windows.end[late], context)
             taken = np.flatnonzero(groups != LATE)
             rows, groups = rows.take(pa.array(taken)), groups[taken]
-        held = self.function.lift(rows, groups, count)
+        held = self._function.lift(rows, groups, count)
         if len(found.stored):
             both = pa.concat_tables([live.held, held])
-            held = self.function.merge(both, np.concatenate((found.stored, np.arange(count))), count)
+            held = self._function.merge(both, np.concatenate((found.stored, np.arange(count))), count)
         return Live(found.windows, held)
 
     # --- time -------------------------------------------------------------------------------------------------
@@ -122,7 +125,7 @@ class SessionKernel(Kernel):
     # --- output and state -------------------------------------------------------------------------------------
 
     def _results(self, rows: pa.Table) -> pa.Table:
-        results = self.function.finish(rows.select(self.function.accumulators.names)).columns
+        results = self._function.finish(rows.select(self._function.accumulators.names)).columns
         start, end = (bounds(rows.column(name).to_numpy()) for name in (START, END))
         return pa.Table.from_arrays([*rows.select(list(self.keys)).columns, start, end, *results], schema=self.output)
 
@@ -139,6 +142,10 @@ class SessionKernel(Kernel):
         return KeyedState(context.store, "sessions", self._schema)
 
     @cached_property
+    def _function(self) -> Aggregates:
+        return self.function.for_merging_windows()
+
+    @cached_property
     def _keys(self) -> pa.Schema:
         return pa.schema([self.input.field(name) for name in (KEY_HASH, *self.keys)])
 
@@ -149,7 +156,7 @@ class SessionKernel(Kernel):
     @cached_property
     def _schema(self) -> pa.Schema:
         own = ((START, pa.int64()), (END, pa.int64()), (self._timer, pa.int64()))
-        return pa.schema([*self._keys, *own, *self.function.accumulators])
+        return pa.schema([*self._keys, *own, *self._function.accumulators])
 
 
 def _windows(rows: pa.Table, key: Rows) -> Windows:

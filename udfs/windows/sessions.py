@@ -56,6 +56,7 @@ def merge_rows(call: WindowCall, rows: pa.Table, assigned: Assigned, loaded: pa.
     names = list(call.kernel.keys)
     keys = dense_ids(joined(loaded.select(names), rows.select(names)), names).ids
     of_row = keys[loaded.num_rows :]
+    rows = call.held.numbered(rows, of_row, loaded, keys[: loaded.num_rows])
     taken = np.isin(keys[: loaded.num_rows], of_row)
     stored = np.flatnonzero(taken)
     merged = Merged(call.kernel.layout.decode(loaded.take(stored)), stored, taken, keys[stored])
@@ -211,7 +212,9 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     call.kernel.lateness.report(rows.take(late.row), late.start, late.end, call.context)
     growth = Growth.of(sessions, merged, arrived)
     groups = growth.number[sessions.stored]
+    # Sessions merge in the order of their starts, which does not depend on how they came to be stored.
     source = np.flatnonzero(groups >= 0)
+    source = source[np.argsort(merged.instances.start[source], kind="stable")]
     groups = groups[source]
     keys = rows.select([KEY_HASH, *call.kernel.keys]).take(arrived.row[growth.first])
     joint = _joined(call, growth, merged.instances.at(source), groups, keys)

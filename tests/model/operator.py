@@ -92,7 +92,7 @@ class Operator:
         bounds = (min([new[0], *(b[0] for b in touching)]), max([new[1], *(b[1] for b in touching)]))
         if touching == [bounds]:
             return bounds
-        old = [self.instances.pop((key, b)) for b in touching]
+        old = [self.instances.pop((key, b)) for b in sorted(touching)]
         merged = Instance(self, key, *bounds, self.trigger())
         merged.rows = sorted((row for instance in old for row in instance.rows), key=lambda row: row["n"])
         merged.register(EVENT, bounds[1] - 1 + self.allowed, None)

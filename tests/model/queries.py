@@ -213,7 +213,6 @@ _simple = st.one_of(_every_rows, _when, _delta, _silence)
 _words = st.sampled_from([*_PAIRS])
 ROW_TRIGGERS = st.one_of(_simple, st.tuples(_simple, _simple, _words).map(_combined))
 TIME_TRIGGERS = st.one_of(ROW_TRIGGERS, _after_watermark, _event, _processing)
-SESSION_TRIGGERS = st.builds(_early_and_late, st.none() | _every_rows, st.none())
 
 # --- evictors -------------------------------------------------------------------------------------------------
 
@@ -252,8 +251,6 @@ def _trigger_of(draw: st.DrawFn, window: Window) -> Clause | None:
     match window:
         case Global():
             return draw(ROW_TRIGGERS)
-        case Session():
-            return draw(st.none() | SESSION_TRIGGERS)
     return draw(st.none() | TIME_TRIGGERS)
 
 

@@ -64,12 +64,14 @@ class EveryRows(Trigger):
 class EveryInterval(Trigger):
     """Flink's continuous triggers: at multiples of the interval up to the window's end on that clock, and at its end.
 
-    Multiples of event time follow the first row and the watermark; late rows fire at once there. On processing time
-    rows that come at or after the last moment on that clock wait for the next multiple.
+    Multiples of event time follow the first row, also behind the watermark; late rows fire at once there. On processing
+    time rows that come at or after the last moment on that clock wait for the next multiple. When sessions merge, the
+    next multiple is the earliest of theirs.
     """
 
     def __init__(self, interval: int, domain: str) -> None:
         self.interval, self.domain = interval, domain
+        self.multiple: int | None = None
         self.next: int | None = None
 
     def on_row(self, row: Row, window: Surroundings) -> bool:
@@ -78,22 +80,25 @@ class EveryInterval(Trigger):
             return True
         if not closed:
             window.register(EVENT, window.end - 1, self)
-        if self.next is None:
-            now = max(row["ts"], window.watermark) if self.domain == EVENT else window.clock
-            self._schedule(now, window)
+        if self.multiple is None:
+            self._schedule(row["ts"] if self.domain == EVENT else window.clock, window)
         return False
 
     def _schedule(self, now: int, window: Surroundings) -> None:
-        self.next, last = now - now % self.interval + self.interval, window.end - 1
+        self._register(now - now % self.interval + self.interval, now, window)
+
+    def _register(self, multiple: int, now: int, window: Surroundings) -> None:
+        self.multiple = self.next = multiple
+        last = window.end - 1
         if now < last or self.domain == EVENT:
-            self.next = min(self.next, last)
+            self.next = min(multiple, last)
         window.register(self.domain, self.next, self)
 
     def on_timer(self, domain: str, time: int, window: Surroundings) -> bool:
         ends = domain == EVENT and time == window.end - 1
         if domain != self.domain or time != self.next:
             return ends
-        self.next = None
+        self.multiple = self.next = None
         if time < window.end - 1:
             self._schedule(time, window)
         return True
@@ -101,7 +106,14 @@ class EveryInterval(Trigger):
     def restart(self, row: Row | None, window: Surroundings) -> None:
         if self.next is not None and not (self.domain == EVENT and self.next == window.end - 1):
             window.delete(self.domain, self.next, self)
-        self.next = None
+        self.multiple = self.next = None
+
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        if window.end - 1 > window.watermark:
+            window.register(EVENT, window.end - 1, self)
+        multiples = [other.multiple for other in others if other.multiple is not None]
+        if multiples:
+            self._register(min(multiples), window.clock, window)
 
 
 class When(Trigger):
@@ -130,6 +142,10 @@ class Delta(Trigger):
     def restart(self, row: Row | None, window: Surroundings) -> None:
         self.reference = row["v"] if row is not None else self.reference
 
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        """Of the sessions, which come by their starts, the first one with a reference keeps it."""
+        self.reference = next((other.reference for other in others if other.reference is not None), None)
+
 
 class AfterSilence(Trigger):
     def __init__(self, interval: int) -> None:
@@ -152,6 +168,11 @@ class AfterSilence(Trigger):
         if self.next is not None:
             window.delete(PROCESSING, self.next, self)
         self.next = None
+
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        self.next = max((other.next for other in others if other.next is not None), default=None)
+        if self.next is not None:
+            window.register(PROCESSING, self.next, self)
 
 
 class PaneInterval(Trigger):
@@ -176,6 +197,11 @@ class PaneInterval(Trigger):
         if self.next is not None:
             window.delete(PROCESSING, self.next, self)
         self.next = None
+
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        self.next = min((other.next for other in others if other.next is not None), default=None)
+        if self.next is not None:
+            window.register(PROCESSING, self.next, self)
 
 
 class AtOnce(Trigger):
@@ -242,6 +268,10 @@ class Pair(Trigger):
         self.left.restart(row, window)
         self.right.restart(row, window)
 
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        self.left.merge([other.left for other in others], window)
+        self.right.merge([other.right for other in others], window)
+
     def decide(self, left: bool, right: bool) -> bool:
         raise NotImplementedError
 
@@ -264,6 +294,11 @@ class And(Pair):
         super().restart(row, window)
         self.left_fired = self.right_fired = False
 
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        super().merge(others, window)
+        self.left_fired = any(other.left_fired for other in others)
+        self.right_fired = any(other.right_fired for other in others)
+
 
 class Then(Pair):
     """The right one begins where the left one has fired."""
@@ -277,3 +312,7 @@ class Then(Pair):
             return right
         self.passed = left
         return left
+
+    def merge(self, others: Sequence[Self], window: Surroundings) -> None:
+        super().merge(others, window)
+        self.passed = any(other.passed for other in others)

@@ -210,10 +210,13 @@ class AfterDelay(_Silent):
 class EveryInterval(_LateAtOnce):
     """Flink's continuous triggers: at the multiples of ``interval`` while the window is open, and at its end.
 
-    ``domain`` is the clock of the multiples. On event time, the first one is the next after the first row's time, which
-    is in the column ``time``, and after the watermark.
+    ``domain`` is the clock of the multiples. On event time the first one is the next after the first row's time, which
+    is in the column ``time``, even where the watermark has passed that: it then fires when the watermark advances.
     On processing time a multiple comes when the millisecond before it has passed. Multiples end with the window's last
     moment on that clock; rows that come at or after it wait for the next multiple.
+
+    ``next`` is the timer of a multiple, whether or not the window ends before, because sessions that merge end later.
+    On processing time ``clipped`` says that the window's last moment was still to come, and ends the multiples.
     """
 
     interval: int
@@ -225,7 +228,13 @@ class EveryInterval(_LateAtOnce):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return ARMED, Column("next", NONE, Merging.LEAST)
+        clipped = (Column("clipped", False, Merging.GREATEST),) if self.domain is Domain.PROCESSING else ()
+        return ARMED, Column("next", NONE, Merging.LEAST), *clipped
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """The first row of a session sets its timer by its own time."""
+        return self.domain is Domain.EVENT
 
     @property
     def uses_processing_time(self) -> bool:
@@ -247,52 +256,67 @@ class EveryInterval(_LateAtOnce):
         waits = (state["next"] == NONE) & (stop > start)
         if self.domain is Domain.EVENT:
             waits &= ~closed
-        state["next"] = np.where(waits, self._first(run, start), state["next"])
+        else:
+            state["clipped"] = np.where(waits, self._is_to_come(run.windows), state["clipped"])
+        state["next"] = np.where(waits, self._following(self._times(run, start)), state["next"])
 
-    def _first(self, run: Run, start: Values) -> Values:
-        """The timer of the multiple after the first row, and after the watermark."""
+    def _times(self, run: Run, start: Values) -> Values:
+        """The times after which multiples count: those of the first rows, or now."""
         if self.domain is Domain.PROCESSING:
-            return self._following(np.full(run.count, run.windows.processing_time), run.windows)
+            return np.full(run.count, run.windows.processing_time)
         assert self.time is not None
-        times = np.append(run.times(self.time), run.windows.watermark)
-        return self._following(np.maximum(times[start], run.windows.watermark), run.windows)
+        return np.append(run.times(self.time), run.windows.watermark)[start]
 
-    def _following(self, time: Values, windows: Windows) -> Values:
-        """The timer of the multiple after a time that has passed; of the window's last moment where that comes before
-        it and, in processing time, is not there yet."""
-        now, last = time + self._ahead, windows.last_moment
-        following = now - now % self.interval + self.interval
-        ends = (now < last) | (self.domain is Domain.EVENT)
-        return np.where((following > last) & ends, last, following) - self._ahead
+    def _following(self, time: Values) -> Values:
+        """The timer of the multiple after a time that has passed."""
+        now = time + self._ahead
+        following: Values = now - now % self.interval + self.interval - self._ahead
+        return following
 
     @property
     def _ahead(self) -> int:
         """From the timer of a multiple to the multiple: the millisecond before it must have passed."""
         return MILLISECOND if self.domain is Domain.PROCESSING else 0
 
+    def _is_to_come(self, windows: Windows) -> Values:
+        """True where the clock of the multiples has not reached the last moment of the window."""
+        is_to_come: Values = windows.processing_time < windows.last_moment - self._ahead
+        return is_to_come
+
+    def _timer(self, state: TriggerState, windows: Windows) -> Values:
+        """The timer of the multiple, or of the window's last moment where that comes before it; NONE where none is
+        set."""
+        last = np.minimum(state["next"], windows.last_moment - self._ahead)
+        clipped = state["clipped"] if self.domain is Domain.PROCESSING else True
+        return np.where((state["next"] != NONE) & clipped, last, state["next"])
+
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
         end = np.where(state["armed"] & (domain is windows.domain), windows.last_moment, NONE)
-        return np.minimum(end, state["next"]) if domain is self.domain else end
+        return np.minimum(end, self._timer(state, windows)) if domain is self.domain else end
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        multiple = (state["next"] == due.time) & (due.domain is self.domain)
+        multiple = (self._timer(state, due.windows) == due.time) & (due.domain is self.domain)
         last = due.time + (self._ahead * multiple)
         ends = state["armed"] & (due.windows.last_moment == last) & (due.domain is due.windows.domain)
         state["armed"] = state["armed"] & ~ends
         state["next"] = np.where(multiple, self._again(due), state["next"])
+        if self.domain is Domain.PROCESSING:
+            state["clipped"] = state["clipped"] | multiple
         return Answer(ends | multiple, np.zeros_like(ends))
 
     def _again(self, due: Due) -> Values:
         """The multiple after the one that fired; none after the window's end, nor when time itself has ended."""
-        following, last = self._following(due.time, due.windows), due.windows.last_moment
+        last = due.windows.last_moment
         ended = due.now == NONE
         over = (due.time + self._ahead >= last) | (
             ended & ((last >= NONE - MILLISECOND) | (self.domain is Domain.PROCESSING))
         )
-        return np.where(over, NONE, following)
+        return np.where(over, NONE, self._following(due.time))
 
     def rest(self, state: TriggerState) -> None:
         state["next"] = np.full(state.count, NONE)
 
     def on_merge(self, state: TriggerState, windows: Windows) -> None:
         state["armed"] = ~windows.closed
+        if self.domain is Domain.PROCESSING:
+            state["clipped"] = self._is_to_come(windows)

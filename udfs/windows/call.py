@@ -62,7 +62,7 @@ class WindowCall:
         due = np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
         taken = np.zeros(loaded.num_rows, bool)
         taken[due] = True
-        self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, taken), loaded)
+        self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, taken), loaded, domain)
 
     def on_barrier(self) -> None:
         """A barrier was aligned: the windows of all keys may fire."""
@@ -74,10 +74,14 @@ class WindowCall:
         self._fire_timers(instances, np.arange(count), due, instances.trigger.at(np.arange(count)))
         self.finish(touched, loaded)
 
-    def finish(self, touched: Touched, loaded: pa.Table) -> None:
-        """Fires what is due, writes the state and puts everything out."""
-        for domain, now in ((Domain.EVENT, self.context.watermark), (Domain.PROCESSING, self.context.processing_time)):
-            alive = self._fire_due(touched.instances, domain, now)
+    def finish(self, touched: Touched, loaded: pa.Table, advanced: Domain = Domain.PROCESSING) -> None:
+        """Fires what is due, writes the state and puts everything out. ``advanced``: the clock that did.
+
+        As in Flink, a timer behind the watermark fires when that advances, one behind the clock fires now.
+        """
+        clocks = {Domain.EVENT: self.context.watermark, Domain.PROCESSING: self.context.processing_time}
+        for domain in dict.fromkeys((advanced, Domain.PROCESSING)):
+            alive = self._fire_due(touched.instances, domain, clocks[domain])
             if not alive.all():
                 touched = Touched(touched.instances.at(alive), touched.place[alive], touched.taken)
         self._write(touched, loaded)
@@ -253,13 +257,17 @@ class WindowCall:
             self.context.set_timer(domain, time)
 
     def _timers(self, instances: Instances) -> dict[Domain, Values]:
+        """When instances must be looked at. What is behind the watermark comes with the next one."""
         windows = self.windows(instances)
-        return {
+        timers = {
             domain: np.minimum(
                 self.kernel.trigger.timer(instances.trigger, domain, windows), self._over(windows, domain)
             )
             for domain in Domain
         }
+        if self.context.watermark != END_OF_TIME:
+            timers[Domain.EVENT] = np.maximum(timers[Domain.EVENT], self.context.watermark + 1)
+        return timers
 
 
 def _without_empty(firings: Firings, empty: Values | None) -> Firings:

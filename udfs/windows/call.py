@@ -175,7 +175,8 @@ class WindowCall:
     def _fire_due(self, instances: Instances, domain: Domain, now: int) -> Values:
         """Fires the timers up to ``now``, the earliest of each instance first; true for the instances that stay."""
         alive = np.ones(instances.count, bool)
-        active = np.arange(instances.count)
+        # How sessions came to be stored depends on where micro-batches ended.
+        active = np.argsort(instances.start, kind="stable") if self.kernel.assigner.merging else np.arange(len(alive))
         while len(active):
             windows = self.windows(instances).at(active)
             state = instances.trigger.at(active)

@@ -90,8 +90,12 @@ class CutSessionKernel(Kernel):
         state = KeyedState(context.store, "rows", self._schema)
         arrived = self._stored(rows, context)
         if self._domain is Domain.EVENT:
-            arrived = self._without_late(rows, arrived, state, context)
-        state.append(arrived)
+            for turn in self._turns(arrived, context.watermark):
+                of_turn = arrived.take(pa.array(turn))
+                state.append(self._without_late(rows.take(pa.array(turn)), of_turn, state, context))
+                self._fire(state, context)
+        else:
+            state.append(arrived)
         self._advance(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -129,6 +133,20 @@ class CutSessionKernel(Kernel):
             return np.full(rows.num_rows, otherwise)
         return np.asarray(rows.column(name).fill_null(False).to_numpy(), np.bool_)
 
+    def _turns(self, arrived: pa.Table, watermark: int) -> list[Rows]:
+        """The rows in turns. Rows behind the watermark may close a session at once, so that no row of their key that
+        comes after one is in its turn."""
+        behind = arrived.column(TIME).to_numpy() <= watermark
+        if not behind.any():
+            return [np.arange(len(behind))]
+        key = dense_ids(arrived, self.keys).ids
+        order = np.argsort(key, kind="stable")
+        before = np.cumsum(behind[order]) - behind[order]
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        turn = np.empty(len(order), np.int64)
+        turn[order] = before - np.repeat(before[starts], np.diff(starts, append=len(order)))
+        return [np.flatnonzero(turn == number) for number in range(int(turn.max()) + 1)]
+
     def _first_look(self, time: Times, reach: Times, closes: Flags, now: int) -> Times:
         """The earliest time at which a session may close because of this row; rows behind the clock at once."""
         end = reach if self.max_duration is None else np.minimum(reach, time + self.max_duration)
@@ -154,11 +172,14 @@ class CutSessionKernel(Kernel):
     # --- sessions ---------------------------------------------------------------------------------------------
 
     def _advance(self, state: KeyedState, context: Context) -> None:
+        self._fire(state, context)
+        state.flush()
+        context.set_timer(self._domain, state.next_timer(self._domain))
+
+    def _fire(self, state: KeyedState, context: Context) -> None:
         """Fires the closed sessions of all keys that are due, and forgets what is over."""
         if state.due(self._domain, self._now(context)).num_rows:
             state.replace(self._step(state.loaded().combine_chunks(), context))
-        state.flush()
-        context.set_timer(self._domain, state.next_timer(self._domain))
 
     def _step(self, rows: pa.Table, context: Context) -> pa.Table:
         found = self._cut(rows)

@@ -204,7 +204,8 @@ OPTIONS = (
     Option(
         "table.exec.emit.allow-lateness",
         DURATION,
-        "How late rows may be for windows, where the query has no LATE DATA clause.",
+        "How late rows may be for windows, where the query has no LATE DATA clause. "
+        "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
     ),
     Option(
         "table.local-time-zone",

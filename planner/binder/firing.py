@@ -14,6 +14,7 @@ from sqlstream.planner.binder.late_data import bind_late_data
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.triggers import COUNTED, Fired, bind_trigger, positive_ms
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
 from sqlstream.planner.firing import Accumulation, Firing, Trigger
 from sqlstream.planner.nodes import GlobalWindow, Window
 from sqlstream.planner.properties import fires_again
@@ -31,6 +32,8 @@ def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firi
     _check_late_data(clauses.late_data, fired)
     found = replace(found, eviction=eviction, late=_with_settings(late, clauses.late_data, found, fired))
     _check_late_pulse(found, clauses)
+    if clauses.trigger is None and emit is None:
+        _check_late_settings(found, fired)
     return _normal(found, fired)
 
 
@@ -60,7 +63,7 @@ def _when(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
     if isinstance(fired.window, GlobalWindow):
         hint = "Add one, such as TRIGGER EVERY 100 ROWS, or PURGING (EVERY 100 ROWS) to start anew at each firing."
         raise bind_error("SS226", "GLOBAL WINDOW never closes, so it needs a TRIGGER", fired.span, hint)
-    return _of_settings(fired, clauses.late_data)
+    return _of_settings(fired)
 
 
 def _check_one(trigger: syntax.Trigger, emit: Emit | None) -> None:
@@ -103,14 +106,13 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
     return Firing(firing.AfterWatermark(delay_ms=delay))
 
 
-def _of_settings(fired: Fired, late_data: syntax.LateData | None) -> Firing:
+def _of_settings(fired: Fired) -> Firing:
     """As in Flink, what the settings let fire again withdraws its results. What a clause allows does not."""
     settings: EmitSettings = fired.context.settings
     if isinstance(fired.window, COUNTED):
         return Firing()
     early, late = (_pulse_of(ms) for ms in (settings.early_ms, settings.late_ms))
-    allowed = settings.allow_ms is not None and not _allows(late_data)
-    if early is None and late is None and not allowed:
+    if early is None and late is None:
         return Firing()
     if not fired.clock:
         return Firing(firing.AfterWatermark(early, late), Accumulation.RETRACTING)
@@ -145,7 +147,7 @@ def _with_settings(
     allow = late.allow_ms
     if not _allows(clause) and not fired.clock and not isinstance(fired.window, GlobalWindow):
         counted = isinstance(fired.window, COUNTED)
-        allow = 0 if counted else fired.context.settings.allow_ms or 0
+        allow = 0 if counted else fired.context.settings.allowed_ms
     delay = found.trigger.delay_ms if isinstance(found.trigger, firing.AfterWatermark) else 0
     return replace(late, allow_ms=max(allow, delay))
 
@@ -161,3 +163,18 @@ def _check_late_pulse(found: Firing, clauses: StreamClauses) -> None:
         assert clauses.trigger is not None
         hint = "Add LATE DATA ALLOW INTERVAL '1' MINUTE."
         raise bind_error("SS226", "LATE fires for late rows, and none are allowed", clauses.trigger.span, hint)
+
+
+def _check_late_settings(found: Firing, fired: Fired) -> None:
+    """As in Flink, late firings need late rows, and time to come."""
+    settings: EmitSettings = fired.context.settings
+    if settings.late_ms is None or fired.clock or isinstance(fired.window, COUNTED):
+        return
+    hint = "SET 'table.exec.emit.allow-lateness' = '1 min', or write LATE DATA ALLOW."
+    if not found.late.allow_ms:
+        message = 'setting "table.exec.emit.late-fire.enabled" fires for late rows, and none are allowed'
+        raise bind_error("SS237", message, fired.span, hint)
+    if settings.late_ms > found.late.allow_ms:
+        delay, allowed = readable(settings.late_ms), readable(found.late.allow_ms)
+        message = f'setting "table.exec.emit.late-fire.delay" is {delay}, and rows may be late by {allowed} only'
+        raise bind_error("SS238", message, fired.span, hint)

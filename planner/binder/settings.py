@@ -14,8 +14,8 @@ class EmitSettings:
     """Flink's ``table.exec.emit.*``, for windows whose query does not say when they fire.
 
     ``early_ms`` and ``late_ms`` are the delays of early and late firings where those are enabled, 0 for each row;
-    ``allow_ms`` is the allowed lateness. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock; None for
-    UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
+    ``allow_ms`` is the lateness that they allow. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock;
+    None for UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
     rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
     with the name of a table.
     """
@@ -27,6 +27,11 @@ class EmitSettings:
     lookup: LookupOptions = DEFAULT_LOOKUP
     most_held: int = MOST_HELD
     functions: tuple[BadAction, str | None] = (BadAction.FAIL, None)
+
+    @property
+    def allowed_ms(self) -> int:
+        """How late rows may be. As in Flink, ``allow_ms`` has no effect where late firings are not enabled."""
+        return self.allow_ms or 0 if self.late_ms is not None else 0
 
 
 DEFAULT_EMIT = EmitSettings()

@@ -1,4 +1,4 @@
-"""Lists of values in the order in which their rows arrived.
+"""Values of rows in the order in which their rows arrived.
 
 Spark's aggregation sees rows in that order, except in sessions: to merge them it sorts rows by time. There each
 value travels with its place in the order of arrival, and the list is sorted by it when the session closes.
@@ -39,6 +39,14 @@ class Collecting:
         placed = f"named_struct('arrival', {_ARRIVAL}, 'value', {value})"
         conditions = [f"({text})" for text in (kept,) if text is not None] + [f"({value}) IS NOT NULL"]
         return f"collect_list({placed}) FILTER (WHERE {' AND '.join(conditions)})"
+
+    def picked(self, extreme: str, value: str, kept: str | None, *, ignores_nulls: bool) -> str:
+        """The value of the row with the least or greatest arrival, as a struct: ``extreme`` is min_by or max_by."""
+        assert self.by_arrival, "rows have no arrival"
+        conditions = [f"({text})" for text in (kept,) if text is not None]
+        conditions += [f"({value}) IS NOT NULL"] if ignores_nulls else []
+        where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+        return f"{extreme}(named_struct('value', {value}), {_ARRIVAL}){where}"
 
     def values(self, name: str) -> str:
         """The list, from the column that holds the aggregate."""

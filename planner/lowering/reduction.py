@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
+from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.collecting import Collecting
+from sqlstream.planner.lowering.columnar.aggregate_calls import split_call
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Item
@@ -158,12 +161,33 @@ def _joined(values: str, function: exp.Expression, partial: _Partial, context: C
 
 def _in_arrival_order(call: exp.Expression, partial: _Partial, context: Context) -> Reduction | None:
     """The aggregates whose result shows the order of rows; None for the others."""
+    function = call.this if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)) else call
+    extreme = _EXTREMES.get(spark_name(function) or "")
+    if extreme is not None:
+        return _picked(call, extreme, partial, context)
     name = _name_of(call)
     if name not in ("collect_list", "listagg"):
         return None
     value = context.sql(call.expressions[0] if isinstance(call, exp.Anonymous) else call.this)
     result = partial.values if name == "collect_list" else _joined(partial.values, call, partial, context)
     return Reduction(partial.listed(value), result)
+
+
+_EXTREMES = {
+    "first": "min_by",
+    "first_value": "min_by",
+    "any_value": "min_by",
+    "last": "max_by",
+    "last_value": "max_by",
+}
+
+
+def _picked(call: exp.Expression, extreme: str, partial: _Partial, context: Context) -> Reduction:
+    """The value, which may be NULL, of the first or last row to arrive."""
+    split = split_call(partial.name, call, pa.null(), context.runtime)
+    value = context.sql(split.columns[0][1])
+    picked = partial.collecting.picked(extreme, value, partial.kept, ignores_nulls=split.call.ignore_nulls)
+    return Reduction(((partial.name, picked),), f"{partial.name}.value")
 
 
 def _separator(function: exp.Expression, context: Context) -> str:

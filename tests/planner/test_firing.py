@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.errors import BindError
 from sqlstream.grammar import parse_query
 from sqlstream.planner.binder import EmitSettings, bind_query
 from sqlstream.planner.catalog import RowKind, TimeDomain
@@ -67,9 +68,32 @@ def test_settings_fire_early_and_late_with_retractions_as_in_flink():
     assert changelog_mode(node) == frozenset(RowKind) - {RowKind.DELETE}
 
 
-def test_lateness_of_the_settings_alone_retracts_too():
-    node = with_settings(TUMBLE, EmitSettings(allow_ms=60_000))
-    assert node.firing == Firing(None, Accumulation.RETRACTING, late=LateData(60_000))
+def test_lateness_of_the_settings_has_no_effect_without_late_firings_as_in_flink():
+    assert with_settings(TUMBLE, EmitSettings(allow_ms=60_000)).firing.is_default
+    early = with_settings(TUMBLE, EmitSettings(early_ms=1000, allow_ms=60_000)).firing
+    assert early.late == LateData()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (EmitSettings(late_ms=0), 'SS237: setting "table.exec.emit.late-fire.enabled" fires for late rows, and none'),
+        (EmitSettings(late_ms=0, allow_ms=0), "SS237: "),
+        (
+            EmitSettings(late_ms=2000, allow_ms=1000),
+            'SS238: setting "table.exec.emit.late-fire.delay" is 2 s, and rows may be late by 1 s only',
+        ),
+    ],
+)
+def test_late_firings_of_the_settings_need_late_rows_as_in_flink(settings, expected):
+    with pytest.raises(BindError, match=re.escape(expected)):
+        with_settings(TUMBLE, settings)
+    assert with_settings(f"{TUMBLE} TRIGGER EVERY 2 ROWS", settings).firing.late == LateData(settings.allowed_ms)
+    assert with_settings(f"{TUMBLE} LATE DATA ALLOW INTERVAL '2' SECOND", settings).firing.late == LateData(2000)
+
+
+def test_late_firings_of_the_settings_are_ignored_in_processing_time_as_in_flink():
+    assert with_settings(CLICKS, EmitSettings(late_ms=1000)).firing.trigger is None
 
 
 def test_lateness_of_a_clause_accumulates():
@@ -85,7 +109,7 @@ def test_settings_fire_windows_of_the_clock_early_too():
 
 
 def test_clauses_go_before_settings():
-    settings = EmitSettings(early_ms=1000, allow_ms=60_000)
+    settings = EmitSettings(early_ms=1000, late_ms=1000, allow_ms=60_000)
     late = "LATE DATA ALLOW INTERVAL '0' SECOND"
     assert with_settings(f"{TUMBLE} TRIGGER AFTER WATERMARK {late}", settings).firing.is_default
     assert with_settings(f"{TUMBLE} {late} EMIT ON WINDOW CLOSE", settings).firing.is_default

@@ -1,4 +1,4 @@
-"""Numbers for rows in the order of arrival, for windows that merge: rows of several windows must find their order again.
+"""Numbers for rows in the order of arrival, for windows that merge: their rows must find their order again.
 
 A number is greater than those of all rows of its key that windows hold. So nothing is kept beside the windows, and the
 rows of one key need not know of those of another one.

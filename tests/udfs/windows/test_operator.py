@@ -8,6 +8,7 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.assigners import Cumulate, Global, Hop, Session, Tumble
 from sqlstream.udfs.evictors import EvictDelta, KeepInterval, KeepRows
+from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.triggers import (
     AfterDelay,
@@ -20,11 +21,13 @@ from sqlstream.udfs.triggers import (
     EveryRows,
     Or,
     Purging,
+    TriggerResult,
+    User,
     When,
 )
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.late import Lateness, LateRows
-from tests.udfs.windows.window_harness import MS, Windowed
+from tests.udfs.windows.window_harness import MS, SCHEMA, Windowed
 
 
 def session(gap: int) -> Session:
@@ -307,3 +310,32 @@ def test_what_is_over_leaves_nothing_behind():
         windowed.rows(("a", 1, 0), ("b", 1, 15), ("a", 1, 40), ("a", 1, 8), ("b", 1, 41))
         windowed.watermark(1000)
         assert [store.entries for store in windowed.harness.stores] == [{}], options
+
+
+@pytest.mark.parametrize("batches", [[(1, 2)], [(1,), (2,)]])
+def test_multiples_behind_the_watermark_fire_when_it_advances_as_in_flink(batches):
+    """The multiples of 3 up to the watermark, once each, as Flink's timers do that are registered behind it."""
+    every = EveryInterval(3 * MS, Domain.EVENT, "ts")
+    for trigger, expected in ((every, [3] * 5), (Purging(every), [3])):
+        found = Windowed(Tumble("ts", 20 * MS), trigger)
+        found.watermark(15)
+        assert [found.rows(*(("a", v, 1) for v in batch)) for batch in batches] == [[] for _ in batches]
+        assert [total for *_, total in found.watermark(16)] == expected
+        assert found.watermark(17) == []
+        assert len(found.watermark(18)) == (trigger is every)
+
+
+def test_a_timer_of_a_class_behind_the_watermark_fires_when_it_advances():
+    class Past:
+        def on_element(self, row, time, window, ctx):
+            ctx.register_event_time_timer(time)
+            return TriggerResult.CONTINUE
+
+        def on_event_time(self, time, window, ctx):
+            return TriggerResult.FIRE
+
+    found = Windowed(Tumble("ts", 20 * MS), User("past", Past, (), ("v",), "ts"))
+    found.harness = KernelHarness(found.harness.kernel, SCHEMA, ["k"])
+    found.watermark(15)
+    assert found.rows(("a", 1, 1)) == []
+    assert found.watermark(16) == [("a", 0, 20, 1)]

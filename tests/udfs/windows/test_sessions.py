@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Session, User
+from sqlstream.udfs.evictors import KeepRows
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
-from sqlstream.udfs.triggers import AfterProcessingTime, AtWatermark
+from sqlstream.udfs.triggers import AfterProcessingTime, AtWatermark, EveryInterval, EveryRows, Purging
+from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
@@ -220,8 +223,8 @@ class OneAfterAnother:
 
 
 def in_any_order(found: list[Output]) -> list[str]:
-    """Values of sessions that merge stand session by session."""
-    return sorted(repr((key, start, end, sorted(values))) for key, start, end, values in found)
+    """Sessions come in any order, their values in that of arrival."""
+    return sorted(map(repr, found))
 
 
 streams = st.lists(
@@ -272,3 +275,94 @@ def test_a_late_row_that_a_later_one_would_join_to_a_session_stays_late():
     harness.watermark(5500 * MS)
     harness.rows([row("a", 1, 1000), row("a", 2, 3000, gap=2000), row("a", 3, 5000)])
     assert harness.counters["late_rows"] == 2
+
+
+# --- order of arrival --------------------------------------------------------------------------------------------
+
+ORDERED = Aggregates(
+    (
+        AggregateCall("f", "first_value", ("v",), pa.int64()),
+        AggregateCall("l", "last_value", ("v",), pa.int64()),
+        AggregateCall("vs", "collect_list", ("v",), pa.list_(pa.int64())),
+        AggregateCall("agg", "listagg", ("k",), pa.string(), constants=(",",)),
+    ),
+    SCHEMA,
+)
+MERGING = [row("a", 0, 120, 10), row("a", 1, 100, 10), row("a", 2, 110, 10)]
+
+
+def ordered(trigger: Any = None, evictor: Any = None, allowed: int = 0, function: Any = ORDERED) -> Kernel:
+    kernel = WindowKernel(SCHEMA, ("k",), Session("ts", "gap"), trigger or AtWatermark(), function, evictor)
+    return replace(kernel, lateness=Lateness(allowed * MS))
+
+
+cuts = pytest.mark.parametrize("cut", [(3,), (2, 1), (1, 2), (1, 1, 1)])
+
+
+@cuts
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SessionKernel(SCHEMA, ("k",), Session("ts", "gap"), ORDERED),
+        ordered(),
+        ordered(evictor=KeepRows(5)),
+        ordered(allowed=50),
+        ordered(function=AllRows(("v",))),
+    ],
+)
+def test_a_merged_session_keeps_its_rows_in_order_of_arrival(kernel, cut):
+    harness, start = KernelHarness(kernel, SCHEMA, ["k"], restarts=True), 0
+    for size in cut:
+        harness.rows(MERGING[start : start + size])
+        start += size
+    harness.finish()
+    found = harness.output()
+    if isinstance(kernel.function, AllRows):
+        assert [r["v"] for r in found] == [0, 1, 2]
+    else:
+        assert [(r["f"], r["l"], r["vs"], r["agg"]) for r in found] == [(0, 2, [0, 1, 2], "a,a,a")]
+
+
+@cuts
+def test_a_merged_session_evicts_all_but_the_last_to_arrive(cut):
+    harness, start = KernelHarness(ordered(evictor=KeepRows(2)), SCHEMA, ["k"], restarts=True), 0
+    for size in cut:
+        harness.rows(MERGING[start : start + size])
+        start += size
+    harness.finish()
+    assert [r["vs"] for r in harness.output()] == [[1, 2]]
+
+
+def test_counting_triggers_see_a_merged_session_in_order_of_arrival():
+    """Rows 0 and 1 have sessions of their own until row 3, whose gap is longer, joins them."""
+    rows = [row("a", 0, 120, 5), row("a", 1, 100, 5), row("a", 2, 121, 5), row("a", 3, 104, 20)]
+    for size in (1, 2, 4):
+        harness = KernelHarness(ordered(Purging(EveryRows(4))), SCHEMA, ["k"])
+        for start in range(0, 4, size):
+            harness.rows(rows[start : start + size])
+        assert [r["vs"] for r in harness.output()] == [[0, 1, 2, 3]]
+
+
+def test_sums_over_sessions_keep_no_numbers_of_rows():
+    counted = Aggregates((AggregateCall("c", "count", (), pa.int64()),), SCHEMA)
+    assert counted.for_merging_windows() is counted
+    kernel = SessionKernel(SCHEMA, ("k",), Session("ts", "gap"), counted)
+    assert [name for name in kernel._schema.names if name.startswith("__accumulator")] == ["__accumulator_0"]
+
+
+# --- timers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_end_of_a_session_that_has_merged_fires_nothing(apart):
+    """The row at 105 makes the session of the row at 104 a millisecond longer."""
+    every = EveryInterval(13 * MS, Domain.EVENT, "ts")
+    harness = KernelHarness(ordered(Purging(every)), SCHEMA, ["k"], restarts=True)
+    rows = [row("a", 0, 104, 2), row("a", 1, 105, 2)]
+    for batch in [[r] for r in rows] if apart else [rows]:
+        harness.rows(batch)
+    harness.watermark(105 * MS)
+    assert harness.output() == []
+    harness.rows([row("a", 2, 106, 2)])
+    harness.watermark(107 * MS)
+    assert [(r["window_end"] // MS, r["vs"]) for r in harness.output()] == [(108, [0, 1, 2])]

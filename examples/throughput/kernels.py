@@ -20,13 +20,14 @@ from rich.console import Console
 from rich.table import Table
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
-from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
+from sqlstream.udfs.assigners import Cumulate, Hop, Session, Tumble
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.exchange import ROWS_PER_CUT, cut, from_bytes, to_bytes
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.counted import CountWindows
+from sqlstream.udfs.windows.session_kernel import SessionKernel
 
 SECOND = 1_000_000
 SPAN = 10 * SECOND
@@ -43,10 +44,15 @@ AGGREGATES = Aggregates(
     SCHEMA,
 )
 
+LAST = Aggregates((AggregateCall("last", "last_value", ("price",), pa.int64()),), SCHEMA)
+"""Shows the order of rows, which sessions then keep the numbers of."""
+
 KERNELS: dict[str, Kernel] = {
     "TUMBLE 10 s": AlignedWindows(("auction",), Tumble("ts", SPAN), AGGREGATES),
     "HOP 10 s by 2 s": AlignedWindows(("auction",), Hop("ts", 2 * SECOND, SPAN), AGGREGATES),
     "CUMULATE 60 s by 10 s": AlignedWindows(("auction",), Cumulate("ts", SPAN, 6 * SPAN), AGGREGATES),
+    "SESSION 1 s": SessionKernel(SCHEMA, ("auction",), Session("ts", SECOND), AGGREGATES),
+    "SESSION 1 s, last bid": SessionKernel(SCHEMA, ("auction",), Session("ts", SECOND), LAST),
     "COUNT WINDOW 100": CountWindows(SCHEMA, ("auction",), "ts", 100, 100, AGGREGATES),
     "COUNT WINDOW 100 by 10": CountWindows(SCHEMA, ("auction",), "ts", 100, 10, AGGREGATES),
     "COUNT WINDOW 100 by 1": CountWindows(SCHEMA, ("auction",), "ts", 100, 1, AGGREGATES),

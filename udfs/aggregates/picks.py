@@ -39,6 +39,32 @@ class Picked(Accumulator):
 
 
 @dataclass(frozen=True)
+class PickedByNumber(Accumulator):
+    """The value, which may be NULL, and the number of the first or ``last`` row, the number being NULL for no row.
+
+    The numbers of rows are in the second column, in the order of arrival.
+    """
+
+    type: pa.DataType
+    last: bool
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return self.type, pa.int64()
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        picked = first_rows(np.arange(len(selection.groups.ids)), selection.groups, last=self.last)
+        return tuple(column.take(picked) for column in selection.columns)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        kept = np.flatnonzero(truths_of(columns[1].is_valid()))
+        values, numbers = (column.take(pa.array(kept)) for column in columns)
+        picked = first_extreme(ranks(numbers), Groups(groups.ids[kept], groups.count), self.last)
+        return values.take(picked), numbers.take(picked)
+
+
+@dataclass(frozen=True)
 class PickedByOrder(Accumulator):
     """The value and the key of the row with the least or ``greatest`` key, the last of equal ones as in Spark.
 

@@ -23,7 +23,7 @@ from sqlstream.udfs.aggregates.groups import Source
 from sqlstream.udfs.aggregates.lists import collected, joined, over_rows
 from sqlstream.udfs.aggregates.moments import kurtosis, skewness, variance
 from sqlstream.udfs.aggregates.ordering import is_number, is_ordered
-from sqlstream.udfs.aggregates.picks import Picked, PickedByOrder
+from sqlstream.udfs.aggregates.picks import Picked, PickedByNumber, PickedByOrder
 from sqlstream.udfs.aggregates.sketches import approximate_count
 from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
 from sqlstream.udfs.aggregates.user import user_aggregate
@@ -223,7 +223,7 @@ def _pick(last: bool) -> Planner:
         required = call.call.arguments if call.call.ignore_nulls else ()
         if call.by_number:
             source = Source((*call.call.arguments, ARRIVAL), call.filters, required)
-            return Plan((PickedByOrder(source, call.type, pa.int64(), last),), _picked_by_order)
+            return Plan((PickedByNumber(source, call.type, last),), _picked_by_order)
         return Plan((Picked(Source(call.call.arguments, call.filters, required), call.type, last),), _picked)
 
     return plan

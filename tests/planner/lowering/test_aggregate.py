@@ -191,6 +191,25 @@ def test_sessions_per_key_merge_when_they_touch(streams):
     )
 
 
+def test_sessions_pick_rows_by_their_arrival(streams):
+    rows = [
+        ("a", 0, None, 900),
+        ("a", 1, None, 100),
+        ("a", None, None, 1200),
+        ("a", 2, None, 500),
+        ("a", None, None, 0),
+    ]
+    streams.write(BIDS, rows)
+    aggregates = (
+        item("f", "FIRST_VALUE(v)", "INT"),
+        item("l", "LAST_VALUE(v)", "INT"),
+        item("p", "LAST_VALUE(v) IGNORE NULLS", "INT"),
+        item("w", "FIRST(v) FILTER (WHERE v > 0)", "INT"),
+    )
+    plan = WindowAggregate(timed(BIDS), ("k",), aggregates, window=Session(1000), time="ts")
+    assert streams.run(plan) == [("a", *bounds(0, 2200), 0, None, 2, 1)]
+
+
 def test_session_table_function_gives_each_row_its_session(streams):
     streams.write(BIDS, ROWS)
     plan = AssignWindows(timed(BIDS), Session(1000), "ts", ("k",))

@@ -36,6 +36,7 @@ fmt: $(READY) ## format the code, mend what ruff can mend
 
 differential: java $(READY) ## random queries through both gears and a plain model, a hundred of them
 	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_gears.py
+	@SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest tests/udfs/windows/test_micro_batches.py
 
 bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
 	@$(BIN)/python -m pytest tests/golden --bless

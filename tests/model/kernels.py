@@ -162,7 +162,7 @@ def _aligned(random: Random) -> assigners.Tumble | assigners.Hop | assigners.Cum
 
 
 def _session(random: Random) -> assigners.Session:
-    return assigners.Session(TIME, random.choice(["gap", "gap", random.randint(1, 8) * MS]))
+    return assigners.Session(TIME, "gap" if random.random() < 0.6 else random.randint(1, 8) * MS)
 
 
 def _assigner(random: Random) -> Assigner:
@@ -173,7 +173,8 @@ def _assigner(random: Random) -> Assigner:
             # No window ends with the millisecond in which rows come: real clocks go on between micro-batches.
             return assigners.Tumble(None, random.randrange(2, 14, 2) * MS, MS, domain=Domain.PROCESSING)
         case 2:
-            return assigners.Session(None, random.choice(["gap", random.randint(2, 8) * MS]), Domain.PROCESSING)
+            gap: int | str = "gap" if random.random() < 0.5 else random.randint(2, 8) * MS
+            return assigners.Session(None, gap, Domain.PROCESSING)
         case 3:
             kind = random.choice([Gap, TwoWindows])
             return assigners.User("assign", kind, (), tuple(COLUMNS.names), TIME)
@@ -305,12 +306,8 @@ def _counted(random: Random) -> Kernel:
 
 
 def _row_measured(random: Random) -> Kernel:
-    measure = random.choice(
-        [
-            EveryRows(random.randint(1, 4), random.randint(1, 9) * MS),
-            LastRows(random.randint(1, 4), random.randint(1, 9) * MS),
-        ]
-    )
+    rows, interval = random.randint(1, 4), random.randint(1, 9) * MS
+    measure = EveryRows(rows, interval) if random.random() < 0.5 else LastRows(rows, interval)
     function, lateness = _function_or_rows(random), _lateness(random, allows=False)
     return RowMeasuredKernel(INPUT, KEYS, TIME, measure, function, lateness=lateness)
 

@@ -234,7 +234,7 @@ def _pick_by_order(greatest: bool) -> Planner:
         call.require(is_ordered, 1)
         columns = (*call.call.arguments, *([ARRIVAL] if call.by_number else []))
         source = Source(columns, call.filters, call.call.arguments[1:])
-        return Plan((PickedByOrder(source, *call.types, greatest, call.by_number),), _picked_by_order)
+        return Plan((PickedByOrder(source, call.types[0], call.types[1], greatest, call.by_number),), _picked_by_order)
 
     return plan
 

@@ -228,13 +228,16 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
 
 
 def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
-    """One instance per session, of those that were there. Results of sessions that are no more are withdrawn."""
+    """One instance per session, of those that were there.
+
+    Where several of them had a result, their results are withdrawn; where one had, the session takes that over.
+    """
     held = call.held.merge(sources, groups, growth.count)
     joint = call.kernel.layout.fresh(keys, growth.windows.start, growth.windows.end, held)
     joint.trigger = call.kernel.trigger.merge(sources.trigger, groups, call.windows(sources), call.windows(joint))
     np.logical_or.at(joint.filled, groups, sources.filled)
     np.maximum.at(joint.panes, groups, sources.panes)
-    alone = growth.sources[groups] == 1
+    alone = np.bincount(groups[sources.emitted], minlength=growth.count)[groups] == 1
     withdrawn = np.flatnonzero(sources.emitted & ~alone)
     if len(withdrawn):
         when = growth.arrived.row[growth.first[groups[withdrawn]]]

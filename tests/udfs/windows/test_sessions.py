@@ -15,7 +15,15 @@ from sqlstream.udfs.assigners import Session, User
 from sqlstream.udfs.evictors import KeepRows
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Kernel
-from sqlstream.udfs.triggers import AfterProcessingTime, AtWatermark, EveryInterval, EveryRows, Purging
+from sqlstream.udfs.triggers import (
+    AfterDelay,
+    AfterProcessingTime,
+    AfterWatermark,
+    AtWatermark,
+    EveryInterval,
+    EveryRows,
+    Purging,
+)
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
@@ -366,3 +374,18 @@ def test_the_end_of_a_session_that_has_merged_fires_nothing(apart):
     harness.rows([row("a", 2, 106, 2)])
     harness.watermark(107 * MS)
     assert [(r["window_end"] // MS, r["vs"]) for r in harness.output()] == [(108, [0, 1, 2])]
+
+
+@pytest.mark.parametrize("batches", [(2,), (1, 1)])
+def test_a_session_with_a_result_takes_it_over_from_one_that_it_merges_with(batches):
+    kernel = replace(ordered(AfterWatermark(AfterDelay(2 * MS))), retracting=True, row_kinds=True)
+    harness = KernelHarness(kernel, SCHEMA, ["k"])
+    harness.rows([row("a", 0, 0, 5)])
+    harness.processing_time(5 * MS)
+    assert [r["__row_kind"] for r in harness.output()] == ["+I"]
+    rows, start = [row("a", 1, 9, 5), row("a", 2, 4, 5)], 0
+    for size in batches:
+        harness.rows(rows[start : start + size])
+        start += size
+    harness.processing_time(20 * MS)
+    assert [(r["__row_kind"], r["vs"]) for r in harness.output()] == [("-U", [0]), ("+U", [0, 1, 2])]

@@ -358,6 +358,41 @@ def test_sums_over_sessions_keep_no_numbers_of_rows():
     assert [name for name in kernel._schema.names if name.startswith("__accumulator")] == ["__accumulator_0"]
 
 
+class Texts:
+    def create(self) -> str:
+        return ""
+
+    def accumulate(self, state: str, value: int) -> str:
+        return f"{state}/{value}"
+
+    def merge(self, state: str, other: str) -> str:
+        return state + other
+
+    def finish(self, state: str) -> str:
+        return state
+
+
+class AnyOrder(Texts):
+    any_order = True
+
+
+@cuts
+def test_a_class_sees_the_rows_of_a_merged_session_in_order_of_arrival(cut):
+    called = Aggregates((AggregateCall("u", "texts", ("v",), pa.string(), implementation=Texts),), SCHEMA)
+    harness, start = KernelHarness(ordered(function=called), SCHEMA, ["k"], restarts=True), 0
+    for size in cut:
+        harness.rows(MERGING[start : start + size])
+        start += size
+    harness.finish()
+    assert [r["u"] for r in harness.output()] == ["/0/1/2"]
+
+
+def test_states_of_a_class_that_takes_any_order_are_merged():
+    called = Aggregates((AggregateCall("u", "texts", ("v",), pa.string(), implementation=AnyOrder),), SCHEMA)
+    assert called.for_merging_windows() is called
+    assert called.accumulators.types == [pa.binary()]
+
+
 # --- timers ------------------------------------------------------------------------------------------------------
 
 

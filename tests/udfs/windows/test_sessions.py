@@ -299,7 +299,7 @@ ORDERED = Aggregates(
 MERGING = [row("a", 0, 120, 10), row("a", 1, 100, 10), row("a", 2, 110, 10)]
 
 
-def ordered(trigger: Any = None, evictor: Any = None, allowed: int = 0, function: Any = ORDERED) -> Kernel:
+def ordered(trigger: Any = None, evictor: Any = None, allowed: int = 0, function: Any = ORDERED) -> WindowKernel:
     kernel = WindowKernel(SCHEMA, ("k",), Session("ts", "gap"), trigger or AtWatermark(), function, evictor)
     return replace(kernel, lateness=Lateness(allowed * MS))
 

@@ -78,7 +78,7 @@ BLOBS = pa.schema(
     ]
 )
 """``clock``: the time of a tick, HOLD or LIFT, or when the first row of the blob came, in microseconds; NULL where rows
-say not, and for a tick that only calls its key group; the number of READ.
+say not, and for a tick that only calls its key group; the rows that a task has read from files, of READ.
 ``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not."""
 
 

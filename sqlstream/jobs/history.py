@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from sqlstream.jobs.storage import Storage, StoredFile
-from sqlstream.jobs.table_counts import SourceCounts
+from sqlstream.jobs.table_counts import rows_read
 
 FILE = "epochs.json"
 REMEMBERED = 200
@@ -53,9 +53,8 @@ class CheckpointLine:
 class History:
     """The last epochs of a running job, from Spark's reports."""
 
-    def __init__(self, storage: Storage, counts: SourceCounts) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._counts = counts
         self._epochs = read_epochs(storage)
         self._changed = False
         self._lock = Lock()
@@ -82,7 +81,7 @@ class History:
         return Epoch(
             epoch=int(report["batchId"]),
             time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
-            rows=self._counts.rows(report),
+            rows=rows_read(report),
             duration_ms=duration_ms,
             state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
         )

@@ -72,7 +72,7 @@ class Job:
         self.started = datetime.now(UTC)
         self._recorder = recorder
         self._pace = Pace(checkpointing) if launch.paced else None
-        self._query = RunningQuery(launch, plan, EpochDeadline(checkpointing), self._stopping, self._on_reports)
+        self._query = RunningQuery(launch, EpochDeadline(checkpointing), self._stopping, self._on_reports)
         self.ids = str(self._query.present.id), str(self._query.present.runId)
         self._start_record()
         self._thread = Thread(target=self._run, name=f"sqlstream-{name}", daemon=True)

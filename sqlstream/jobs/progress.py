@@ -13,8 +13,8 @@ from sqlstream.jobs.lookups import LookupTotals, lookups_of
 from sqlstream.jobs.lookups import added as added_lookups
 from sqlstream.jobs.observed import counts_of
 from sqlstream.jobs.observed import observed as observed_sets
-from sqlstream.jobs.table_counts import SourceCounts, rows_by_table
 from sqlstream.jobs.table_counts import added as added_by_name
+from sqlstream.jobs.table_counts import rows_by_table, rows_read
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -90,20 +90,20 @@ def observed(rows: DataFrame) -> DataFrame:
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
 
 
-def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]], counts: SourceCounts) -> Progress:
+def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]]) -> Progress:
     """The progress after more reports; those counted before are skipped."""
     for report in sorted(reports, key=lambda r: int(r["batchId"])):
         if int(report["batchId"]) > progress.last_batch:
-            progress = _after(progress, report, counts)
+            progress = _after(progress, report)
     return progress
 
 
-def _after(progress: Progress, report: Mapping[str, Any], counts: SourceCounts) -> Progress:
+def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
     watermark = watermark_of(report.get("eventTime", {}).get("watermark"))
     pending = pending_rows(report)
     return replace(
         progress,
-        rows_in=progress.rows_in + counts.rows(report),
+        rows_in=progress.rows_in + rows_read(report),
         rows_out=progress.rows_out + _rows_out(report),
         batches=progress.batches + 1,
         rows_by_table=added_by_name(progress.rows_by_table, rows_by_table(report)),

@@ -22,14 +22,12 @@ from sqlstream.jobs.processes import this_process
 from sqlstream.jobs.progress import Progress
 from sqlstream.jobs.records import FILE, Description, JobRecord, Life, read_record, write_record
 from sqlstream.jobs.storage import LocalStorage, Storage, storage_at
-from sqlstream.jobs.table_counts import source_counts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sqlstream.errors import SqlStreamError
     from sqlstream.jobs.job import Job
-    from sqlstream.planner.nodes import Node
 
 IN_USE = "SS452"
 CANNOT_DELETE = "SS233"
@@ -181,7 +179,6 @@ class Recorder:
 
 def recorder_of(
     path: str,
-    plan: Node,
     spark: SparkSession,
     description: Description | None,
     retention: Retention = Retention.ALWAYS,
@@ -189,7 +186,7 @@ def recorder_of(
     """The recorder of a job that is about to start, whose record is kept where there is a description; errors as those
     of ``Recorder.require_free``."""
     storage = storage_at(path, spark)
-    history = None if description is None else History(storage, source_counts_of(plan, storage))
+    history = None if description is None else History(storage)
     recorder = Recorder(storage, description or Description(), retention, history)
     recorder.require_free(path)
     return recorder

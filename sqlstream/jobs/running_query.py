@@ -13,8 +13,6 @@ from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_fir
 from sqlstream.jobs.failure import is_spark_gone
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import Progress, advanced
-from sqlstream.jobs.table_counts import source_counts_of
-from sqlstream.planner.nodes import Node
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,12 +29,9 @@ class RunningQuery:
     The job's own thread watches them; other threads may stop the present one, or have it rest for a while.
     """
 
-    def __init__(
-        self, launch: Launch, plan: Node, deadline: EpochDeadline, stopping: Event, on_reports: OnReports
-    ) -> None:
+    def __init__(self, launch: Launch, deadline: EpochDeadline, stopping: Event, on_reports: OnReports) -> None:
         self.launch = launch
         self.progress = Progress()
-        self._counts = source_counts_of(plan, launch.checkpoint.storage)
         self._deadline = deadline
         self._stopping = stopping
         self._on_reports = on_reports
@@ -67,6 +62,7 @@ class RunningQuery:
         with self._changing:
             active = self.present.isActive
             self.present.stop()
+            self._take_in(self.present)
             try:
                 yield
             finally:
@@ -99,7 +95,7 @@ class RunningQuery:
             return
         reports = query.recentProgress
         with self._counting:
-            self.progress = advanced(self.progress, reports, self._counts)
+            self.progress = advanced(self.progress, reports)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
         self._on_reports(reports, self.progress.last_batch)
@@ -148,5 +144,6 @@ class RunningQuery:
         with self._changing:
             if self.present is query and not self._stopping.is_set():
                 query.stop()
+                self._take_in(query)
                 self._deadline.give_up()
                 self.present = self.launch.start_after(query)

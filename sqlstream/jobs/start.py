@@ -24,6 +24,7 @@ from sqlstream.jobs.runtime import JobRuntime, Sources
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
 from sqlstream.jobs.storage import storage_at
 from sqlstream.jobs.stored_results import StoredResults
+from sqlstream.jobs.table_counts import CountedSources
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
@@ -76,7 +77,7 @@ def start_job(
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    recorder = recorder_of(path, plan, spark, description, checkpointing.retention)
+    recorder = recorder_of(path, spark, description, checkpointing.retention)
     require_whole_checkpoint(storage_at(path, spark))
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)
     layout = checkpoint.layout
@@ -84,7 +85,9 @@ def start_job(
     rises_often = bool(clock) or observes_watermarks(plan)  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
     watermarks = restored_watermarks(plan, control)
-    rows = lower(plan, JobRuntime(spark, sources, control, layout.gear, layout.key_groups, layout.chained))
+    rows = lower(
+        plan, JobRuntime(spark, CountedSources(sources), control, layout.gear, layout.key_groups, layout.chained)
+    )
     flushed = flushed_tables(plan)
     results = None
     if sink is None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote, urlparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from sqlstream.jobs.observed import counts_of, observed
-from sqlstream.jobs.storage import Storage
+from sqlstream.jobs.runtime import Sources
+from sqlstream.planner.catalog import Function
 from sqlstream.planner.lowering.columnar.from_files import METRIC as FILES_METRIC
-from sqlstream.planner.lowering.columnar.from_files import MORE_ROWS
+from sqlstream.planner.lowering.columnar.from_files import ROWS as FILES_ROWS
 from sqlstream.planner.lowering.statement_set import TABLES_METRIC
-from sqlstream.planner.nodes import Node, Scan, StatementSet
+from sqlstream.planner.nodes import Lookup, Scan
+from sqlstream.udfs.lookup.source import LookupSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SOURCE_METRIC, ROWS = "source", "rows"
+"""The metric of a source that Spark reads; its number and the name of its table end the name."""
 
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
@@ -29,37 +37,45 @@ def added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     return {name: left.get(name, 0) + right.get(name, 0) for name in dict.fromkeys([*left, *right])}
 
 
-@dataclass(frozen=True)
-class SourceCounts:
-    """Where Spark counts the rows that a job reads.
+def rows_read(report: Mapping[str, Any]) -> int:
+    """The rows that the sources of a job gave in a micro-batch, those that a filter drops among them.
 
-    ``control`` is the path of its control rows, ``scans`` how often the queries of a statement set read each table, in
-    the order of Spark's sources; empty for other jobs.
+    A table that a query names twice is read twice, as two sources, and counts twice. The queries of a statement set
+    read each table once.
+    """
+    sources = ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS))
+    return sum(sum(counts_of(metrics, (rows,))) for kind, rows in sources for _, metrics in observed(report, kind))
+
+
+@dataclass(frozen=True)
+class CountedSources:
+    """The sources of a job, each counted where its rows come from.
+
+    Spark's own ``numInputRows`` are no such counts: a reader of files drops rows that a filter above does not want
+    before Spark counts them, and a source that several branches read has the rows of all branches. An observed metric
+    is exact, because Spark moves no filter below it. That is also what it costs: files are read whole where a filter
+    would have let the reader skip rows, which takes up to twice the time where few rows are wanted. The count itself
+    takes 0.05 to 0.2 microseconds of processor time a row (measured: Parquet and JSON files into ``blackhole``).
     """
 
-    control: str
-    scans: tuple[int, ...] = ()
+    sources: Sources
+    numbers: count[int] = field(default_factory=count)
 
-    def rows(self, report: Mapping[str, Any]) -> int:
-        """The rows that came in a micro-batch, without control rows.
+    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
 
-        Spark counts those of one source once for each of its scans, and of files that an exchange reads the places,
-        whose metric tells how many rows there are more. Rows that a source leaves out because of the filter of one
-        query count less. A table in the memory of several jobs is several sources; where these cannot be told apart,
-        the least count holds.
-        """
-        sources = [s for s in report["sources"] if self.control not in s["description"]]
-        scans: Sequence[int] = self.scans
-        if len(scans) != len(sources):
-            scans = [min(scans, default=1)] * len(sources)
-        seen = sum(int(source["numInputRows"]) // count for source, count in zip(sources, scans, strict=True))
-        more = sum(sum(counts_of(metrics, (MORE_ROWS,))) for _, metrics in observed(report, FILES_METRIC))
-        return seen + more
+        name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
+        return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+        """Not counted: the exchange that reads the files tells how many rows they have."""
+        return self.sources.places(scan, in_order=in_order)
 
-def source_counts_of(plan: Node, storage: Storage) -> SourceCounts:
-    """Of the job that runs a plan with the checkpoint in ``storage``."""
-    scans: tuple[int, ...] = ()
-    if isinstance(plan, StatementSet):
-        scans = tuple(Counter(node.table.name for node in plan.walk() if isinstance(node, Scan)).values())
-    return SourceCounts(urlparse(storage.location("control")).path, scans)
+    def lookup(self, node: Lookup) -> LookupSource:
+        return self.sources.lookup(node)
+
+    def function(self, name: str) -> Function | None:
+        return self.sources.function(name)
+
+    def implementation(self, function: Function) -> object:
+        return self.sources.implementation(function)

@@ -15,7 +15,7 @@ from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context
-from sqlstream.udfs.parquet import SHARE, ParquetRows
+from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -29,7 +29,7 @@ BLOBS_DDL = (
 def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = None) -> Batches:
     """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches differ from it in the names of time zones.
 
-    ``files`` makes the rows of places, and the last blob then tells how many more those are.
+    ``files`` makes the rows of places, and the last blob then tells how many.
     """
 
     numbers = pa.array(numbers_of(exchange.groups))
@@ -40,10 +40,9 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
         if files is None:
             yield from exchange.blobs((_as(batch, schema) for batch in batches), partition)
         else:
-            places = _Counted(batches, _files_in)
-            rows = _Counted(files.rows(places), len)
+            rows = _Counted(files.rows(batches))
             yield from exchange.blobs(rows, partition)
-            yield exchange.read(rows.count - places.count)
+            yield exchange.read(rows.count)
 
     def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
@@ -55,21 +54,15 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
 
 @dataclass
 class _Counted:
-    """Batches that are counted as they pass, each as ``count_of`` tells."""
+    """Batches whose rows are counted as they pass."""
 
     batches: Iterator[pa.RecordBatch]
-    count_of: Callable[[pa.RecordBatch], int]
     count: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
-            self.count += self.count_of(batch)
+            self.count += batch.num_rows
             yield batch
-
-
-def _files_in(places: pa.RecordBatch) -> int:
-    """Every share has places of all files; Spark counts a file once, and so does the first share."""
-    return pc.sum(pc.equal(places.column(SHARE), 0)).as_py() or 0
 
 
 def to_calls(exchange: Exchange) -> Batches:

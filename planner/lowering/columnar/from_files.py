@@ -21,8 +21,8 @@ from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 
-METRIC, MORE_ROWS = "files", "more_rows"
-"""The metric of an operator whose exchange reads files, whose number ends its name: rows less places."""
+METRIC, ROWS = "files", "rows"
+"""The metric of an operator whose exchange reads files, whose number ends its name: the rows that it has read."""
 
 _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
                     "DATE", "TIMESTAMP"})  # fmt: skip
@@ -39,7 +39,7 @@ class Files:
         """What the exchange of an operator makes of the rows, which a metric counts: Spark sees places alone."""
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
-        counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(MORE_ROWS)
+        counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
         return blobs.observe(f"{METRIC}/{number}", counted).where(f"NOT {read}")
 
 

@@ -11,7 +11,6 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace, Retention
 from sqlstream.jobs.history import History, checkpoints, last_committed
 from sqlstream.jobs.storage import LocalStorage
-from sqlstream.jobs.table_counts import SourceCounts
 
 
 @pytest.mark.parametrize(
@@ -80,13 +79,9 @@ def test_what_stays_of_a_checkpoint_is_as_in_flink(retention: Retention, kept: s
 
 
 def report(number: int, rows: int) -> dict[str, object]:
-    sources = [
-        {"description": "FileStreamSource[file:/data]", "numInputRows": rows},
-        {"description": "FileStreamSource[file:/c/control/t]", "numInputRows": 100},
-    ]
     return {
-        "batchId": number, "timestamp": "2026-01-01T00:00:00.000Z", "batchDuration": 1500, "sources": sources,
-        "stateOperators": [{"numRowsTotal": 4}, {"numRowsTotal": 6}],
+        "batchId": number, "timestamp": "2026-01-01T00:00:00.000Z", "batchDuration": 1500,
+        "observedMetrics": {"source/0/t": {"rows": rows}}, "stateOperators": [{"numRowsTotal": 4}, {"numRowsTotal": 6}],
     }  # fmt: skip
 
 
@@ -98,7 +93,7 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
         "metadata": "m",
     }.items():  # fmt: skip
         storage.write(f"spark/{path}", text)
-    history = History(storage, SourceCounts("/c/control"))
+    history = History(storage)
     history.add([report(0, 7), report(1, 8)])
     history.add([report(1, 999)])
     history.write()
@@ -109,9 +104,5 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
         (0, 7, 1500, None, 10, False),
     ]
     assert found[1].time == 1767225601.5
-    twice = History(LocalStorage(tmp_path / "set"), SourceCounts("/c/control", (2,)))
-    twice.add([report(0, 8)])
-    twice.write()
-    assert [c.rows for c in checkpoints(LocalStorage(tmp_path / "set"))] == [4], "two queries read the table"
     assert last_committed(storage) == 2
     assert checkpoints(LocalStorage(tmp_path / "nothing")) == ()

@@ -41,9 +41,11 @@ def connect(spark: SparkSession | str | None = None, **options: str) -> Session:
 
     ``spark`` is a SparkSession, the URL of a Spark Connect server (``sc://host:port``) or a master (``local[4]``,
     ``spark://host:7077``); without it, all cores of this machine. ``options`` are settings as of SET, given as
-    ``**{"parallelism.default": "2"}``; those of Spark that only hold at its start belong here.
+    ``**{"parallelism.default": "2"}``; those of Spark that only hold at its start belong here. A process has one Spark:
+    ExecutionError SS413 where another one runs already than ``spark`` asks for.
     """
     session = Session(spark)
+    session.require_spark()
     for key, value in options.items():
         session.workspace.settings.set(key, value)
     return session
@@ -143,6 +145,10 @@ class Session:
         """The Spark session, which starts now if it has not before."""
         self._require_open()
         return self._runner.spark.get(self.workspace.settings)
+
+    def require_spark(self) -> None:
+        """ExecutionError SS413 where another Spark runs in this process than this session is to have."""
+        self._runner.spark.require_possible()
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -21,6 +21,7 @@ from sqlstream.java import require_java
 from sqlstream.jvm_exit import end_jvm
 from sqlstream.kept_memory import huge_pages, malloc_of_processes, malloc_settings
 from sqlstream.quick_files import use_quick_files
+from sqlstream.running_spark import require_master, running_session
 from sqlstream.worker_package import send_package
 from sqlstream.worker_python import worker_python
 from sqlstream.worker_sockets import socket_settings
@@ -91,12 +92,14 @@ _THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "
 def spark_session(settings: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
     """The running session, or a new one on ``master`` (all cores of this machine) with Spark's ``settings``.
 
-    ``sc://host:port`` as master means Spark Connect. ExecutionError SS49x where Java is missing or too old.
+    ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where the running session is another one,
+    SS49x where Java is missing or too old.
     """
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
+    active = running_session()
     if active is not None:
+        require_master(active, master)
         return prepared(active)
     if master is not None and master.startswith("sc://"):
         return prepared(_as_at_home(SparkSession.builder.remote(master).getOrCreate()))

@@ -23,6 +23,14 @@ class SparkHandle:
         self._spark: SparkSession | None = None
         self._before: dict[str, str | None] = {}
 
+    def require_possible(self) -> None:
+        """ExecutionError SS413 where another Spark runs in this process already; starts none."""
+        from sqlstream.running_spark import require_master, running_session
+
+        running = running_session() if self._master is not None else None
+        if running is not None:
+            require_master(running, self._master)
+
     @property
     def started(self) -> bool:
         return self._spark is not None
@@ -71,14 +79,16 @@ class SparkHandle:
     def _change(self, key: str, value: str) -> None:
         from pyspark.errors import AnalysisException
 
+        from sqlstream.running_spark import only_at_start
+
         assert self._spark is not None
+        if only_at_start(key):
+            raise _not_changeable(key)
         before = self._spark.conf.get(key, None)
         try:
             self._spark.conf.set(key, value)
         except AnalysisException as error:
-            hint = "Give it to connect(), or on the command line with --set, before Spark starts."
-            message = f'setting "{key}" cannot be changed while Spark runs'
-            raise ConnectorError(STATIC_SETTING, message, hint=hint) from error
+            raise _not_changeable(key) from error
         self._before.setdefault(key, before)
 
     def _restore(self, key: str) -> None:
@@ -99,6 +109,14 @@ class SparkHandle:
 
             if not is_spark_gone(error):
                 raise
+
+
+def _not_changeable(key: str) -> ConnectorError:
+    hint = (
+        "Give it to the first connect() of a process, or on the command line with --set: before Spark starts. A "
+        "session that runs already is stopped with SparkSession.active().stop()."
+    )
+    return ConnectorError(STATIC_SETTING, f'setting "{key}" cannot be changed while Spark runs', hint=hint)
 
 
 def spark_settings(settings: Settings) -> Mapping[str, str]:

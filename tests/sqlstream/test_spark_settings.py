@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.session import Session
 from sqlstream.settings import Settings
 from sqlstream.spark_settings import SparkHandle
 
@@ -43,7 +43,7 @@ def test_a_missing_package_of_spark_is_named(monkeypatch) -> None:
         })  # fmt: skip
 
     monkeypatch.setattr("sqlstream.spark.spark_session", missing)
-    with sqlstream.connect("sc://localhost:1") as session, pytest.raises(ExecutionError) as error:
+    with Session("sc://localhost:1") as session, pytest.raises(ExecutionError) as error:
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); SELECT a FROM t")
     assert error.value.code == "SS482"
     assert "grpcio" in str(error.value) and "pip install 'pyspark[connect]'" in str(error.value)

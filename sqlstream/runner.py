@@ -124,6 +124,7 @@ class Runner:
             chaining=settings["pipeline.operator-chaining.enabled"],
             restart=restart_strategy(settings),
             savepoints=settings["execution.checkpointing.savepoint-dir"],
+            temporary=sink is None or settings["execution.checkpointing.dir"] is None,
             description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
         )
         self.jobs.append(job)

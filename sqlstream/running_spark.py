@@ -57,7 +57,8 @@ def require_master(spark: SparkSession, master: str | None) -> None:
 def master_of(spark: SparkSession) -> str:
     """Where a session runs, as it is asked for: ``local[2]``, ``spark://host:7077``, ``sc://host:15002``."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _place(f"{_CONNECT}{spark.client._builder.endpoint}")
+        endpoint = getattr(spark.client._builder, "endpoint", spark.client.host)  # of builders but the default one
+        return _place(f"{_CONNECT}{endpoint}")
     return str(spark.sparkContext.master)
 
 

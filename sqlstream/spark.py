@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,9 @@ from sqlstream.java import require_java
 from sqlstream.jvm_exit import end_jvm
 from sqlstream.kept_memory import huge_pages, malloc_of_processes, malloc_settings
 from sqlstream.quick_files import use_quick_files
+from sqlstream.quiet_errors import quiet_reported_errors
 from sqlstream.running_spark import require_master, running_session
+from sqlstream.spark_log import new_log
 from sqlstream.worker_package import send_package
 from sqlstream.worker_python import worker_python
 from sqlstream.worker_sockets import socket_settings
@@ -125,6 +126,7 @@ def prepared(spark: SparkSession) -> SparkSession:
         if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
     require_suitable(spark)
+    quiet_reported_errors()
     send_package(spark)
     return spark
 
@@ -169,9 +171,10 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     ours = {**_LOCAL, **here, **socket_settings(master), **malloc_settings(), **STREAMING, **parallelism}
     for key, value in {**ours, **settings, **_jvm_options(settings)}.items():
         builder = builder.config(key, value)
-    spark = _started(builder, _log_file())
+    spark = _started(builder, new_log())
     atexit.register(end_jvm)
     use_quick_files(spark)
+    quiet_reported_errors()
     send_package(spark)
     return spark
 
@@ -196,7 +199,8 @@ def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
             return builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        raise ExecutionError(NOT_STARTED, "Spark did not start", detail="\n".join(lines[-5:]) or str(error)) from error
+        detail, hint = "\n".join(lines[-5:]) or str(error), f'All that Spark has said is in "{log}".'
+        raise ExecutionError(NOT_STARTED, "Spark did not start", detail=detail, hint=hint) from error
 
 
 def _cores(master: str) -> int:
@@ -218,11 +222,3 @@ def _messages_to(log: Path) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(before, 2)
         os.close(before)
-
-
-def _log_file() -> Path:
-    """A file for the JVM's own messages, which vanishes with this process."""
-    handle, name = tempfile.mkstemp(prefix="sqlstream-spark-", suffix=".log")
-    os.close(handle)
-    atexit.register(Path(name).unlink, missing_ok=True)
-    return Path(name)

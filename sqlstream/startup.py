@@ -27,13 +27,6 @@ def _keep_stderr() -> None:
             sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding)
 
 
-def _quiet_tracebacks() -> None:
-    """PySpark logs the JVM's stack of an error that it raises as well; users read our diagnostic."""
-    from pyspark.logger import PySparkLogger
-
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-
-
 class SparkStart:
     """Starts the session's Spark at once; ``wait`` returns when it is there or raises what kept it from starting.
 
@@ -60,6 +53,5 @@ class SparkStart:
     def _start(self) -> None:
         try:
             self._session.spark  # noqa: B018
-            _quiet_tracebacks()
         except Exception as error:
             self._error = error

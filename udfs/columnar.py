@@ -6,16 +6,20 @@ This module travels to the workers by value, so that they need no installed sqls
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import traceback
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 FUNCTION_FAILED = "SS411"
 WRONG_RESULT = "SS412"
+
+_DETAIL = "\nDETAIL: "
 
 Columnar = Callable[..., pa.Array]
 
@@ -86,14 +90,21 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
         return columnar(*row), None, None
     except Exception as error:
         place = place_of(error.__cause__ or error)
-        text = str(error) if isinstance(error, FunctionError) else f"{FUNCTION_FAILED}: {type(error).__name__}: {error}"
-        return pa.nulls(1, returns), text, place
+        text = str(error) if isinstance(error, FunctionError) else f"{FUNCTION_FAILED}: {_said(error)}"
+        return pa.nulls(1, returns), text.partition(_DETAIL)[0], place
 
 
 def place_of(error: BaseException) -> str | None:
-    """The last line of an exception's traceback: file, line and function."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
+    """The line of the user's code that raised an exception, or called what did: file, line and function."""
+    line = _line_of(error)
+    return None if line is None else f"{line.filename}:{line.lineno} in {line.name}"
+
+
+def _line_of(error: BaseException) -> traceback.FrameSummary | None:
+    """The last line in the file of the user's function, which stands right above our own in the traceback."""
+    ours = Path(called.__code__.co_filename).parent
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not Path(f.filename).is_relative_to(ours)]
+    return next((f for f in reversed(frames) if f.filename == frames[0].filename), None)
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
@@ -138,24 +149,50 @@ def _call_batch(
 
 def _aggregate_groups(name: str, kind: Callable[[], typing.Any], returns: pa.DataType, groups: pa.Array) -> pa.Array:
     aggregate = kind()
-    results = [called(name, _aggregated, (aggregate, rows)) for rows in python_values(groups)]
+    results = [_aggregated(name, aggregate, rows) for rows in python_values(groups)]
     return arrow_array(name, results, returns)
 
 
-def _aggregated(aggregate: typing.Any, rows: list[object]) -> object:
-    state = aggregate.create()
+def _aggregated(name: str, aggregate: typing.Any, rows: typing.Any) -> object:
+    state = called(name, aggregate.create, ())
     for row in rows:
         arguments = row.values() if isinstance(row, dict) else ()
-        changed = aggregate.accumulate(state, *arguments)
+        changed = called(name, aggregate.accumulate, (state, *arguments))
         state = state if changed is None else changed
-    return aggregate.finish(state)
+    return called(name, aggregate.finish, (state,))
 
 
-def called(name: str, function: Callable[..., object], arguments: Iterable[object]) -> object:
+def called(name: str, function: Callable[..., object], arguments: Sequence[object]) -> object:
+    """What a function of the user returns; FunctionError SS411 that names the call and the line where it raises."""
     try:
         return function(*arguments)
     except Exception as error:
-        raise FunctionError(f'{FUNCTION_FAILED}: function "{name}" failed: {type(error).__name__}: {error}') from error
+        detail = _call_of(name, function, arguments, error)
+        message = f'{FUNCTION_FAILED}: function "{name}" failed: {_said(error)}'
+        raise FunctionError(f"{message}{_DETAIL}{detail}") from error
+
+
+def _said(error: Exception) -> str:
+    """In one line, as that of a diagnostic is."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _call_of(name: str, function: Callable[..., object], arguments: Sequence[object], error: Exception) -> str:
+    method = f".{getattr(function, '__name__', '')}" if getattr(function, "__self__", None) is not None else ""
+    call = f"{name}{method}({', '.join(map(_shown, arguments))})"
+    line = _line_of(error)
+    place = "" if line is None else f' See line {line.lineno} of "{line.filename}".'
+    return f"The call was {call}.{place}"
+
+
+def _shown(value: object) -> str:
+    """An argument, shortened; of a batch its length, of an object that shows nothing of itself its type."""
+    if isinstance(value, Sized) and (isinstance(value, pa.Array) or hasattr(value, "iloc")):
+        return f"<{len(value)} values>"
+    texts = reprlib.Repr()
+    texts.maxstring = texts.maxother = texts.maxlong = 60
+    text = " ".join(texts.repr(value).split())
+    return f"<{type(value).__name__}>" if " object at 0x" in text or " instance at 0x" in text else text
 
 
 def _wants_pandas(function: Callable[..., object]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
 from sqlstream.jobs.storage import local_storage_at
+from sqlstream.spark_log import where_spark_tells
 
 JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
@@ -40,14 +41,29 @@ _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
-def job_error(error: BaseException, name: str, checkpoint: str) -> SqlStreamError:
-    """The root cause of a failed job: a diagnostic that travelled through Spark as text, or Spark's own words."""
+def job_error(error: BaseException, name: str | None, checkpoint: str, *, temporary: bool = False) -> SqlStreamError:
+    """The root cause of a failed job: a diagnostic that travelled through Spark as text, or Spark's own words.
+
+    ``name`` None: a query that somebody reads, which does not go on. ``temporary``: nor does a job whose checkpoint
+    vanishes with its session.
+    """
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
     found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error), checkpoint) or _cause(text)
-    where = f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
-    return ExecutionError.of([replace(found, detail=" ".join(filter(None, (found.detail, where))))])
+    detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
+    return ExecutionError.of([replace(found, detail=detail or None)])
+
+
+def _what_then(name: str | None, checkpoint: str, temporary: bool) -> str:
+    if name is None:
+        return ""
+    if temporary:
+        return (
+            f'Job "{name}" stopped. Its checkpoint was temporary, so another start begins anew; '
+            "'execution.checkpointing.dir' names a directory that stays."
+        )
+    return f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
 
 
 def _in_java(error: BaseException) -> str:
@@ -81,7 +97,10 @@ def is_spark_gone(error: BaseException) -> bool:
 def _spark_gone(error: BaseException) -> Diagnostic | None:
     if not is_spark_gone(error):
         return None
-    hint = "Start the job again. Where nobody has killed it, the machine may have been out of memory: see its log."
+    hint = (
+        "Start the job again. Where nobody has killed it, the machine may have been out of memory: see its log, and "
+        f"{where_spark_tells()}."
+    )
     return Diagnostic(SPARK_GONE, "the process of Spark has ended", hint=hint)
 
 
@@ -98,7 +117,8 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
         return Diagnostic(WORKER_GONE, "a Python process of a task has not started in time", hint=hint)
     if "Python worker exited unexpectedly" in text:
         hint = (
-            "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do."
+            "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do; "
+            f"see {where_spark_tells()}."
         )
         return Diagnostic(WORKER_GONE, "a Python process of a task has ended unexpectedly", hint=hint)
     if _CUT_OFF.search(text):
@@ -113,7 +133,7 @@ def _cut_off(checkpoint: str) -> Diagnostic:
     with suppress(OSError):
         if here is not None and shutil.disk_usage(here.root).free < _NO_ROOM_BYTES:
             return disk_full("No space left on device").diagnostic
-    hint = "Start the job again. Spark's log has the cause, such as a disk that is full."
+    hint = f"Start the job again. The cause, such as a disk that is full, is in {where_spark_tells()}."
     return Diagnostic(WORKER_GONE, "Spark has cut a Python process of a task off from its state", hint=hint)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace
-from sqlstream.jobs.failure import is_cancellation, job_error
+from sqlstream.jobs.failure import is_cancellation
 from sqlstream.jobs.history import CheckpointLine, checkpoints, last_committed
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import Progress
@@ -68,7 +68,7 @@ class Job:
         self._savepoint_at_end: str | bool = False
         self._last_savepoint: str | None = None
         self._stopping = Event()
-        self._restarts = Restarts(restart, name, path, self._stopping)
+        self._restarts = Restarts(restart, self._told, self._stopping)
         self.started = datetime.now(UTC)
         self._recorder = recorder
         self._pace = Pace(checkpointing) if launch.paced else None
@@ -277,11 +277,14 @@ class Job:
         if self._results is not None:
             self._results.on_progress(last_batch)
 
+    def _told(self, error: BaseException) -> SqlStreamError:
+        return self._query.launch.error(error, self.name if self._results is None else None)
+
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):
             self._state = JobState.STOPPED
             return
-        self._error = job_error(error, self.name, self.checkpoint_path)
+        self._error = self._told(error)
         self._state = JobState.FAILED
 
 

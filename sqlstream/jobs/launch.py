@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
 
-from sqlstream.errors import UnsupportedError
+from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint
 from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
@@ -33,6 +33,7 @@ class Launch:
 
     ``ended``: an earlier run has told it, so that all windows are closed. ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
+    ``temporary``: the checkpoint vanishes with its session.
     """
 
     query_name: str
@@ -47,6 +48,7 @@ class Launch:
     ended: bool = False
     watermarks: SourceWatermarks | None = None
     paced: bool = False
+    temporary: bool = False
 
     @property
     def needs_flush(self) -> bool:
@@ -74,7 +76,11 @@ class Launch:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
         except PySparkException as error:
-            raise job_error(error, self.query_name, self.checkpoint.path) from error
+            raise self.error(error, self.query_name) from error
+
+    def error(self, error: BaseException, name: str | None) -> SqlStreamError:
+        """What the job has failed with; ``name`` as in ``job_error``."""
+        return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:
         for table in self.flushed:

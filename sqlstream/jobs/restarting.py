@@ -8,19 +8,20 @@ from collections.abc import Callable
 from threading import Event
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs.failure import is_cancellation, is_slow_start, job_error
+from sqlstream.jobs.failure import is_cancellation, is_slow_start
 from sqlstream.jobs.restart import Failures, RestartStrategy, after_failure
 
 _SLOW_STARTS = 2
 
 
 class Restarts:
-    """What one job has failed with. ``stopping`` is set where it is not to go on."""
+    """What one job has failed with, as ``told`` says it. ``stopping`` is set where the job is not to go on."""
 
-    def __init__(self, strategy: RestartStrategy, name: str, checkpoint: str, stopping: Event) -> None:
+    def __init__(
+        self, strategy: RestartStrategy, told: Callable[[BaseException], SqlStreamError], stopping: Event
+    ) -> None:
         self._strategy = strategy
-        self._name = name
-        self._checkpoint = checkpoint
+        self._told = told
         self._stopping = stopping
         self._failures = Failures()
         self._slow_starts = 0
@@ -49,7 +50,7 @@ class Restarts:
         """Whether the strategy lets the job go on; after the time that it says, or before, if the job is stopped."""
         if self._stopping.is_set() or is_cancellation(error):
             return False
-        failure, now_ms = job_error(error, self._name, self._checkpoint), time.time_ns() // 1_000_000
+        failure, now_ms = self._told(error), time.time_ns() // 1_000_000
         self.last_failure = failure
         if is_slow_start(error) and self._slow_starts < _SLOW_STARTS:
             self._slow_starts += 1

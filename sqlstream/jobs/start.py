@@ -65,6 +65,7 @@ def start_job(
     restart: RestartStrategy = NO_RESTART,
     description: Description | None = None,
     savepoints: str | None = None,
+    temporary: bool = False,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -73,7 +74,8 @@ def start_job(
     processing time, where something waits for them. ``gear``, ``key_groups``, ``chaining``: see ``open_checkpoint``.
     ``side`` gets what a query without ``sink`` has for other tables. ``restart`` says what happens when the job fails.
     ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
-    ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint.
+    ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint. ``temporary``: the
+    checkpoint vanishes with its session.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
@@ -106,6 +108,7 @@ def start_job(
         paced=checkpointing.min_pause_ms > 0 and not bounded,
         ended=bounded and input_has_ended(control, flushed, clock),
         watermarks=watermarks,
+        temporary=temporary or checkpoint_dir is None,
     )
     return Job(name or launch.query_name, plan, launch, results, recorder, checkpointing, restart, savepoints)
 

@@ -55,7 +55,7 @@ def test_settings_that_spark_reads_at_its_start_are_refused_afterwards(spark: An
 def test_sessions_of_spark_connect_are_told_apart_by_host_and_port() -> None:
     session_type = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
     session = session_type()
-    session.client = SimpleNamespace(_builder=SimpleNamespace(endpoint="host:15002"))
+    session.client = SimpleNamespace(_builder=SimpleNamespace(endpoint="host:15002"), host="host")
     assert master_of(session) == "sc://host:15002"
     require_master(session, "sc://host")
     require_master(session, "sc://host:15002/;user_id=me")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sqlstream.types import parse_type
-from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
+from sqlstream.udfs.columnar import FunctionError, by_batch, by_group, by_row, by_row_to_rows, called, tolerant, unless
 
 
 class Pair(NamedTuple):
@@ -95,6 +97,66 @@ def test_failures_name_the_function_and_the_reason():
         by_row("name", lambda x: "text", pa.int64(), 1)(pa.array([0]))
 
 
+class Fee:
+    def create(self) -> dict[str, int]:
+        return {}
+
+    def accumulate(self, state: dict[str, int], price: int) -> None:
+        state["fee"] = 100 // price
+
+    def finish(self, state: dict[str, int]) -> int:
+        return state["fee"]
+
+
+class Opaque:
+    """Shows nothing of itself."""
+
+
+def parsed(text: str) -> int:
+    return json.loads(text)["n"]
+
+
+def line_of(function: Any, behind: int = 1) -> str:
+    return f'See line {function.__code__.co_firstlineno + behind} of "{__file__}".'
+
+
+@pytest.mark.parametrize(
+    ("run", "detail"),
+    [
+        (lambda: by_row("n", parsed, pa.int64(), 1)(pa.array(["{"])), f"The call was n('{{'). {line_of(parsed)}"),
+        (lambda: by_row("n", parsed, pa.int64(), 1)(pa.array(["7"])), f"The call was n('7'). {line_of(parsed)}"),
+        (lambda: by_row("n", int, pa.int64(), 1)(pa.array(["x"])), "The call was n('x')."),
+        (
+            lambda: by_batch("n", parsed, pa.int64())(pa.array([1, 2])),
+            f"The call was n(<2 values>). {line_of(parsed)}",
+        ),
+        (
+            lambda: by_group("fee", Fee, pa.int64())(pa.array([[{"price": 5}, {"price": 0}]])),
+            f"The call was fee.accumulate({{'fee': 20}}, 0). {line_of(Fee.accumulate)}",
+        ),
+        (lambda: called("f", parsed, (Opaque(),)), f"The call was f(<Opaque>). {line_of(parsed)}"),
+    ],
+)
+def test_failures_name_the_call_and_the_line_of_the_users_function_also_where_a_library_raises(
+    run: Callable[[], object], detail: str
+) -> None:
+    with pytest.raises(FunctionError) as caught:
+        run()
+    assert str(caught.value).partition("\nDETAIL: ")[2] == detail
+
+
+def test_long_arguments_are_shortened_and_messages_are_one_line() -> None:
+    with pytest.raises(FunctionError) as caught:
+        called("f", parsed, ("x" * 10_000, *[list(range(10_000))] * 2))
+    assert len(str(caught.value)) < 500
+    with pytest.raises(FunctionError, match=r"^SS411: function \"f\" failed: ValueError: two lines\nDETAIL: The call"):
+        called("f", _two_lines, ())
+
+
+def _two_lines() -> None:
+    raise ValueError("two\nlines")
+
+
 def test_functions_travel_by_pickle():
     assert pickle.loads(pickle.dumps(by_batch("double", double, pa.int64())))(pa.array([4])).to_pylist() == [8]
 
@@ -116,23 +178,24 @@ def test_a_tolerant_function_tells_the_rows_that_fail_and_leaves_out_others():
     mixed = run(skipped, pa.array([4, 5, 7, 8]))
     assert mixed.field("value").to_pylist() == [2, None, None, 4]
     assert mixed.field("error").to_pylist() == [None, None, 'SS411: function "half" failed: ValueError: 7 is odd', None]
-    assert mixed.field("place").to_pylist()[2].endswith(" in half")
+    line = half.__code__.co_firstlineno + 3
+    assert mixed.field("place").to_pylist()[2] == f"{__file__}:{line} in half"
     assert len(run(pa.array([True]), pa.array([1]))) == 1
 
 
 def test_a_function_is_not_called_for_rows_that_are_left_out():
-    called: list[int] = []
+    given: list[int] = []
 
     def half(value: int) -> int:
-        called.append(value)
+        given.append(value)
         return value // 2
 
     run = unless(by_row("half", half, pa.int32(), 1), pa.int32())
     skipped = pa.array([True, False, None, True])
     assert run(skipped, pa.array([None, 4, 6, 8])).to_pylist() == [None, 2, 3, None]
-    assert called == [4, 6]
+    assert given == [4, 6]
     assert run(pa.array([True, True]), pa.array([1, 2])).to_pylist() == [None, None]
-    assert called == [4, 6]
+    assert given == [4, 6]
     one = unless(by_row("one", lambda: 1, pa.int32(), 0), pa.int32())
     assert one(pa.array([False, True])).to_pylist() == [1, None]
 

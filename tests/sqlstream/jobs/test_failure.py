@@ -122,6 +122,19 @@ def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first
     assert "/checkpoints/j1" in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        (None, None),
+        ("j1", "Job \"j1\" stopped. Its checkpoint was temporary, so another start begins anew; "
+         "'execution.checkpointing.dir' names a directory that stays."),
+    ],
+)  # fmt: skip
+def test_nobody_is_told_to_go_on_from_a_checkpoint_that_vanishes(name: str | None, detail: str | None) -> None:
+    found = job_error(RuntimeError("boom"), name, "/tmp/sqlstream-1/checkpoints/1", temporary=True).diagnostic
+    assert (found.message, found.detail, found.hint) == ("boom", detail, None)
+
+
 class Captured(RuntimeError):
     """As Spark's exceptions, whose messages do not always hold the cause."""
 

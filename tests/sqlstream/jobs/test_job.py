@@ -230,8 +230,7 @@ def test_a_failed_job_names_the_root_cause_and_the_checkpoint(spark, streams):
     assert caught.value is job.exception
     assert str(caught.value) == (
         'SS411: function "inverse" failed: ZeroDivisionError: division by zero\n'
-        f'DETAIL: Job "inverses" stopped. It goes on from its last complete batch with the checkpoint '
-        f'"{job.checkpoint_path}".'
+        f'DETAIL: The call was inverse(0). See line {inverse.__code__.co_firstlineno + 1} of "{__file__}".'
     )
 
 

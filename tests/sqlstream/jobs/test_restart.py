@@ -11,6 +11,7 @@ import pytest
 
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.jobs import JobState, start_job
+from sqlstream.jobs.failure import job_error
 from sqlstream.jobs.restart import (
     NO_RESTART,
     ExponentialDelay,
@@ -126,7 +127,9 @@ def ended(strategy: RestartStrategy, *outcomes: Exception | None) -> tuple[int, 
             raise outcome
 
     try:
-        Restarts(strategy, "j", "/c", Event()).run(to_end, lambda: starts.append(1), lambda: None)
+        Restarts(strategy, lambda error: job_error(error, "j", "/c"), Event()).run(
+            to_end, lambda: starts.append(1), lambda: None
+        )
     except Exception as error:
         return len(starts), error
     return len(starts), None

@@ -26,6 +26,9 @@ _LONGEST = ("test_peers.py",)
 # longer than to run it (measured: 39 s of processor time in place of 68 for one command with one small query).
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# Logs of Spark and histories of shells, for which no developer looks.
+os.environ.setdefault("XDG_STATE_HOME", str(fast_directory("sqlstream-state-")))
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     needing_spark = [item for item in items if item.get_closest_marker("spark")]

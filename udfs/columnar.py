@@ -100,6 +100,12 @@ def place_of(error: BaseException) -> str | None:
     return None if line is None else f"{line.filename}:{line.lineno} in {line.name}"
 
 
+def see_line(error: BaseException) -> str:
+    """The same as a sentence that follows others; empty where none of the user's code was running."""
+    line = _line_of(error)
+    return "" if line is None else f' See line {line.lineno} of "{line.filename}".'
+
+
 def _line_of(error: BaseException) -> traceback.FrameSummary | None:
     """The last line in the file of the user's function, which stands right above our own in the traceback."""
     ours = Path(called.__code__.co_filename).parent
@@ -180,9 +186,7 @@ def _said(error: Exception) -> str:
 def _call_of(name: str, function: Callable[..., object], arguments: Sequence[object], error: Exception) -> str:
     method = f".{getattr(function, '__name__', '')}" if getattr(function, "__self__", None) is not None else ""
     call = f"{name}{method}({', '.join(map(_shown, arguments))})"
-    line = _line_of(error)
-    place = "" if line is None else f' See line {line.lineno} of "{line.filename}".'
-    return f"The call was {call}.{place}"
+    return f"The call was {call}.{see_line(error)}"
 
 
 def _shown(value: object) -> str:

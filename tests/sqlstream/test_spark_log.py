@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatc
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(spark_log, "_current", None)
-    monkeypatch.setattr(spark_log.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert spark_log.new_log().parent == tmp_path
 
 

@@ -113,7 +113,7 @@ class Opaque:
 
 
 def parsed(text: str) -> int:
-    return json.loads(text)["n"]
+    return int(json.loads(text)["n"])
 
 
 def line_of(function: Any, behind: int = 1) -> str:

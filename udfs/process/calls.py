@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values
+from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values, see_line
 from sqlstream.udfs.process.declarations import CELLS
 from sqlstream.udfs.process.fitting import fits
 from sqlstream.udfs.process.function import ProcessContext, Timer
@@ -114,7 +114,9 @@ class Calls:
         except FunctionError as error:
             raise FunctionError(f"{error}\nDETAIL: {place()}") from error
         except Exception as error:
-            raise FunctionError(f"{FAILED}: {self._said(error, method.__name__)}\nDETAIL: {place()}") from error
+            raise FunctionError(
+                f"{FAILED}: {self._said(error, method.__name__)}\nDETAIL: {place()}{see_line(error)}"
+            ) from error
         finally:
             vars(self._instance).pop(CELLS, None)
 

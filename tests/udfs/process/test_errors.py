@@ -71,7 +71,8 @@ def test_what_user_code_raises():
     first, detail = failure("raise").splitlines()
     assert first == 'SS440: process function "wrong" failed in eval: ValueError: no luck'
     assert detail.startswith("DETAIL: It was called for Row(k=2, what='raise', ts=datetime.datetime(1970, 1, 1,")
-    line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if '"no luck"' in text)
+    lines = Path(__file__).read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "raise ValueError" in text)
     assert detail.endswith(f'of the key k = 2. See line {line} of "{__file__}".')
     first, detail = failure("event", on_time="ts").splitlines()
     assert first == "SS440: process function \"wrong\" failed in on_timer: KeyError: 'gone'"

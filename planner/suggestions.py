@@ -22,5 +22,5 @@ def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None)
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 column``, ``2 columns``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """``1 column``, ``2,000 columns``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

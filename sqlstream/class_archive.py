@@ -15,8 +15,11 @@ from pathlib import Path
 
 from sqlstream.java import find_java, require_java
 
+COMMAND = "python -m sqlstream.class_archive"
+
 _QUIET = "-Xlog:cds=off -Xlog:class+path=off"  # an archive that does not fit is no news
 _WARM_UP_SECONDS = 600
+_SLOW_SECONDS = 3.0
 
 _SCRIPT = """
 CREATE TABLE numbers (n BIGINT, ts AS TIMESTAMP'2024-01-01 00:00:00' + make_dt_interval(0, 0, 0, n),
@@ -39,6 +42,23 @@ def jvm_options() -> str:
     """The options with which a JVM uses the archive; empty where there is none."""
     archive = archive_file()
     return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive.is_file() else ""
+
+
+def advice(seconds: float) -> str | None:
+    """That an archive would have made Spark's start of so many seconds faster; said once for a Spark and a Java.
+
+    None where there is an archive, where the start was fast, and where nobody could remember that it was said.
+    """
+    archive = archive_file()
+    said = archive.with_suffix(".advised")
+    if seconds < _SLOW_SECONDS or archive.is_file() or said.exists():
+        return None
+    try:
+        said.parent.mkdir(parents=True, exist_ok=True)
+        said.touch()
+    except OSError:
+        return None
+    return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, makes that about half. (This is said once.)'
 
 
 def build() -> Path:

@@ -5,22 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sqlstream.grammar.nodes import CreateTable, Insert, Query, Statement, StatementSet
+from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, Statement, StatementSet
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
 
 
-def needs_spark(statement: Statement) -> bool:
-    """True for statements that start a job."""
+def starts_job(statement: Statement) -> bool:
+    """True for queries, INSERTs and what else runs on."""
     creates = isinstance(statement, CreateTable) and statement.query is not None
     return creates or isinstance(statement, Query | Insert | StatementSet)
 
 
-def _keep_stderr() -> None:
+def needs_spark(statement: Statement) -> bool:
+    """True for statements that start a job, and for EXPLAIN SPARK."""
+    return starts_job(statement) or (isinstance(statement, Explain) and statement.stage == "SPARK")
+
+
+def keep_stderr() -> None:
     """Starting Spark takes descriptor 2 for its log; this process's own messages go on to where it led before."""
     with contextlib.suppress(OSError):  # a captured stderr has no descriptor
         if sys.stderr.fileno() == 2:
@@ -35,23 +41,29 @@ class SparkStart:
     """
 
     def __init__(self, session: Session) -> None:
-        _keep_stderr()
+        keep_stderr()
         self._session = session
         self._error: Exception | None = None
+        self._seconds = 0.0
         self._thread = Thread(target=self._start, name="sqlstream-start", daemon=True)
         self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
 
     def wait(self) -> None:
         self._thread.join()
         if self._error is not None:
             raise self._error
 
+    def advice(self) -> str | None:
+        """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
+        from sqlstream.class_archive import advice
+        from sqlstream.spark import is_connect
+
+        return None if is_connect(self._session.spark) else advice(self._seconds)
+
     def _start(self) -> None:
+        begin = time.monotonic()
         try:
             self._session.spark  # noqa: B018
+            self._seconds = time.monotonic() - begin
         except Exception as error:
             self._error = error

@@ -10,8 +10,10 @@ import click
 from sqlstream.cli.check import check_scripts
 from sqlstream.cli.exits import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.cli.output import plain_text, writer_for
-from sqlstream.cli.progress import View
+from sqlstream.cli.progress import View, written
 from sqlstream.cli.scripts import Script
+from sqlstream.cli.starting import label, wait_for_spark
+from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Explain, Show, Statement
@@ -30,12 +32,14 @@ def is_text(statement: Statement) -> bool:
 
 
 class Execution:
-    """``output`` is one of ``output.FORMATS``; ``progress``: show how far jobs are."""
+    """``output`` is one of ``output.FORMATS``; ``progress``: show how far jobs are; ``quiet``: say nothing else, not
+    even what INSERTs have written."""
 
-    def __init__(self, session: Session, output: str, progress: bool) -> None:
+    def __init__(self, session: Session, output: str, progress: bool, quiet: bool = False) -> None:
         self._session = session
         self._output = output
         self._progress = progress
+        self._quiet = quiet
         self._start: SparkStart | None = None
         self._background: list[Job] = []
 
@@ -59,7 +63,8 @@ class Execution:
         if needs_spark(statement):
             self._start_spark()
         try:
-            result = self._session.execute(statement, text)
+            with working(label(statement), self._progress):
+                result = self._session.execute(statement, text)
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
         match result:
@@ -67,6 +72,8 @@ class Execution:
                 self._print_query(result)
             case Job() if result.is_bounded:
                 self._wait([result])
+                if not (self._progress or self._quiet):  # progress ends with the totals
+                    click.echo(written(result), err=True)
             case Job():
                 self._background.append(result)
             case Rows():
@@ -76,12 +83,7 @@ class Execution:
         """Spark is there afterwards."""
         if self._start is None:
             self._start = SparkStart(self._session)
-        if self._progress and sys.stderr.isatty() and self._start.running:
-            from rich.console import Console
-
-            with Console(stderr=True).status("starting Spark"):
-                self._start.wait()
-        self._start.wait()
+        wait_for_spark(self._start, self._progress)
 
     def _print_query(self, query: Query) -> None:
         writer = writer_for(self._output, query.columns, sys.stdout)

@@ -9,6 +9,7 @@ import click
 from sqlstream.cli.output import plain_text
 from sqlstream.cli.scripts import Script, read_scripts, script_options
 from sqlstream.cli.sessions import open_session, session_options
+from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def command(
 ) -> int | None:
     """Show the plans of the queries and INSERTs of scripts."""
     scripts = read_scripts(files, statements, parameters)
-    with open_session(master, settings) as session:
+    with open_session(master, settings) as session, working("planning"):
         plans = [text for script in scripts for text in _plans(script, session, style, stage)]
     if not plans:
         raise click.UsageError("there is no query and no INSERT to explain")

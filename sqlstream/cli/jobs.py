@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlstream.cli.output import FORMATS
+from sqlstream.cli.status import working
 
 if TYPE_CHECKING:
     from sqlstream.jobs import RecordedJob
@@ -113,7 +114,8 @@ def stop_job(
     It stops after its last complete micro-batch.
     """
     found = _job(job, directory)
-    path = found.stop(savepoint=savepoint_path or savepoint, drain=drain, timeout_s=timeout)
+    with working(f'waiting for the answer of "{found.name}"'):
+        path = found.stop(savepoint=savepoint_path or savepoint, drain=drain, timeout_s=timeout)
     if path is not None:
         click.echo(path)
 
@@ -124,7 +126,9 @@ def stop_job(
 @_timeout
 def checkpoint_job(job: str, directory: str, timeout: float) -> None:
     """Complete an epoch now. Prints its number, or nothing where no row has come yet."""
-    epoch = _job(job, directory).checkpoint(timeout)
+    found = _job(job, directory)
+    with working(f'waiting for the answer of "{found.name}"'):
+        epoch = found.checkpoint(timeout)
     if epoch is not None:
         click.echo(epoch)
 
@@ -136,7 +140,10 @@ def checkpoint_job(job: str, directory: str, timeout: float) -> None:
 @_timeout
 def savepoint_job(job: str, path: str | None, directory: str, timeout: float) -> None:
     """Take a savepoint. Prints where it is; the job goes on."""
-    click.echo(_job(job, directory).savepoint(path, timeout))
+    found = _job(job, directory)
+    with working(f'waiting for the answer of "{found.name}"'):
+        taken = found.savepoint(path, timeout)
+    click.echo(taken)
 
 
 @command.command("checkpoints")

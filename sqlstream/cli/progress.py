@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from sqlstream.cli.status import StatusLine
+from sqlstream.planner.nodes import Insert, StatementSet
+from sqlstream.planner.suggestions import counted
 from sqlstream.times import watermark_text
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from sqlstream.jobs.job import Job
     from sqlstream.jobs.lookups import LookupTotals
     from sqlstream.jobs.progress import Progress
@@ -78,58 +79,57 @@ def _restarts(progress: Progress) -> list[str]:
     return [f"{progress.restarts:,} restart{'' if progress.restarts == 1 else 's'}"] if progress.restarts else []
 
 
+def line_of(job: Job, seconds: float) -> str:
+    """The line about a job that runs; before its first micro-batch there is nothing to count yet."""
+    progress = job.progress()
+    if not progress.batches:
+        return f"{job.name}: reading, no rows yet, {seconds:.0f} s"
+    return summary(job.name, progress, seconds)
+
+
+def written(job: Job) -> str:
+    """What an INSERT has done that has ended: the rows, by table where it has several."""
+    progress = job.progress()
+    match job.plan:
+        case Insert(table=table):
+            rows = {table.name: progress.rows_out}
+        case StatementSet(tables=tables):
+            rows = {table.name: progress.rows_by_table.get(table.name, 0) for table in tables}
+        case _:
+            raise TypeError(type(job.plan).__name__)
+    return ", ".join(f'{counted(count, "row")} written to "{table}"' for table, count in rows.items())
+
+
 class View:
-    """Shows jobs until ``close``: live lines on a terminal, else new lines every two seconds."""
+    """Shows jobs until ``close``: a status line on a terminal, else new lines every two seconds."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
         self._begin = time.monotonic()
         self._closed = Event()
-        self._live = _live_line(self._text) if sys.stderr.isatty() else None
-        if self._live is not None:
-            self._live.start()
-        else:
+        self._status = StatusLine(self._text, after=0)
+        self._status.start()
+        if not sys.stderr.isatty():
             Thread(target=self._lines, daemon=True).start()
 
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
+    def hidden(self) -> AbstractContextManager[None]:
         """The lines are away while rows are written to the same terminal."""
-        if self._live is not None:
-            self._live.stop()
-        try:
-            yield
-        finally:
-            if self._live is not None and not self._closed.is_set():
-                self._live.start()
+        return self._status.hidden()
 
     def close(self) -> None:
         """Replace the lines by the totals."""
         self._closed.set()
-        if self._live is not None:
-            self._live.stop()
-        sys.stderr.write(self._text() + "\n")
+        self._status.close()
+        seconds = time.monotonic() - self._begin
+        totals = "\n".join(summary(job.name, job.progress(), seconds) for job in self._jobs)
+        sys.stderr.write(totals + "\n")
         sys.stderr.flush()
 
     def _text(self) -> str:
         seconds = time.monotonic() - self._begin
-        return "\n".join(summary(job.name, job.progress(), seconds) for job in self._jobs)
+        return "\n".join(line_of(job, seconds) for job in self._jobs)
 
     def _lines(self) -> None:
         while not self._closed.wait(_LINE_SECONDS):
             sys.stderr.write(self._text() + "\n")
             sys.stderr.flush()
-
-
-def _live_line(text: Callable[[], str]) -> Live:
-    from rich.console import Console
-    from rich.live import Live
-    from rich.spinner import Spinner
-
-    spinner = Spinner("dots")
-
-    def line() -> Spinner:
-        spinner.update(text=text())
-        return spinner
-
-    console = Console(stderr=True, highlight=False)
-    return Live(console=console, get_renderable=line, refresh_per_second=4, transient=True, redirect_stdout=False)

@@ -13,7 +13,9 @@ from sqlstream.cli.sessions import session_options
 _EPILOG = """\b
 Statements run one after the other; files share one session. A query prints its rows as they come.
 INSERT from bounded tables is waited for; other INSERTs run side by side until Ctrl-C.
-Standard output has the results and nothing else. Exit codes: 0 success, 1 the SQL is wrong,
+Standard output has the results and nothing else. A terminal on standard error shows what is going on: that
+Spark starts, rows, rates and the watermark. Elsewhere nothing is said but what each INSERT has written; --progress
+writes a line every two seconds there, --no-progress nothing at all. Exit codes: 0 success, 1 the SQL is wrong,
 2 the command is wrong, 3 a job failed, 130 interrupted.
 
 \b
@@ -28,9 +30,7 @@ Examples:
 @script_options
 @session_options
 @click.option("--output", "-o", type=click.Choice(FORMATS), default="table", help="How rows are printed.")
-@click.option(
-    "--progress/--no-progress", default=None, help="Rows, rates and watermark on stderr [default: on a terminal]."
-)
+@click.option("--progress/--no-progress", default=None, help="What is going on, on stderr [default: on a terminal].")
 def command(
     files: tuple[str, ...],
     statements: tuple[str, ...],
@@ -47,4 +47,4 @@ def command(
     scripts = read_scripts(files, statements, parameters)
     shown = sys.stderr.isatty() if progress is None else progress
     with open_session(master, settings) as session:
-        return Execution(session, output, shown).run(scripts)
+        return Execution(session, output, shown, quiet=progress is False).run(scripts)

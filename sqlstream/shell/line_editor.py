@@ -13,7 +13,6 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.output import Output
 
-from sqlstream.shell.commands import is_command
 from sqlstream.shell.highlighting import SqlStreamLexer
 from sqlstream.shell.statements import is_blank, split
 
@@ -45,11 +44,9 @@ def line_editor(history: Path, source: Input | None = None, screen: Output | Non
 
 
 def is_finished(text: str) -> bool:
-    """Whether Enter hands the text over: it is a command of the shell, or its last statement ends."""
-    if is_blank(text) or is_command(text):
-        return True
-    statements, rest = split(text)
-    return bool(statements) and is_blank(rest)
+    """Whether Enter hands the text over: its last statement or command ends."""
+    parts, rest = split(text)
+    return is_blank(text) or (bool(parts) and is_blank(text, rest))
 
 
 def _bindings() -> KeyBindings:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.patch_stdout import patch_stdout
 
 from sqlstream.cli.execution import is_text
 from sqlstream.cli.output import TableWriter, plain_text
-from sqlstream.errors import SqlStreamError
+from sqlstream.cli.progress import line_of, written
+from sqlstream.cli.starting import label, wait_for_spark
+from sqlstream.cli.status import StatusLine, working
+from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Statement
-from sqlstream.jobs import Job, JobState
-from sqlstream.planner.catalog import RowKind
+from sqlstream.jobs import Job
 from sqlstream.results import Query, Rows, rows_of
 from sqlstream.session import Session
-from sqlstream.shell.commands import HELP, Command, parse_command
-from sqlstream.shell.statements import is_blank, split
+from sqlstream.shell.commands import HELP, Command, meaning
+from sqlstream.shell.failures import BackgroundJobs
+from sqlstream.shell.statements import Part, is_blank, joined, split
 from sqlstream.startup import SparkStart, needs_spark
+
+UNREADABLE_FILE = "SS544"
 
 _SMALLEST_PAGE = 10
 
@@ -32,18 +40,21 @@ class Shell:
         self._session = session
         self._out = out or sys.stdout
         self._start = SparkStart(session)
-        self._interactive = False
+        self._background = BackgroundJobs(self._fail)
+        self._prompting = False
+        self._sources: list[Path] = []
         self.failures = 0
 
     # --- reading ---
 
     def interact(self, editor: PromptSession[str]) -> None:
-        """Read from the terminal until Ctrl-D or quit."""
-        self._interactive = True
+        """Read from the terminal until Ctrl-D or quit. Jobs that fail meanwhile are told of above the prompt."""
         self._say('sqlstream: statements end with ";". "help" tells more, Ctrl-D leaves.')
+        self._background.watch(lambda: self._prompting)
         while True:
+            self._background.tell()
             try:
-                text = editor.prompt()
+                text = self._prompted(editor)
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -51,55 +62,73 @@ class Shell:
             if not self.run(text):
                 return
 
+    def _prompted(self, editor: PromptSession[str]) -> str:
+        with patch_stdout(raw=True):
+            self._prompting = True
+            try:
+                return editor.prompt()
+            finally:
+                self._prompting = False
+
     def read(self, source: TextIO) -> None:
         """Run what is piped in, each statement as soon as it is complete; a rest without ``;`` at the end counts."""
-        pending = ""
+        text, done = "", 0
         for line in source:
-            pending += line
-            if parse_command(pending):
-                if not self.run(pending):
-                    return
-                pending = ""
-            statements, pending = split(pending)
-            for statement in statements:
-                self.run(statement)
-        if not is_blank(pending):
-            self.run(pending)
+            text += line
+            parts, done = split(text, done)
+            if not self._run(parts):
+                return
+        if not is_blank(text, done):
+            self._run([Part(text, done, len(text))])
 
     def run(self, text: str) -> bool:
-        """Run a command of the shell or statements; False where the shell is to end."""
-        command = parse_command(text)
-        try:
-            if command is not None:
-                return self._command(command)
-            self._statements(text)
-        except SqlStreamError as error:
-            self._fail(str(error.with_source(text)))
-        except KeyboardInterrupt:
-            self._say("interrupted")
+        """Run commands of the shell and statements; False where the shell is to end."""
+        parts, rest = split(text)
+        last = [] if is_blank(text, rest) else [Part(text, rest, len(text))]
+        return self._run(joined([*parts, *last]))
+
+    def _run(self, parts: Iterable[Part]) -> bool:
+        for part in parts:
+            try:
+                if part.command is None:
+                    self._statements(part.piece)
+                elif not self._command(part):
+                    return False
+            except SqlStreamError as error:
+                self._fail(str(part.located(error)))
+            except KeyboardInterrupt:
+                self._say("interrupted")
+            self._background.tell()
         return True
 
     # --- commands ---
 
-    def _command(self, command: Command) -> bool:
-        match command.name:
-            case "help":
+    def _command(self, part: Part) -> bool:
+        assert part.command is not None
+        match meaning(part.command, Span(0, len(part.piece.rstrip()))):
+            case Command(name="help"):
                 self._say(HELP)
-            case "source":
-                self._source(Path(command.argument).expanduser())
-        return command.name != "quit"
+            case Command(name="source", argument=path):
+                self._source(Path(path).expanduser())
+            case str(statement):
+                self._statements(statement)
+            case _:
+                return False
+        return True
 
     def _source(self, path: Path) -> None:
+        """Run a file, whose commands may name further files; quit in it ends the file."""
+        if path.resolve() in self._sources:
+            return self._fail(str(ConnectorError(UNREADABLE_FILE, f'cannot read "{path}": it is being read already')))
         try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            return self._fail(f'cannot read "{path}": {error.strerror}')
-        except UnicodeDecodeError:
-            return self._fail(f'cannot read "{path}": it is not UTF-8 text')
-        try:
-            self._statements(text)
-        except SqlStreamError as error:
-            self._fail(str(error.with_source(text)))
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            return self._fail(str(ConnectorError(UNREADABLE_FILE, f'cannot read "{path}": {reason}')))
+        self._sources.append(path.resolve())
+        self.run(text)
+        self._sources.pop()
+        return None
 
     # --- statements ---
 
@@ -107,15 +136,17 @@ class Shell:
         """Nothing of the text runs where any of it is wrong; that shows without waiting for Spark."""
         if wrong := self._session.check(text):
             raise SqlStreamError.of(wrong)
-        for statement in parse_script(text):
-            if needs_spark(statement):
-                self._wait_for_spark()
-            self._show(statement, self._session.execute(statement, text))
+        try:
+            for statement in parse_script(text):
+                self._show(statement, self._executed(statement, text))
+        except SqlStreamError as error:
+            raise error.with_source(text) from error.__cause__
 
-    def _wait_for_spark(self) -> None:
-        if self._interactive and self._start.running:
-            self._say("Spark is starting …")
-        self._start.wait()
+    def _executed(self, statement: Statement, text: str) -> Rows | Query | Job:
+        if needs_spark(statement):
+            wait_for_spark(self._start)
+        with working(label(statement)):
+            return self._session.execute(statement, text)
 
     def _show(self, statement: Statement, result: Rows | Query | Job) -> None:
         match result:
@@ -131,14 +162,15 @@ class Shell:
                 writer.close()
 
     def _show_query(self, query: Query) -> None:
-        """Rows with their kinds as they come, a page of each micro-batch; Ctrl-C stops the query."""
-        writer = TableWriter(("op", *query.columns), self._out)
-        kind = RowKind.INSERT.value  # plans with other kinds are not executed yet
+        """Rows as they come, a page of each micro-batch; Ctrl-C stops the query."""
+        writer = TableWriter(query.columns, self._out)
         try:
-            for table in query.batches():
-                page = table.slice(0, self._page())
-                writer.write([(kind, *row) for row in rows_of(page)])
-                writer.skip(table.num_rows - page.num_rows)
+            with self._status(query.job) as status:
+                for table in query.batches():
+                    page = table.slice(0, self._page())
+                    with status.hidden():
+                        writer.write(rows_of(page))
+                        writer.skip(table.num_rows - page.num_rows)
         except KeyboardInterrupt:
             query.stop()
             self._say("stopped")
@@ -147,15 +179,21 @@ class Shell:
     def _show_job(self, job: Job) -> None:
         """A bounded INSERT is waited for, so that its result can be read next; others go on in the background."""
         if not job.is_bounded:
+            self._background.add(job)
             return self._say(f'job "{job.name}" runs in the background; it stops when the shell ends')
         try:
-            while not job.wait(0.2):
-                pass
+            with self._status(job):
+                while not job.wait(0.2):
+                    pass
         except KeyboardInterrupt:
             job.stop()
             return self._say(f'job "{job.name}" stopped')
-        progress = job.progress()
-        return self._say(f"{progress.rows_out:,} rows written")
+        return self._say(written(job))
+
+    def _status(self, job: Job) -> StatusLine:
+        """How far the job is, as long as nothing else is shown."""
+        begin = time.monotonic()
+        return StatusLine(lambda: line_of(job, time.monotonic() - begin))
 
     def _page(self) -> int:
         return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 6)
@@ -173,7 +211,7 @@ class Shell:
 
     def close(self) -> None:
         """Tell of background jobs that failed, then stop all."""
-        for job in self._session.jobs:
-            if job.state is JobState.FAILED and job.exception is not None:
-                self._fail(str(job.exception))
-        self._session.close()
+        self._background.end()
+        self._background.tell()
+        with working("stopping"):
+            self._session.close()

@@ -1,8 +1,14 @@
-"""Where a statement ends while it is being typed: at ``;`` outside of strings, names and comments."""
+"""What is typed or piped in, cut into statements and commands; a statement ends at ``;`` outside of strings, names and
+comments."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlstream.errors import Span, SqlStreamError
+from sqlstream.shell.commands import Command, command_at
 
 _PIECE = re.compile(
     r"""--[^\n]*(?:\n|\Z)           # a comment to the end of the line
@@ -15,24 +21,81 @@ _PIECE = re.compile(
 )
 
 
-def split(text: str) -> tuple[list[str], str]:
-    """The statements that ``text`` completes, each with its ``;``, and the rest, which waits for more.
+@dataclass(frozen=True)
+class Part:
+    """``text[start:end]`` of the whole input: a statement with its ``;``, or a command of the shell."""
+
+    text: str
+    start: int
+    end: int
+    command: Command | None = None
+
+    @property
+    def piece(self) -> str:
+        return self.text[self.start : self.end]
+
+    @property
+    def span(self) -> Span:
+        """What it covers, without the line feed behind a command."""
+        return Span(self.start, self.start + len(self.piece.rstrip()))
+
+    def located(self, error: SqlStreamError) -> SqlStreamError:
+        """The error with its places in the whole input, so that lines count from the first one of a file."""
+        return SqlStreamError.of(
+            replace(d, span=Span(d.span.start + self.start, d.span.end + self.start), source=self.text)
+            if d.span is not None and d.source in (None, self.piece)
+            else d
+            for d in error.diagnostics
+        )
+
+
+def split(text: str, start: int = 0) -> tuple[list[Part], int]:
+    """The statements and commands that ``text`` completes behind ``start``, and where the rest begins.
 
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
-    found: list[str] = []
+    found: list[Part] = []
+    while True:
+        begin = _behind_blank(text, start)
+        command = command_at(text, begin)
+        end = _end_of_statement(text, begin) if command is None else command.end
+        if end is None:
+            return found, start
+        found.append(Part(text, begin, end, command))
+        start = end
+
+
+def joined(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts, statements that follow each other as one: nothing of them runs where any of them is wrong."""
+    before: Part | None = None
+    for part in parts:
+        if before is not None and (before.command or part.command):
+            yield before
+            before = None
+        before = part if before is None else replace(before, end=part.end)
+    if before is not None:
+        yield before
+
+
+def is_blank(text: str, start: int = 0) -> bool:
+    """True where there is nothing but white space and comments."""
+    return _behind_blank(text, start) == len(text)
+
+
+def _behind_blank(text: str, start: int) -> int:
+    for piece in _PIECE.finditer(text, start):
+        if not piece[0].isspace() and not piece[0].startswith(("--", "/*")):
+            return piece.start()
+    return len(text)
+
+
+def _end_of_statement(text: str, start: int) -> int | None:
+    """Where the statement's ``;`` ends; None where it has none."""
     words: list[str] = []
-    start = 0
-    for piece in _PIECE.finditer(text):
+    for piece in _PIECE.finditer(text, start):
         token = piece[0]
         if token == ";" and (words[:3] != ["EXECUTE", "STATEMENT", "SET"] or words[-1] == "END"):
-            found.append(text[start : piece.end()].strip())
-            start, words = piece.end(), []
-        elif token[0].isalnum() or token[0] == "_":
+            return piece.end()
+        if token[0].isalnum() or token[0] == "_":
             words.append(token.upper())
-    return found, text[start:]
-
-
-def is_blank(text: str) -> bool:
-    """True where there is nothing but white space and comments."""
-    return all(piece[0].isspace() or piece[0].startswith(("--", "/*")) for piece in _PIECE.finditer(text))
+    return None

@@ -4,23 +4,64 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.shell.commands import Command, parse_command
+from sqlstream.errors import ParseError, Span
+from sqlstream.shell.commands import Command, command_at, meaning
 
 
 @pytest.mark.parametrize(
-    ("text", "command"),
+    ("text", "command", "rest"),
     [
-        ("help", Command("help")),
-        (" QUIT ;\n", Command("quit")),
-        ("exit", Command("quit")),
-        ("source a b.sql", Command("source", "a b.sql")),
-        ("source 'x.sql';", Command("source", "x.sql")),
+        ("help", Command("help", "", 4), ""),
+        ("QUIT ;\n", Command("quit", "", 6), "\n"),
+        ("exit\r\n", Command("quit", "", 6), ""),
+        ("source a b.sql", Command("source", "a b.sql", 14), ""),
+        ("source 'x.sql';", Command("source", "x.sql", 15), ""),
+        ("quit; SELECT 1;", Command("quit", "", 5), " SELECT 1;"),
+        ("\\?\nSELECT 1;", Command("\\?", "", 3), "SELECT 1;"),
+        ("\\? ; SELECT 1;", Command("\\?", "", 4), " SELECT 1;"),
+        ("\\d bids; SELECT 1;", Command("\\d", "bids", 8), " SELECT 1;"),
     ],
 )
-def test_commands_are_recognised(text, command):
-    assert parse_command(text) == command
+def test_commands_end_with_the_line_or_a_semicolon(text, command, rest):
+    assert command_at(text) == command
+    assert text[command.end :] == rest
 
 
-@pytest.mark.parametrize("text", ["SELECT 1;", "source", "help me", "helpless", "quit; SELECT 1;", ""])
+@pytest.mark.parametrize("text", ["SELECT 1;", "source", "help me", "helpless", "quit SELECT 1;", ""])
 def test_everything_else_is_sql(text):
-    assert parse_command(text) is None
+    assert command_at(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("\\?", Command("help", "", 2)),
+        ("\\q", Command("quit", "", 2)),
+        ("\\i 'a b.sql'", Command("source", "a b.sql", 12)),
+        ("\\d", "SHOW TABLES"),
+        ("\\d bids", "DESCRIBE bids"),
+        ("\\dj `a-b`", "DESCRIBE JOB `a-b`"),
+    ],
+)
+def test_short_commands_stand_for_words_and_statements(text, found):
+    command = command_at(text)
+    assert command is not None
+    assert meaning(command, Span(0, len(text))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\\copy", '"\\copy" is not a command of the shell'),
+        ("\\? SELECT 1", '"\\?" takes no argument'),
+        ("\\i", '"\\i" needs an argument'),
+        ("\\", '"\\" is not a command of the shell'),
+    ],
+)
+def test_what_is_no_command_is_refused_with_its_place(text, message):
+    command = command_at(text)
+    assert command is not None
+    with pytest.raises(ParseError) as raised:
+        meaning(command, Span(0, len(text)))
+    assert (raised.value.code, raised.value.diagnostic.message) == ("SS108", message)
+    assert raised.value.diagnostic.hint

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.failures import LITERAL, failure
+from sqlstream.grammar.interval_hints import EXAMPLE, interval_meant
 
 
 def span_of_meta(meta: Meta) -> Span:
@@ -34,8 +35,11 @@ def interval_of(token: Token | None) -> Any:
     expression = token.value
     if isinstance(expression, exp.Literal):
         span = Span(token.start_pos or 0, token.end_pos or 0)
-        hint = f"Write {expression.name} ROWS or INTERVAL '{expression.name}' SECOND."
-        raise failure(f'"{expression.name}" has no unit', span, LITERAL, hint)
+        text = expression.name
+        if expression.is_string:
+            hint = f"Write {interval_meant(text) or EXAMPLE}."
+            raise failure(f'"{text}" is a text, not an interval', span, LITERAL, hint)
+        raise failure(f'"{text}" has no unit', span, LITERAL, f"Write {text} ROWS or INTERVAL '{text}' SECOND.")
     return expression
 
 

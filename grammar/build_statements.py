@@ -50,8 +50,14 @@ class StatementBuilder(MatchBuilder):
     def explain_plan(self, meta: Meta, statement: Any) -> n.Explain:
         return n.Explain(statement, span=span_of_meta(meta))
 
-    def show(self, meta: Meta, what: str) -> n.Show:
-        return n.Show(what, span=span_of_meta(meta))
+    def show(self, meta: Meta, what: str, names: n.NameFilter | None) -> n.Show:
+        return n.Show(what, names=names, span=span_of_meta(meta))
+
+    def show_jobs(self, meta: Meta) -> n.Show:
+        return n.Show("JOBS", span=span_of_meta(meta))
+
+    def name_filter(self, meta: Meta, negated: Any, kind: str, pattern: Token) -> n.NameFilter:
+        return n.NameFilter(text_of(pattern), bool(negated), kind == "ILIKE", span=span_of_meta(meta))
 
     def show_checkpoints(self, meta: Meta, job: n.Name | None) -> n.Show:
         return n.Show("CHECKPOINTS", job, span=span_of_meta(meta))
@@ -98,9 +104,9 @@ class StatementBuilder(MatchBuilder):
     def _word(self, meta: Meta, *words: Token) -> str:
         return words_of(words)
 
-    object_kind = explain_format = explain_stage = show_list = use_kind = _word
+    object_kind = explain_format = explain_stage = show_list = like_kind = use_kind = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True
 
-    temporary = if_not_exists = if_exists = or_replace = with_drain = _flag
+    temporary = if_not_exists = if_exists = or_replace = with_drain = negated = _flag

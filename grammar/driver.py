@@ -15,7 +15,7 @@ from lark import Tree
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.grammar import language
-from sqlstream.grammar.failures import unexpected
+from sqlstream.grammar.failures import bare_interval, unexpected
 from sqlstream.grammar.language import END, States, Tables
 
 Word = tuple[str, Token]
@@ -80,6 +80,8 @@ def parse(source: Source, start: str) -> Tree[Any]:
     split = bool(pending) and len(pending) < len(words(pending[0][1]))
     if split or automaton.after(stack, END) is None:
         raise unexpected(_current(source), _previous(source), source.expected[1])
+    if meant := bare_interval(_previous(source), _current(source)):
+        raise meant
     tree: Tree[Any] = cursor.feed_token(LarkToken(END, ""))
     return tree
 

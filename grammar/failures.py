@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlglot.errors import ParseError as SqlglotParseError
-from sqlglot.tokens import Token
+from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Diagnostic, Span
+from sqlstream.grammar.interval_hints import interval_text, unit_of
 from sqlstream.grammar.language import END, keywords, openings, readable
 
 UNEXPECTED, UNCLOSED, UNKNOWN_STATEMENT, ORDER, LITERAL = "SS101", "SS102", "SS103", "SS104", "SS105"
@@ -39,6 +40,8 @@ def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[
     """``token`` (None: the end of the statement) is none of ``terminals``."""
     wanted = tuple(terminals)
     hint = expectation(wanted)
+    if meant := bare_interval(previous, token):
+        return meant
     if token is not None:
         hint = _REFUSED.get(_first_word(token), hint)
         return failure(f'unexpected "{token.text}"', token_span(token), hint=hint)
@@ -68,10 +71,23 @@ def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> 
     The word before it may be a misspelt keyword, or have opened a clause.
     """
     token = tokens[index]
+    if meant := bare_interval(tokens[index - 1] if index else None, token):
+        return meant
     word, before = token.text.upper(), tokens[index - 1].text.upper() if index else ""
     told = _REFUSED.get(_first_word(token)) or expectation(terminals) or _begun(before)
-    hint = told or _misspelt(before) or _misspelt(word)
+    hint = told or misspelt(before) or misspelt(word)
     return failure(f'unexpected "{token.text}"', token_span(token), hint=hint)
+
+
+def bare_interval(number: Token | None, unit: Token | None) -> SyntaxFailure | None:
+    """``5 minutes``, which lacks INTERVAL and quotes; None where the tokens are something else."""
+    if number is None or unit is None or number.token_type != TokenType.NUMBER:
+        return None
+    meant = unit_of(unit.text)
+    if meant is None:
+        return None
+    hint = f"Write {interval_text(number.text, meant)}."
+    return failure(f'"{number.text} {unit.text}" is not an interval', Span(number.start, unit.end + 1), LITERAL, hint)
 
 
 def _first_word(token: Token) -> str:
@@ -86,7 +102,8 @@ def _begun(word: str) -> str | None:
     return None
 
 
-def _misspelt(word: str) -> str | None:
+def misspelt(word: str) -> str | None:
+    """The clause that the upper-case word may have been meant to open."""
     close = difflib.get_close_matches(word, _CLAUSE_WORDS, 1, 0.7)
     return f"Did you mean {close[0]} instead of {word}?" if close and close[0] != word else None
 

@@ -629,11 +629,21 @@ class Explain(Node):
 
 
 @dataclass(frozen=True)
+class NameFilter(Node):
+    """``[NOT] LIKE 'pattern'`` of SHOW, with ``%`` for any text and ``_`` for a character; ILIKE in any case."""
+
+    pattern: str
+    negated: bool = False
+    any_case: bool = False
+
+
+@dataclass(frozen=True)
 class Show(Node):
-    """``SHOW what``; ``what``: TABLES, VIEWS, FUNCTIONS, CONNECTORS, JOBS, CHECKPOINTS, CREATE TABLE."""
+    """``SHOW what``; ``what``: TABLES, VIEWS, [USER] FUNCTIONS, CONNECTORS, JOBS, CHECKPOINTS, CREATE TABLE."""
 
     what: str
     name: Name | None = None
+    names: NameFilter | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sqlstream.errors import Span
 from sqlstream.grammar import driver
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.carrier import ARG, Carrier, add_clause, clauses_of
-from sqlstream.grammar.failures import ORDER, failure, token_span, unexpected
+from sqlstream.grammar.failures import ORDER, SyntaxFailure, failure, misspelt, token_span, unexpected
 from sqlstream.grammar.language import openings
 from sqlstream.grammar.modifiers import BEHIND_A_SET_OPERATION, clause_field, modifiers_after, rank_of
 from sqlstream.grammar.spans import mark, span_of
@@ -40,7 +40,7 @@ class SqlStreamParser(TableParser):
             raise unexpected(self._curr or None, self._prev or None, ["CONDITION"])
         for alias in projections:
             if isinstance(alias, exp.Alias) and isinstance(alias.this, exp.Star):
-                raise failure("a star has no alias", span_of(alias) or token_span(self._prev))
+                raise _star_with_alias(alias, span_of(alias) or token_span(self._prev))
         return projections, exclude
 
     def _parse_into(self) -> Any:
@@ -156,6 +156,14 @@ class SqlStreamParser(TableParser):
         if self.opens("group_window"):
             return Carrier(this=self.syntax("group_window"))
         return super()._parse_grouping_sets()
+
+
+def _star_with_alias(alias: exp.Alias, span: Span) -> SyntaxFailure:
+    """``SELECT * FORM t`` reads as an alias, too."""
+    meant = misspelt(alias.alias.upper())
+    if meant is not None:
+        return failure(f'unexpected "{alias.alias}"', Span(span.end - len(alias.alias), span.end), hint=meant)
+    return failure("a star has no alias", span, hint="Name the columns to give them other names.")
 
 
 def _reached(query: exp.Expr) -> _Last:

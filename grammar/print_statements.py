@@ -136,9 +136,15 @@ def _(node: n.Explain, sql: Sql) -> str:
 
 
 @print_node.register
+def _(node: n.NameFilter, sql: Sql) -> str:
+    like = "ILIKE" if node.any_case else "LIKE"
+    return joined(_flag("NOT", node.negated), like, quote_string(node.pattern))
+
+
+@print_node.register
 def _(node: n.Show, sql: Sql) -> str:
     if node.name is None:
-        return f"SHOW {node.what}"
+        return joined("SHOW", node.what, node.names and print_node(node.names, sql))
     preposition = "FOR JOB" if node.what == "CHECKPOINTS" else None
     return joined("SHOW", node.what, preposition, name_text(node.name))
 

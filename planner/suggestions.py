@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 _SHOWN = 12
+_NEAR, _GOOD = 0.6, 0.75  # of difflib: 1 is the same word
+_AS_NEAR = 0.1
 
 
 def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None) -> str | None:
     """``Did you mean "price"?``, or a list of what is ``valid`` (a plural noun) when nothing is near, or None."""
-    by_key = {c.casefold(): c for c in candidates}
-    near = get_close_matches(name.casefold(), by_key, n=2, cutoff=0.6)
+    known = list({c.casefold(): c for c in candidates}.values())
+    near = _near(name, known, _NEAR)
     if near:
-        return "Did you mean " + " or ".join(f'"{by_key[n]}"' for n in near) + "?"
-    if valid is None or not by_key:
+        return _question(near)
+    if valid is None or not known:
         return None
-    shown = ", ".join(f'"{c}"' for c in list(by_key.values())[:_SHOWN])
-    more = len(by_key) - _SHOWN
+    shown = ", ".join(f'"{c}"' for c in known[:_SHOWN])
+    more = len(known) - _SHOWN
     return f"The {valid} are {shown}{f' and {more} more' if more > 0 else ''}."
+
+
+def one_of_many(name: str, candidates: Iterable[str]) -> str | None:
+    """``Did you mean "upper"?`` where a name is very near: among hundreds of names some is always near."""
+    near = _near(name, list(candidates), _GOOD)
+    return _question(near) if near else None
+
+
+def with_list(name: str, candidates: Iterable[str], what: str) -> str:
+    """A good suggestion alone; else all that is valid, behind what there is that is near."""
+    known = sorted(candidates)
+    good = one_of_many(name, known)
+    return good or " ".join(filter(None, (did_you_mean(name, known), f"{what}: {', '.join(known) or 'none'}.")))
+
+
+def _near(name: str, candidates: Iterable[str], least: float) -> list[str]:
+    """The nearest candidate, and the next one where it is as good as that."""
+    by_key = {c.casefold(): c for c in candidates}
+    folded = name.casefold()
+    near = get_close_matches(folded, by_key, n=2, cutoff=least)
+    ratios = [SequenceMatcher(None, candidate, folded).ratio() for candidate in near]
+    return [by_key[n] for n, ratio in zip(near, ratios, strict=True) if ratio > ratios[0] - _AS_NEAR]
+
+
+def _question(near: list[str]) -> str:
+    return "Did you mean " + " or ".join(f'"{name}"' for name in near) + "?"
 
 
 def counted(number: int, noun: str) -> str:

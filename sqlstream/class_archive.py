@@ -58,7 +58,7 @@ def advice(seconds: float) -> str | None:
         said.touch()
     except OSError:
         return None
-    return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, makes that about half. (This is said once.)'
+    return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, about halves that. (This is said once.)'
 
 
 def build() -> Path:
@@ -95,6 +95,7 @@ def main() -> int:
     if len(sys.argv) > 1:
         _run_job(sys.argv[1])
     else:
+        sys.stderr.write("running a small job, of which the archive keeps the classes; it takes up to two minutes\n")
         sys.stdout.write(f"{build()}\n")
     return 0
 

@@ -7,9 +7,21 @@ import shutil
 import tempfile
 import weakref
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.settings import Settings
+
+
+@dataclass(frozen=True)
+class JobName:
+    """How a job is called: ``now``, so that SQL needs no quotes, and ``before`` by versions that wrote hyphens.
+
+    Two underscores stand before a number, as ``insert_into_t_2`` is the first job that writes to ``t_2``.
+    """
+
+    now: str
+    before: str
 
 
 class Folders:
@@ -27,11 +39,11 @@ class Folders:
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
         return self._root
 
-    def job_name(self, wanted: str) -> str:
+    def job_name(self, wanted: JobName) -> JobName:
         """The name, with a number where the session has used it before."""
-        self._names[wanted] += 1
-        count = self._names[wanted]
-        return wanted if count == 1 else f"{wanted}-{count}"
+        self._names[wanted.now] += 1
+        count = self._names[wanted.now]
+        return wanted if count == 1 else JobName(f"{wanted.now}__{count}", f"{wanted.before}-{count}")
 
     def checkpoint(self, settings: Settings, job: str) -> str:
         """Where the job keeps its checkpoint; in the scratch folder, unless a setting says where."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.suggestions import with_list
 
 UNKNOWN_OPTION = "SS502"
 MISSING_OPTION = "SS503"
@@ -151,9 +151,8 @@ def find(options: Iterable[Option], key: str) -> Option | None:
 
 
 def hint_of(word: str, known: Iterable[str], what: str) -> str:
-    """The suggestion, if any, and the list of all that is valid."""
-    listed = sorted(known)
-    return " ".join(filter(None, (did_you_mean(word, listed), f"{what}: {', '.join(listed) or 'none'}.")))
+    """A good suggestion, or the list of all that is valid."""
+    return with_list(word, known, what)
 
 
 def check_value(option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
 from sqlstream.errors import UnsupportedError
-from sqlstream.folders import Folders
+from sqlstream.folders import Folders, JobName
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan, StatementSet
 from sqlstream.plans import Root, require_sources
@@ -96,7 +96,7 @@ class Runner:
         require_sources(plan)
         settings = workspace.settings
         spark = self.spark.get(settings)
-        name = self.folders.job_name(settings["pipeline.name"] or _default_name(plan))
+        name = self._job_name(plan, settings, spark)
         environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
         sink, checkpoint = None, self.folders.scratch_checkpoint()
         if not isinstance(plan, Output):
@@ -129,6 +129,18 @@ class Runner:
         )
         self.jobs.append(job)
         return job
+
+    def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
+        """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
+        from sqlstream.jobs import checkpoint_exists
+
+        given = settings["pipeline.name"]
+        name = self.folders.job_name(_default_name(plan) if given is None else JobName(given, given))
+        if isinstance(plan, Output) or settings["execution.checkpointing.dir"] is None or name.now == name.before:
+            return name.now
+        now, before = (self.folders.checkpoint(settings, each) for each in (name.now, name.before))
+        old = checkpoint_exists(before, spark) and not checkpoint_exists(now, spark)
+        return name.before if old else name.now
 
     def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
@@ -205,13 +217,15 @@ class Runner:
         self.folders.remove()
 
 
-def _default_name(plan: Root) -> str:
+def _default_name(plan: Root) -> JobName:
     match plan:
         case Insert():
-            return f"insert-into-{plan.table.name}"
+            words = ["insert", "into", plan.table.name]
         case StatementSet():
-            return "-".join(["statement-set", *(table.name for table in plan.tables)])
-    return "query"
+            words = ["statement", "set", *(table.name for table in plan.tables)]
+        case _:
+            words = ["query"]
+    return JobName("_".join(words), "-".join(words))
 
 
 def _poll_ms(plan: Node) -> int:

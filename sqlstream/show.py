@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from sqlstream import connectors
@@ -9,25 +10,45 @@ from sqlstream.catalog import DOES_NOT_EXIST, Catalog
 from sqlstream.ddl import create_table_text
 from sqlstream.errors import BindError
 from sqlstream.grammar import nodes, to_sql
+from sqlstream.planner.binder.calls import OWN_FUNCTIONS
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain
 from sqlstream.planner.durations import as_interval
+from sqlstream.planner.functions.kinds import callable_functions
 from sqlstream.planner.nodes import Schema
 from sqlstream.results import Rows
+
+_Line = tuple[str, ...]
 
 
 def show(statement: nodes.Show, catalog: Catalog) -> Rows:
     """TABLES (with views, as in Flink), VIEWS, FUNCTIONS, CONNECTORS, CREATE TABLE."""
     match statement.what:
         case "TABLES":
-            return Rows.of_text(("table name",), [(name,) for name in catalog.relation_names()])
+            return _named(("table name",), [(name,) for name in catalog.relation_names()], statement.names)
         case "VIEWS":
-            return Rows.of_text(("view name",), [(view.name,) for view in catalog.views()])
+            return _named(("view name",), [(view.name,) for view in catalog.views()], statement.names)
+        case "USER FUNCTIONS":
+            return _named(_FUNCTION, _users(catalog.functions()), statement.names)
         case "FUNCTIONS":
-            return _functions(catalog.functions())
+            return _named(_FUNCTION, [*_users(catalog.functions()), *_built_in()], statement.names)
         case "CONNECTORS":
-            return _connectors()
+            return _named(_CONNECTOR, _connectors(), statement.names)
     assert statement.what == "CREATE TABLE" and statement.name is not None, statement.what
     return Rows.of_text(("result",), [(create_table_text(_table(statement.name, catalog)),)])
+
+
+def _named(columns: tuple[str, ...], rows: Iterable[_Line], names: nodes.NameFilter | None) -> Rows:
+    """The rows whose first value the filter lets pass."""
+    return Rows.of_text(columns, [row for row in rows if names is None or _passes(row[0], names)])
+
+
+def _passes(name: str, names: nodes.NameFilter) -> bool:
+    """Whether the pattern of LIKE fits the whole name; a backslash before ``%`` and ``_`` makes them plain."""
+    wild = {"%": ".*", "_": "."}
+    pieces = re.findall(r"\\.|.", names.pattern, re.DOTALL)
+    pattern = "".join(wild.get(piece) or re.escape(piece[-1]) for piece in pieces)
+    fits = re.fullmatch(pattern, name, re.DOTALL | (re.IGNORECASE if names.any_case else 0)) is not None
+    return fits is not names.negated
 
 
 def _table(name: nodes.Name, catalog: Catalog) -> Table:
@@ -37,19 +58,29 @@ def _table(name: nodes.Name, catalog: Catalog) -> Table:
     return found
 
 
-def _functions(functions: Iterable[Function]) -> Rows:
-    rows = [(f.name, f.kind.value, _signature(f), f.returns.ddl(), f.target) for f in functions]
-    return Rows.of_text(("function name", "kind", "arguments", "returns", "target"), rows)
+_FUNCTION = ("function name", "kind", "origin", "arguments", "returns", "target")
+
+
+def _users(functions: Iterable[Function]) -> list[_Line]:
+    return [(f.name, f.kind.value, "user", _signature(f), f.returns.ddl(), f.target) for f in functions]
+
+
+def _built_in() -> list[_Line]:
+    """Ours and Spark's, as far as a query may call them."""
+    found = {**OWN_FUNCTIONS, **{name: kind.value for name, kind in callable_functions().items()}}
+    return [(name, found[name], "built-in", "", "", "") for name in sorted(found)]
 
 
 def _signature(function: Function) -> str:
     return ", ".join(name if type_.is_unknown else f"{name} {type_}" for name, type_ in function.parameters)
 
 
-def _connectors() -> Rows:
+_CONNECTOR = ("connector name", "source", "sink", "lookup", "description")
+
+
+def _connectors() -> list[_Line]:
     found = [connectors.connector(name) for name in connectors.NAMES]
-    rows = [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in found]
-    return Rows.of_text(("connector name", "source", "sink", "lookup", "description"), rows)
+    return [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in found]
 
 
 def _yes(answer: bool) -> str:

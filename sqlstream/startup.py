@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, Statement, StatementSet
+from sqlstream.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     from sqlstream.session import Session
@@ -24,13 +22,6 @@ def starts_job(statement: Statement) -> bool:
 def needs_spark(statement: Statement) -> bool:
     """True for statements that start a job, and for EXPLAIN SPARK."""
     return starts_job(statement) or (isinstance(statement, Explain) and statement.stage == "SPARK")
-
-
-def keep_stderr() -> None:
-    """Starting Spark takes descriptor 2 for its log; this process's own messages go on to where it led before."""
-    with contextlib.suppress(OSError):  # a captured stderr has no descriptor
-        if sys.stderr.fileno() == 2:
-            sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding)
 
 
 class SparkStart:

@@ -115,7 +115,7 @@ def test_quickstart_prints_what_it_says(tmp_path):
         else:
             assert printed == block
     assert list((tmp_path / "highest").glob("*.parquet"))
-    assert (tmp_path / "checkpoints" / "insert-into-highest").is_dir()
+    assert (tmp_path / "checkpoints" / "insert_into_highest").is_dir()
 
 
 @pytest.mark.spark

@@ -6,10 +6,9 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.functions import kinds
+from sqlstream.planner.functions.elsewhere import function_hint
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
 from sqlstream.planner.nodes import Schema
-from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, call_arguments
 
 TIME_MARKERS = frozenset({"proctime", "ingestion_time"})
@@ -21,6 +20,12 @@ WINDOW_PROPERTIES = frozenset(
 SPARK_WINDOWS = frozenset({"window", "session_window"})
 GROUP_WINDOWS = frozenset({"tumble", "hop", "cumulate", "session"})
 PANES = frozenset({"window_pane", "window_pane_index"})
+OWN_FUNCTIONS = {
+    **dict.fromkeys(TIME_MARKERS, "time attribute"),
+    **dict.fromkeys(GROUP_WINDOWS, "window"),
+    **dict.fromkeys(WINDOW_PROPERTIES | PANES, "window property"),
+}
+"""What Spark does not have, or not so, by kind."""
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
 # Aggregates that need a number; Spark would cast a string silently.
@@ -106,8 +111,8 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
 def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
     match kind_of(name):
         case None:
-            candidates = [*kinds.names(), *context.catalog.function_names()]
-            context.wrong("SS203", f'function "{name}" does not exist', node, did_you_mean(name, candidates))
+            hint = function_hint(name, context.catalog.function_names())
+            context.wrong("SS203", f'function "{name}" does not exist', node, hint)
         case Kind.WINDOW:
             context.wrong("SS209", f'window function "{name}" needs an OVER clause', node)
         case Kind.GENERATOR:

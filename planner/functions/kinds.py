@@ -43,6 +43,12 @@ def names() -> frozenset[str]:
     return frozenset(_KINDS)
 
 
+def callable_functions() -> dict[str, Kind]:
+    """Those that an expression may call; the others need OVER, or stand in FROM."""
+    kinds = (Kind.SCALAR, Kind.AGGREGATE, Kind.GENERATOR)
+    return {name: kind for name, kind in _KINDS.items() if kind in kinds}
+
+
 def kind_of(name: str) -> Kind | None:
     """The kind of Spark's function of that name, None where there is none."""
     return _KINDS.get(name.lower())

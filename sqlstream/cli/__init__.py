@@ -41,8 +41,18 @@ class _Commands(click.Group):
         return command
 
 
+def _print_version(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """As the command version does."""
+    if given:
+        import_module("sqlstream.cli.version").command.callback()
+        context.exit()
+
+
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, expose_value=False, help="Show Python tracebacks.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the versions."
+)
 def commands() -> None:
     """Streaming SQL on Spark."""
 

@@ -23,14 +23,14 @@ Exit codes: 0 success, 1 the job cannot do what is asked, 2 there is no such job
 \b
 Examples:
   sqlstream jobs list --dir /var/lib/checkpoints
-  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints --savepoint
-  sqlstream jobs checkpoints insert-into-totals --dir /var/lib/checkpoints --output jsonl
+  sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint
+  sqlstream jobs checkpoints insert_into_totals --dir /var/lib/checkpoints --output jsonl
 """
 
 _SHOW = """\b
 Examples:
-  sqlstream jobs show insert-into-totals --dir /var/lib/checkpoints
-  sqlstream jobs show insert-into-totals --dir /var/lib/checkpoints --record | jq .description.plan
+  sqlstream jobs show insert_into_totals --dir /var/lib/checkpoints
+  sqlstream jobs show insert_into_totals --dir /var/lib/checkpoints --record | jq .description.plan
 """
 
 _STOP = """\b
@@ -38,9 +38,9 @@ A job that does not run any more is left as it is. With --savepoint or --drain i
 
 \b
 Examples:
-  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints
-  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints --savepoint --drain
-  sqlstream jobs stop insert-into-totals --dir /var/lib/checkpoints --savepoint-path /var/lib/savepoints/monday
+  sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints
+  sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint --drain
+  sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint-path /var/lib/savepoints/monday
 """
 
 _WAIT = 600.0

@@ -107,7 +107,7 @@ class View:
         self._jobs = jobs
         self._begin = time.monotonic()
         self._closed = Event()
-        self._status = StatusLine(self._text, after=0)
+        self._status = StatusLine(self._text, since=0)
         self._status.start()
         if not sys.stderr.isatty():
             Thread(target=self._lines, daemon=True).start()

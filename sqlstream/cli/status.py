@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import RLock, Timer
 from typing import TYPE_CHECKING
 
-from sqlstream.startup import keep_stderr
+from sqlstream.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,14 +24,15 @@ PATIENCE_SECONDS = 1.0
 
 
 class StatusLine:
-    """Shows ``text`` at the bottom of the terminal while the block runs, once ``after`` seconds have passed.
+    """Shows ``text`` at the bottom of the terminal while the block runs, once a second has passed ``since`` a moment of
+    the monotonic clock: by default now.
 
     A terminal that cannot redraw a line gets it once. The block may take it away for its own output (``hidden``).
     """
 
-    def __init__(self, text: Callable[[], str], after: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, text: Callable[[], str], since: float | None = None) -> None:
         self._text = text
-        self._after = after
+        self._since = time.monotonic() if since is None else since
         self._lock = RLock()
         self._due = self._hidden = self._closed = False
         self._told = False
@@ -50,7 +51,7 @@ class StatusLine:
     def start(self) -> None:
         if sys.stderr.isatty():
             keep_stderr()
-            self._timer = Timer(self._after, self._become_due)
+            self._timer = Timer(max(0.0, self._since + PATIENCE_SECONDS - time.monotonic()), self._become_due)
             self._timer.daemon = True
             self._timer.start()
 
@@ -111,11 +112,11 @@ class StatusLine:
 
 
 @contextmanager
-def working(what: str, shown: bool = True) -> Iterator[None]:
+def working(what: str, shown: bool = True, since: float | None = None) -> Iterator[None]:
     """Says ``what`` is going on, and for how long, while the block runs."""
     begin = time.monotonic()
     if not shown:
         yield
         return
-    with StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s"):
+    with StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s", since):
         yield

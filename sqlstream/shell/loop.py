@@ -43,6 +43,7 @@ class Shell:
         self._background = BackgroundJobs(self._fail)
         self._prompting = False
         self._sources: list[Path] = []
+        self._began = 0.0
         self.failures = 0
 
     # --- reading ---
@@ -143,9 +144,10 @@ class Shell:
             raise error.with_source(text) from error.__cause__
 
     def _executed(self, statement: Statement, text: str) -> Rows | Query | Job:
+        self._began = time.monotonic()
         if needs_spark(statement):
             wait_for_spark(self._start)
-        with working(label(statement)):
+        with working(label(statement), since=self._began):
             return self._session.execute(statement, text)
 
     def _show(self, statement: Statement, result: Rows | Query | Job) -> None:
@@ -193,7 +195,7 @@ class Shell:
     def _status(self, job: Job) -> StatusLine:
         """How far the job is, as long as nothing else is shown."""
         begin = time.monotonic()
-        return StatusLine(lambda: line_of(job, time.monotonic() - begin))
+        return StatusLine(lambda: line_of(job, time.monotonic() - begin), since=self._began)
 
     def _page(self) -> int:
         return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 6)

@@ -11,7 +11,7 @@ from sqlstream.grammar import expected_after
     ("text", "expected"),
     [
         ("CREATE ", ["FUNCTION", "OR", "TABLE", "TEMPORARY", "VIEW"]),
-        ("SELECT 1; SHOW ", ["CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES", "VIEWS"]),
+        ("SELECT 1; SHOW ", ["CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES", "USER", "VIEWS"]),
         ("SELECT ", ["an expression"]),
         ("SELECT a FROM ", ["a table name"]),
         ("SELECT a FROM t WHERE ", ["an expression"]),

@@ -96,7 +96,7 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "SHOW THINGS",
             'SS101: unexpected "THINGS"',
-            _SHOW := 'Expected "CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES" or "VIEWS".',
+            'Expected "CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES", "USER" or "VIEWS".',
         ),
         ("EXPLAIN FORMAT XML SELECT 1", 'SS101: unexpected "XML"', 'Expected "JSON", "MERMAID" or "TEXT".'),
         ("SET a = b", 'SS101: unexpected "a"', "Expected a string."),
@@ -113,6 +113,9 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
     ("text", "head", "hint"),
     [
         ("SELECT a FORM t", 'SS101: unexpected "t"', "Did you mean FROM instead of FORM?"),
+        ("SELECT * FORM t", 'SS101: unexpected "FORM"', "Did you mean FROM instead of FORM?"),
+        ("SELECT a, * form t", 'SS101: unexpected "form"', "Did you mean FROM instead of FORM?"),
+        ("SELECT * AS b FROM t", "SS101: a star has no alias", "Name the columns to give them other names."),
         ("SELECT a FROM t GROUPP BY a", 'SS101: unexpected "BY"', "Did you mean GROUP instead of GROUPP?"),
         ("SELECT a, FROM t", 'SS101: unexpected "FROM"', "Expected an expression."),
         ("SELECT FROM t", 'SS101: unexpected "FROM"', "Expected an expression."),
@@ -169,6 +172,32 @@ def test_a_wrong_statement_says_what_may_stand_there(text: str, head: str, hint:
             "SELECT a FROM t GROUP BY a TRIGGER EVERY 5 EMIT CHANGES",
             'SS105: "5" has no unit',
             "Write 5 ROWS or INTERVAL '5' SECOND.",
+        ),
+        (
+            "SELECT a FROM t GROUP BY TUMBLE(ts, '5 minutes')",
+            'SS105: "5 minutes" is a text, not an interval',
+            "Write INTERVAL '5' MINUTE.",
+        ),
+        (
+            "SELECT a FROM t GROUP BY TUMBLE(ts, 'soon')",
+            'SS105: "soon" is a text, not an interval',
+            "Write INTERVAL '5' SECOND.",
+        ),
+        (
+            "SELECT a FROM t GROUP BY TUMBLE(ts, 5 minutes)",
+            'SS105: "5 minutes" is not an interval',
+            "Write INTERVAL '5' MINUTE.",
+        ),
+        (
+            "SELECT a FROM TUMBLE(TABLE t, DESCRIPTOR(ts), 1.5 hours) GROUP BY window_start",
+            'SS105: "1.5 hours" is not an interval',
+            "Write INTERVAL '1.5' HOUR.",
+        ),
+        ("SELECT a FROM t WHERE ts > b - 10 min", 'SS105: "10 min" is not an interval', "Write INTERVAL '10' MINUTE."),
+        (
+            "SELECT a FROM t GROUP BY a TRIGGER EVERY 5 secs",
+            'SS105: "5 secs" is not an interval',
+            "Write INTERVAL '5' SECOND.",
         ),
         (
             "SELECT a FROM t FETCH FIRST 5 PERCENT ROWS ONLY",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream import spark
-from sqlstream.class_archive import archive_file, jvm_options
+from sqlstream.class_archive import advice, archive_file, jvm_options
 from sqlstream.spark import _COMPILER, _jvm_options
 
 KEY = "spark.driver.extraJavaOptions"
@@ -40,3 +40,21 @@ def test_another_java_has_another_archive(tmp_path, monkeypatch):
     here = archive_file()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert archive_file() != here
+
+
+def test_a_slow_start_without_an_archive_is_told_of_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert advice(1.2) is None
+    told = advice(12.3)
+    assert told is not None and told.startswith('Spark took 12 s to start; "python -m sqlstream.class_archive"')
+    assert advice(12.3) is None
+
+
+def test_nothing_is_told_where_there_is_an_archive_or_no_memory_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive_file().parent.mkdir()
+    archive_file().touch()
+    assert advice(12.3) is None
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert advice(12.3) is None

@@ -68,11 +68,11 @@ def test_a_job_is_stopped_by_its_name(session: Session) -> None:
     CREATE TABLE nowhere (value BIGINT) WITH ('connector' = 'blackhole'); INSERT INTO nowhere SELECT value FROM ticks"""
     job = session.sql(script)
     assert isinstance(job, Job)
-    assert dict(shown(session, "STOP JOB 'insert-into-nowhere'"))["status"] == "STOPPED"
+    assert dict(shown(session, "STOP JOB insert_into_nowhere"))["status"] == "STOPPED"
     assert job.state is JobState.STOPPED
     with pytest.raises(BindError) as error:
         session.sql("STOP JOB insert_into_nowhere")
-    assert error.value.diagnostic.hint == 'Did you mean "insert-into-nowhere"?'
+    assert error.value.diagnostic.hint == 'Did you mean "insert_into_nowhere"?'
 
 
 def test_a_session_without_jobs_has_none_to_show() -> None:

@@ -151,7 +151,7 @@ def test_inserted_rows_can_be_read_again(session: Session) -> None:
     for _ in range(2):
         job(session, "INSERT INTO kept SELECT n, n FROM numbers WHERE n > 4").wait()
     assert query(session, "SELECT * FROM kept").fetchall() == [(5, "5"), (5, "5")]
-    assert [j.name for j in session.jobs] == ["insert-into-kept", "insert-into-kept-2", "query"]
+    assert [j.name for j in session.jobs] == ["insert_into_kept", "insert_into_kept__2", "query"]
     session.sql("DROP TABLE kept; CREATE TABLE kept (m BIGINT) WITH ('connector' = 'memory')")
     assert query(session, "SELECT * FROM kept").fetchall() == []
 
@@ -202,7 +202,26 @@ def test_an_insert_goes_on_from_its_checkpoint_in_a_later_session(spark, tmp_pat
             job(session, script).wait()
             rows = query(session, "SELECT line FROM copied").fetchall()
     assert rows == [("one",), ("two",)]
-    assert (tmp_path / "checkpoints" / "insert-into-copied").is_dir()
+    assert (tmp_path / "checkpoints" / "insert_into_copied").is_dir()
+
+
+def test_an_insert_goes_on_from_the_checkpoint_of_an_older_version_with_hyphens(spark, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one").write_text("one\n")
+    script = f"""
+    SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+    CREATE TABLE lines (line STRING) WITH ('connector' = 'filesystem', 'format' = 'text', 'path' = '{tmp_path}/in');
+    CREATE TABLE nowhere (line STRING) WITH ('connector' = 'blackhole');
+    %s INSERT INTO nowhere SELECT line FROM lines
+    """
+    with sqlstream.connect(spark) as session:
+        job(session, script % "SET 'pipeline.name' = 'insert-into-nowhere';").wait()
+    with sqlstream.connect(spark) as session:
+        again = job(session, script % "")
+        again.wait()
+        assert (again.name, again.progress().rows_in) == ("insert-into-nowhere", 0)
+        assert job(session, "INSERT INTO nowhere SELECT line FROM lines").name == "insert_into_nowhere__2"
+    assert not (tmp_path / "checkpoints" / "insert_into_nowhere").exists()
 
 
 def test_a_null_for_a_column_that_is_not_null_fails_the_job(trades: Session) -> None:

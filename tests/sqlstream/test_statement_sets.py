@@ -102,7 +102,7 @@ def test_a_set_is_one_job_that_reads_a_table_once_and_counts_each_tables_rows(fo
         job = start(session, folder)
         job.wait()
         progress = job.progress()
-        described = session.sql("DESCRIBE JOB `statement-set-odd-counts`")
+        described = session.sql("DESCRIBE JOB statement_set_odd_counts")
         assert isinstance(described, Rows)
     found = expected()
     assert written(folder) == found

@@ -53,9 +53,33 @@ def error(session: Session, text: str) -> SqlStreamError:
 def test_show_lists_what_there_is(session: Session) -> None:
     assert rows(session, "SHOW TABLES") == [("bids",), ("dear",), ("out",)]
     assert rows(session, "SHOW VIEWS") == [("dear",)]
-    assert rows(session, "SHOW FUNCTIONS") == []
+    assert rows(session, "SHOW USER FUNCTIONS") == []
     connectors = {row[0]: row[1:4] for row in rows(session, "SHOW CONNECTORS")}
     assert connectors["datagen"] == ("yes", "no", "no") and connectors["redis"] == ("no", "yes", "yes")
+
+
+def test_show_functions_lists_those_of_users_and_what_is_built_in(session: Session) -> None:
+    found = {row[0]: row[1:3] for row in rows(session, "SHOW FUNCTIONS")}
+    assert found["get_json_object"] == ("scalar", "built-in")
+    assert found["listagg"] == ("aggregate", "built-in")
+    assert found["proctime"] == ("time attribute", "built-in")
+    assert found["tumble_start"] == ("window property", "built-in")
+    assert "nth_value" not in found  # it needs OVER, which is not executed
+
+
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("SHOW TABLES LIKE '%r'", ["dear"]),
+        ("SHOW TABLES NOT LIKE '%r'", ["bids", "out"]),
+        ("SHOW VIEWS ILIKE 'D_ar'", ["dear"]),
+        ("SHOW VIEWS LIKE 'D_ar'", []),
+        ("SHOW FUNCTIONS LIKE 'window\\\\_pa%'", ["window_pane", "window_pane_index"]),
+        ("SHOW CONNECTORS LIKE '%sql%'", ["sqlite"]),
+    ],
+)
+def test_show_takes_a_pattern(session: Session, statement: str, names: list[str]) -> None:
+    assert [row[0] for row in rows(session, statement)] == names
 
 
 def test_show_create_table_parses_again_to_the_same_table(session: Session) -> None:
@@ -258,7 +282,9 @@ def test_registered_functions_are_shown_and_called_by_name(session: Session) -> 
         return price / 2
 
     session.register_function("half", half)
-    ((name, kind, arguments, returns, target),) = rows(session, "SHOW FUNCTIONS")
+    ((name, kind, origin, arguments, returns, target),) = rows(session, "SHOW USER FUNCTIONS")
+    assert origin == "user"
+    assert rows(session, "SHOW FUNCTIONS")[0] == (name, kind, origin, arguments, returns, target)
     assert (name, kind, arguments, returns) == ("half", "scalar", "price DOUBLE", "DOUBLE")
     assert target.endswith("half")
     assert "HALF(auction) AS h" in session.explain("SELECT half(auction) AS h FROM bids")

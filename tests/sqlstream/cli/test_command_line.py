@@ -30,7 +30,7 @@ def test_every_command_explains_itself(command, capsys):
     assert "Usage: sqlstream" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["run", "--help"], ["shell", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["--version"], ["run", "--help"], ["shell", "--help"]])
 def test_help_and_version_load_neither_spark_nor_pandas(arguments):
     heavy = {"pyspark", "pandas", "sqlglot", "lark", "prompt_toolkit"}
     report = f"print({heavy} & {{*sys.modules}}, file=sys.stderr)"
@@ -40,6 +40,14 @@ def test_help_and_version_load_neither_spark_nor_pandas(arguments):
     )
     assert found.stdout
     assert found.stderr == "set()\n"
+
+
+def test_the_version_is_an_option_too(capsys):
+    assert run(["version"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("sqlstream ")
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_module_is_the_command():

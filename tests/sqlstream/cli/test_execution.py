@@ -95,10 +95,10 @@ def test_ctrl_c_stops_every_job_and_names_its_checkpoint(tmp_path):
         running.send_signal(signal.SIGINT)
         _, messages = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert 'job "insert-into-nowhere" stopped after its last complete micro-batch' in messages
-    assert f"checkpoint: {checkpoints}/insert-into-nowhere" in messages
+    assert 'job "insert_into_nowhere" stopped after its last complete micro-batch' in messages
+    assert f"checkpoint: {checkpoints}/insert_into_nowhere" in messages
     assert "Traceback" not in messages
-    assert (checkpoints / "insert-into-nowhere").is_dir()
+    assert (checkpoints / "insert_into_nowhere").is_dir()
 
 
 def test_reader_that_goes_away_ends_the_run(tmp_path):

@@ -72,11 +72,11 @@ def test_a_job_that_is_started_again_writes_each_row_once(run, server, tmp_path)
     run(columns, insert, "copied")
     write(tmp_path, 2, "c,3,2024-01-01 00:00:03")
     run(columns, insert, "copied")
-    last = forget_last_commit(tmp_path / "checkpoints" / "insert-into-copied")
+    last = forget_last_commit(tmp_path / "checkpoints" / "insert_into_copied")
     run(columns, insert, "copied")
     found = server.rows("SELECT k, v, ts AT TIME ZONE 'UTC' = '2024-01-01 00:00:02.5' FROM copied ORDER BY k")
     assert found == [("a", 1, False), ("b", None, True), ("c", 3, False)]
-    assert server.rows("SELECT job, epoch FROM sqlstream_epochs") == [("insert-into-copied", last)]
+    assert server.rows("SELECT job, epoch FROM sqlstream_epochs") == [("insert_into_copied", last)]
     assert server.rows("SELECT 1 FROM pg_class WHERE relname LIKE 'sqlstream_staging%'") == []
 
 
@@ -88,7 +88,7 @@ def test_updates_replace_rows_by_key_also_when_their_batch_runs_again(run, serve
     expected = [(1, "a", 3), (1, "b", 1), (11, "a", 1)]
     counts = "SELECT extract(second FROM start)::int + 1, k, n FROM counts ORDER BY 1, 2"
     assert server.rows(counts) == expected
-    forget_last_commit(tmp_path / "checkpoints" / "insert-into-counts")
+    forget_last_commit(tmp_path / "checkpoints" / "insert_into_counts")
     run(columns, COUNTS)
     assert server.rows(counts) == expected
 

@@ -115,7 +115,7 @@ def test_a_savepoint_says_what_it_holds_and_is_nothing_but_one_epoch(saved):
     assert [f for f in sorted(files) if f.startswith("spark/commits/")] == [
         f"spark/commits/{n}" for n in (manifest.epoch - 1, manifest.epoch) if n >= 0
     ]
-    assert (manifest.job, manifest.partitions, manifest.drained) == ("insert-into-totals", 1, False)
+    assert (manifest.job, manifest.partitions, manifest.drained) == ("insert_into_totals", 1, False)
     assert not [p for p in saved.iterdir() if p.name.startswith(".")]
 
 
@@ -125,7 +125,7 @@ def test_a_savepoint_says_what_it_holds_and_is_nothing_but_one_epoch(saved):
 @pytest.mark.parametrize("change", ACCEPTED, ids=lambda change: change.name)
 def test_a_changed_query_goes_on_with_the_state_of_a_savepoint_elsewhere(later, saved, tmp_path, change):
     moved = shutil.copytree(saved / "first", tmp_path / "moved")
-    origin = saved / "ended/insert-into-totals" if "delay" in change.name else moved
+    origin = saved / "ended/insert_into_totals" if "delay" in change.name else moved
     out = change.texts.get("out", "out" if "below the windows" in change.name else f"out-{tmp_path.name}")
     changed = Change(change.name, {**change.texts, "out": out})
     job = later.start(f"checkpoints-{tmp_path.name}", origin, changed)
@@ -205,7 +205,7 @@ def test_other_places_are_no_savepoints(later, saved, tmp_path):
 
 
 def test_a_savepoint_takes_no_directory_of_another(saved):
-    storage = LocalStorage(saved / "ended/insert-into-totals")
+    storage = LocalStorage(saved / "ended/insert_into_totals")
     with pytest.raises(SqlStreamError, match="SS426: no savepoint of job") as found:
         create_savepoint(storage, str(saved / "first"), "totals")
     assert "is there already" in str(found.value.diagnostic.detail)
@@ -222,6 +222,6 @@ def test_a_savepoint_that_cannot_be_written_leaves_nothing(saved, tmp_path, monk
 
     monkeypatch.setattr("sqlstream.jobs.savepoints.create.copied", full)
     with pytest.raises(SqlStreamError) as found:
-        create_savepoint(LocalStorage(saved / "ended/insert-into-totals"), str(tmp_path / "second"), "totals")
+        create_savepoint(LocalStorage(saved / "ended/insert_into_totals"), str(tmp_path / "second"), "totals")
     assert (found.value.code, list(tmp_path.iterdir())) == ("SS426", [])
     assert "No space left" in str(found.value.diagnostic.detail)

@@ -159,7 +159,7 @@ def test_a_word_of_a_run_that_is_cut_off_is_named(spark, tmp_path):
 @pytest.mark.spark
 def test_a_micro_batch_that_runs_again_replaces_its_state(spark, tmp_path):
     """Killed between its state and its commit: what comes out of it is what the new state belongs to."""
-    folder = tmp_path / "checkpoints/insert-into-kept/spark"
+    folder = tmp_path / "checkpoints/insert_into_kept/spark"
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.csv").write_text("1\n2\n1\n")
     script = f"""

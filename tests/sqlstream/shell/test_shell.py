@@ -13,6 +13,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import sqlstream
+from sqlstream.errors import ExecutionError
 from sqlstream.shell.line_editor import is_finished, line_editor
 from sqlstream.shell.loop import Shell
 
@@ -20,6 +21,9 @@ ROOT = Path(__file__).parents[3]
 NUMBERS = """CREATE TABLE numbers (n BIGINT)
 WITH ('connector' = 'datagen', 'number-of-rows' = '3', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1',
       'fields.n.end' = '3');
+"""
+ENDLESS = """CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');
+CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
 """
 
 
@@ -79,6 +83,97 @@ def test_source_runs_a_file_and_quit_ends(shell, tmp_path, capsys):
     assert "No such file" in capsys.readouterr().err
 
 
+def _reading(text: str) -> tuple[Shell, str]:
+    """A shell that has read piped text without Spark, and what it has printed."""
+    out = io.StringIO()
+    running = Shell(_NoSpark(sqlstream.connect()), out)
+    running.read(io.StringIO(text))
+    running.close()
+    return running, out.getvalue()
+
+
+class _NoSpark:
+    """A session whose Spark nobody needs."""
+
+    def __init__(self, session: sqlstream.Session) -> None:
+        self._session = session
+
+    spark = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._session, name)
+
+
+def test_short_commands_swallow_nothing_of_what_follows():
+    table = "CREATE TABLE t (n BIGINT) WITH ('connector' = 'blackhole');"
+    running, out = _reading(f"{table} \\d\n\\d t; SHOW VIEWS;\n-- and help\n\\?\nSHOW TABLES;")
+    assert running.failures == 0
+    described = " name | type   | null | key  | extras | watermark\n"
+    tables = " table name\n------------\n t\n(1 row)\n"
+    assert out.startswith(f"OK\n{tables}{described}")
+    assert " view name\n-----------\n(0 rows)\nStatements end with" in out
+    assert out.endswith(f"or clears the line.\n{tables}")
+
+
+def test_a_command_that_does_not_exist_is_told_at_its_line(capsys):
+    running, out = _reading("SHOW\nVIEWS;\n\\copy t\n\\? x\n\\d none\nSHOW VIEWS;")
+    views = " view name\n-----------\n(0 rows)\n"
+    assert (running.failures, out) == (3, views + views)
+    told = capsys.readouterr().err
+    assert 'SS108: "\\copy" is not a command of the shell\nLINE 3: \\copy t\n        ^^^^^^^\n' in told
+    assert 'SS108: "\\?" takes no argument\nLINE 4: \\? x\n' in told
+    assert 'SS202: table or view "none" does not exist\nLINE 1: DESCRIBE none\n' in told
+
+
+def test_mistakes_of_piped_scripts_have_the_lines_of_the_script(capsys):
+    running, _ = _reading("-- a comment\nSHOW TABLES; SHOW THINGS;\n\nSELECT\n  m FROM none;\nSET 'x' =\n")
+    assert running.failures == 3
+    told = capsys.readouterr().err
+    assert 'unexpected "THINGS"\nLINE 2: SHOW TABLES; SHOW THINGS;\n                          ^^^^^^\n' in told
+    assert "LINE 5:   m FROM none;\n                 ^^^^\n" in told
+    assert "unexpected end of the statement\nLINE 6: SET 'x' =\n" in told
+
+
+def test_a_sourced_file_may_hold_commands_and_must_not_source_itself(tmp_path, capsys):
+    (tmp_path / "a.sql").write_text("\\dv\nquit\nSHOW TABLES;")
+    (tmp_path / "b.sql").write_text(f"\\i {tmp_path}/b.sql\n")
+    running, out = _reading(f"\\i {tmp_path}/a.sql\nsource {tmp_path}/b.sql\n\\i {tmp_path}/none.sql\n")
+    assert (running.failures, out) == (2, " view name\n-----------\n(0 rows)\n")
+    told = capsys.readouterr().err
+    assert f'SS544: cannot read "{tmp_path}/b.sql": it is being read already' in told
+    assert f'SS544: cannot read "{tmp_path}/none.sql": No such file' in told
+
+
+@pytest.mark.spark
+def test_only_updating_results_show_the_kinds_of_their_rows(shell, tmp_path):
+    running, out = shell
+    (tmp_path / "a.json").write_text('{"k": 1, "at": "2024-01-01 00:00:00"}\n')
+    (tmp_path / "b.json").write_text('{"k": 1, "at": "2024-01-01 00:00:01"}\n')
+    table = f"""CREATE TABLE t (k BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'filesystem',
+        'format' = 'json', 'path' = '{tmp_path}');
+        SELECT COUNT(*) AS n FROM t GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)
+        TRIGGER AFTER WATERMARK EARLY EVERY 1 ROWS RETRACTING;"""
+    running.read(io.StringIO(table))
+    lines = out.getvalue().splitlines()
+    assert lines[:4] == ["OK", " op | n", "----+---", " +I | 1"]
+    assert lines[4:] in (["(1 row)"], [" -U | 1", " +U | 2", "(3 rows)"], [" +I | 2", "(2 rows)"])
+
+
+@pytest.mark.spark
+def test_a_failed_background_job_is_told_of_once(shell, capsys):
+    running, _ = shell
+    running.read(io.StringIO(ENDLESS + "INSERT INTO nowhere SELECT n * 9223372036854775807 FROM ticks;"))
+    (job,) = running._session.jobs
+    with pytest.raises(ExecutionError):
+        job.wait(60)
+    running.read(io.StringIO("SHOW VIEWS; SHOW VIEWS;"))
+    told = capsys.readouterr().err
+    assert told.startswith('job "insert_into_nowhere" failed\nSS4')
+    assert told.count("ARITHMETIC_OVERFLOW") == 1
+    assert told.endswith('"DESCRIBE JOB insert_into_nowhere;" shows more\n')
+    assert running.failures == 1
+
+
 @pytest.mark.spark
 def test_long_results_show_a_page_of_each_batch(shell, monkeypatch):
     running, out = shell
@@ -121,11 +216,19 @@ def test_ctrl_c_cancels_the_query_and_ctrl_d_leaves(tmp_path):
         terminal.send("SELECT m FROM ticks;\r")
         terminal.expect('SS201: column "m" does not exist')
         terminal.send("SELECT n FROM ticks;\r")
+        terminal.expect("starting Spark|starting the query")
         terminal.expect(r"\d{5,}\r\n")
         terminal.sendintr()
         terminal.expect("stopped")
+        terminal.send("CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');\r")
+        terminal.expect("OK")
+        terminal.send("INSERT INTO nowhere SELECT n * 9223372036854775807 FROM ticks;\r")
+        terminal.expect("runs in the background")
+        terminal.expect('job "insert_into_nowhere" failed')  # above the prompt, while nobody types
+        terminal.expect("ARITHMETIC_OVERFLOW")
+        terminal.expect("shows more")
         terminal.send("SHOW TABLES;\r")
-        terminal.expect(r"\(1 row\)")
+        terminal.expect(r"\(2 rows\)")
         terminal.expect("sqlstream> ")
         _leave(terminal)
     finally:

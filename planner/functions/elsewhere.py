@@ -1,0 +1,126 @@
+"""What to write here for functions of Flink and PostgreSQL, and a few of others, that Spark calls something else.
+
+Each entry is an expression that runs here; what its letters stand for is in ``LETTERS``, with which a test runs all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlstream.planner.functions.kinds import names
+from sqlstream.planner.suggestions import one_of_many
+
+LETTERS = {
+    "s": "STRING",
+    "d": "STRING",
+    "n": "INT",
+    "x": "DOUBLE",
+    "a": "ARRAY<INT>",
+    "b": "ARRAY<INT>",
+    "m": "MAP<STRING, INT>",
+    "o": "MAP<STRING, INT>",
+    "k": "STRING",
+    "v": "INT",
+    "ts": "TIMESTAMP",
+}
+
+_JSON_FIELD = "GET_JSON_OBJECT(s, '$.field')"
+_JSON_LIST = "TO_JSON(COLLECT_LIST(v))"
+_JSON_MAP = "TO_JSON(MAP_FROM_ENTRIES(COLLECT_LIST(STRUCT(k, v))))"
+_JSON_STRUCT = "TO_JSON(NAMED_STRUCT('k', v))"
+_NOW = "CURRENT_TIMESTAMP()"
+
+_FLINK = {
+    "array_concat": "CONCAT(a, b)",
+    "array_reverse": "REVERSE(a)",
+    "array_slice": "SLICE(a, 1, n)",
+    "collect": "COLLECT_LIST(v)",
+    "convert_tz": "FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(ts, 'UTC'), 'Europe/Berlin')",
+    "current_row_timestamp": _NOW,
+    "element": "GET(a, 0)",
+    "from_base64": "CAST(UNBASE64(s) AS STRING)",
+    "group_id": "GROUPING_ID()",
+    "is_alpha": "s RLIKE '^[A-Za-z]+$'",
+    "is_decimal": "TRY_CAST(s AS DOUBLE) IS NOT NULL",
+    "is_digit": "s RLIKE '^[0-9]+$'",
+    "json_array": "TO_JSON(ARRAY(v, n))",
+    "json_arrayagg": _JSON_LIST,
+    "json_exists": "GET_JSON_OBJECT(s, '$.field') IS NOT NULL",
+    "json_object": _JSON_STRUCT,
+    "json_objectagg": _JSON_MAP,
+    "json_query": _JSON_FIELD,
+    "json_string": "TO_JSON(a)",
+    "json_value": _JSON_FIELD,
+    "map_union": "MAP_CONCAT(m, o)",
+    "rand_integer": "CAST(FLOOR(RAND() * n) AS INT)",
+    "sha224": "SHA2(s, 224)",
+    "sha256": "SHA2(s, 256)",
+    "sha384": "SHA2(s, 384)",
+    "sha512": "SHA2(s, 512)",
+    "split_index": "SPLIT_PART(s, d, n + 1)",
+    "to_base64": "BASE64(CAST(s AS BINARY))",
+    "truncate": "SIGN(x) * FLOOR(ABS(x), 2)",
+}
+
+_POSTGRES = {
+    "array_cat": "CONCAT(a, b)",
+    "array_length": "SIZE(a)",
+    "array_to_json": "TO_JSON(a)",
+    "array_to_string": "ARRAY_JOIN(a, d)",
+    "clock_timestamp": _NOW,
+    "ends_with": "ENDSWITH(s, d)",
+    "format": "FORMAT_STRING('%s: %d', s, n)",
+    "gen_random_uuid": "UUID()",
+    "generate_series": "SEQUENCE(1, n)",
+    "json_agg": _JSON_LIST,
+    "json_build_array": "TO_JSON(ARRAY(v, n))",
+    "json_build_object": _JSON_STRUCT,
+    "json_extract_path": _JSON_FIELD,
+    "json_extract_path_text": _JSON_FIELD,
+    "json_object_agg": _JSON_MAP,
+    "jsonb_agg": _JSON_LIST,
+    "jsonb_array_length": "JSON_ARRAY_LENGTH(s)",
+    "jsonb_build_array": "TO_JSON(ARRAY(v, n))",
+    "jsonb_build_object": _JSON_STRUCT,
+    "jsonb_extract_path": _JSON_FIELD,
+    "jsonb_extract_path_text": _JSON_FIELD,
+    "jsonb_object_agg": _JSON_MAP,
+    "quote_literal": "QUOTE(s)",
+    "regexp_match": "REGEXP_EXTRACT(s, '([0-9]+)', 1)",
+    "regexp_matches": "REGEXP_EXTRACT_ALL(s, '([0-9]+)', 1)",
+    "regexp_split_to_array": "SPLIT(s, '[,;]')",
+    "regexp_split_to_table": "EXPLODE(SPLIT(s, '[,;]'))",
+    "row_to_json": _JSON_STRUCT,
+    "starts_with": "STARTSWITH(s, d)",
+    "statement_timestamp": _NOW,
+    "string_to_array": "SPLIT(s, ',')",
+    "string_to_table": "EXPLODE(SPLIT(s, ','))",
+    "strpos": "INSTR(s, d)",
+    "to_hex": "LOWER(HEX(n))",
+    "to_jsonb": "TO_JSON(a)",
+    "transaction_timestamp": _NOW,
+}
+
+_OTHERS = {
+    "approx_distinct": "APPROX_COUNT_DISTINCT(v)",
+    "arbitrary": "ANY_VALUE(v)",
+    "date_parse": "TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss')",
+    "from_iso8601_timestamp": "TO_TIMESTAMP(s)",
+    "group_concat": "LISTAGG(s, ',')",
+    "json_extract": _JSON_FIELD,
+    "json_extract_scalar": _JSON_FIELD,
+    "strftime": "DATE_FORMAT(ts, 'yyyy-MM-dd')",
+    "strptime": "TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss')",
+}
+
+_ALL = "SHOW FUNCTIONS lists all there are; CREATE FUNCTION adds one in Python."
+
+INSTEAD: Mapping[str, str] = _FLINK | _POSTGRES | _OTHERS
+
+
+def function_hint(name: str, users: Iterable[str]) -> str:
+    """What to write for a function that does not exist: by meaning, else a name that is spelled nearly so."""
+    instead = INSTEAD.get(name.lower())
+    if instead is not None:
+        return f"Write {instead}, for example."
+    return one_of_many(name, [*names(), *users]) or _ALL

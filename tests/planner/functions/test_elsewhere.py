@@ -1,0 +1,58 @@
+"""Functions that other systems have, and what to write here: all of it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+import sqlstream
+from sqlstream.planner.functions.elsewhere import INSTEAD, LETTERS, function_hint
+from sqlstream.planner.functions.kinds import kind_of
+from sqlstream.session import Session
+
+_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in LETTERS.items() if name != "ts")
+_WINDOW = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+_BEHIND = {"GROUPING_ID()": "GROUP BY GROUPING SETS ((k), ()), TUMBLE(ts, INTERVAL '1' MINUTE)"}
+_EXPRESSIONS = sorted(set(INSTEAD.values()))
+
+
+@pytest.fixture(scope="module")
+def letters() -> Session:
+    session = sqlstream.connect()
+    session.sql(
+        f"CREATE TABLE t ({_COLUMNS}, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) "
+        "WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '/nowhere')"
+    )
+    return session
+
+
+def _behind(expression: str) -> str:
+    aggregates = ("COLLECT_LIST", "APPROX_COUNT_DISTINCT", "ANY_VALUE", "LISTAGG")
+    return _BEHIND.get(expression, _WINDOW if any(word in expression for word in aggregates) else "")
+
+
+@pytest.mark.parametrize("name", sorted(INSTEAD))
+def test_functions_of_others_do_not_exist_here_and_lead_to_one_that_does(name: str, letters: Session) -> None:
+    assert kind_of(name) is None
+    (found,) = letters.check(f"SELECT {name}(s, d) FROM t")
+    assert (found.code, found.hint) == ("SS203", f"Write {INSTEAD[name]}, for example.")
+
+
+@pytest.mark.parametrize("expression", _EXPRESSIONS)
+def test_what_to_write_is_accepted(expression: str, letters: Session) -> None:
+    assert letters.check(f"SELECT {expression} AS found FROM t {_behind(expression)}") == ()
+
+
+@pytest.mark.spark
+def test_spark_takes_all_that_is_to_be_written(spark) -> None:
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in LETTERS.items())
+    spark.sql(f"SELECT {nulls}").createOrReplaceTempView("letters")
+    for expression in _EXPRESSIONS:
+        grouped = "GROUP BY CUBE(k)" if expression == "GROUPING_ID()" else ""
+        spark.sql(f"SELECT {expression} AS found FROM letters {grouped}")  # analyzed at once
+    spark.catalog.dropTempView("letters")
+
+
+def test_a_name_that_is_only_somewhat_near_is_no_suggestion() -> None:
+    assert function_hint("nofun", []) == "SHOW FUNCTIONS lists all there are; CREATE FUNCTION adds one in Python."
+    assert function_hint("upperr", []) == 'Did you mean "upper"?'
+    assert function_hint("geocod", ["geocode"]) == 'Did you mean "geocode"?'

@@ -144,7 +144,7 @@ def _(node: n.NameFilter, sql: Sql) -> str:
 @print_node.register
 def _(node: n.Show, sql: Sql) -> str:
     if node.name is None:
-        return joined("SHOW", node.what, node.names and print_node(node.names, sql))
+        return joined("SHOW", node.what, None if node.names is None else print_node(node.names, sql))
     preposition = "FOR JOB" if node.what == "CHECKPOINTS" else None
     return joined("SHOW", node.what, preposition, name_text(node.name))
 

@@ -16,6 +16,10 @@ from sqlstream.errors import SqlStreamError
 COMMANDS = ("run", "check", "explain", "format", "shell", "jobs", "test", "version")
 
 _EPILOG = """\b
+What takes over a second is told on standard error in a line that goes away, if that is a terminal.
+Elsewhere it is not, so that logs and mails of cron stay short.
+
+\b
 Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,
 70 a mistake in sqlstream, 130 interrupted, 141 the reader of the output went away.
 

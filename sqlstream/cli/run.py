@@ -13,10 +13,10 @@ from sqlstream.cli.sessions import session_options
 _EPILOG = """\b
 Statements run one after the other; files share one session. A query prints its rows as they come.
 INSERT from bounded tables is waited for; other INSERTs run side by side until Ctrl-C.
-Standard output has the results and nothing else. A terminal on standard error shows what is going on: that
-Spark starts, rows, rates and the watermark. Elsewhere nothing is said but what each INSERT has written; --progress
-writes a line every two seconds there, --no-progress nothing at all. Exit codes: 0 success, 1 the SQL is wrong,
-2 the command is wrong, 3 a job failed, 130 interrupted.
+Standard output has the results and nothing else. Standard error shows rows, rates and the watermark if it is
+a terminal; elsewhere it gets what each bounded INSERT has written, with --progress a line every two seconds,
+with --no-progress neither. Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,
+130 interrupted.
 
 \b
 Examples:

@@ -10,8 +10,9 @@ from sqlstream.cli.sessions import open_session, session_options
 from sqlstream.python_path import importable
 
 _EPILOG = """\b
-Spark starts while you type. Ctrl-C cancels the running query, Ctrl-D leaves. With piped input, statements
-run one after the other, also after a wrong one; the exit code then is 1.
+Spark starts while you type. Ctrl-C cancels the running query, Ctrl-D leaves, \\? shows the shell's commands.
+A background job that fails is told of above the prompt. With piped input, statements run one after the other,
+also after a wrong one; the exit code then is 1.
 
 \b
 Examples:

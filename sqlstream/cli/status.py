@@ -112,11 +112,12 @@ class StatusLine:
 
 
 @contextmanager
-def working(what: str, shown: bool = True, since: float | None = None) -> Iterator[None]:
-    """Says ``what`` is going on, and for how long, while the block runs."""
+def working(what: str, shown: bool = True, since: float | None = None) -> Iterator[StatusLine]:
+    """Says ``what`` is going on, and for how long, while the block runs; never where it is not ``shown``."""
     begin = time.monotonic()
+    status = StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s", since)
     if not shown:
-        yield
+        yield status
         return
-    with StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s", since):
-        yield
+    with status:
+        yield status

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli.scripts import pairs
+from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
 
 _EPILOG = """\b
@@ -39,4 +40,5 @@ def command(directory: Path, report: Path | None, select: str | None, settings: 
         LocalSession(given).close()
     except SqlStreamError as error:
         raise click.UsageError(str(error)) from error
-    return main(directory, report, select, given)
+    with working("running cases") as status:
+        return main(directory, report, select, given, status.hidden)

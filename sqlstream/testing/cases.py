@@ -13,6 +13,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,12 +36,25 @@ _FUNCTIONS = "peer_functions"
 
 
 def main(
-    cases: Path, json_file: Path | None = None, select: str | None = None, settings: Mapping[str, str] | None = None
+    cases: Path,
+    json_file: Path | None = None,
+    select: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    printing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
-    """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails."""
+    """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails.
+
+    Lines are written within ``printing()``.
+    """
+
+    def on_result(result: Result) -> None:
+        with printing():
+            _print(result)
+
     sessions = partial(LocalSession, settings)
-    summary = run_cases(selected(case_files(cases), select), sessions, cases_root(cases), json_file)
-    sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
+    summary = run_cases(selected(case_files(cases), select), sessions, cases_root(cases), json_file, on_result)
+    with printing():
+        sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
     return 1 if summary.failed else 0
 
 

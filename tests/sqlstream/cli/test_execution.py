@@ -41,7 +41,22 @@ def test_insert_is_waited_for_before_the_next_statement(spark, tmp_path, capfd):
         WITH ('connector' = 'filesystem', 'path' = '{tmp_path / "copy"}', 'format' = 'json');
         INSERT INTO copy SELECT n FROM numbers; SELECT n FROM copy"""
     assert _run(spark, "csv", NUMBERS, copy) == 0
-    assert sorted(capfd.readouterr().out.splitlines()) == ["1", "2", "3", "4", "5", "n"]
+    printed = capfd.readouterr()
+    assert sorted(printed.out.splitlines()) == ["1", "2", "3", "4", "5", "n"]
+    assert printed.err == '5 rows written to "copy"\n'
+
+
+def test_inserts_of_a_set_tell_the_rows_of_each_table_unless_they_are_to_be_quiet(spark, capfd):
+    script = f"""{NUMBERS}
+        CREATE TABLE odd (n BIGINT) WITH ('connector' = 'blackhole');
+        CREATE TABLE big (n BIGINT) WITH ('connector' = 'blackhole');
+        EXECUTE STATEMENT SET BEGIN
+        INSERT INTO odd SELECT n FROM numbers WHERE n % 2 = 1; INSERT INTO big SELECT n FROM numbers WHERE n > 4; END"""
+    assert _run(spark, "csv", script) == 0
+    assert capfd.readouterr() == ("", '3 rows written to "odd", 1 row written to "big"\n')
+    with sqlstream.connect(spark) as session:
+        assert Execution(session, "csv", False, quiet=True).run([Script("script", script)]) == 0
+    assert capfd.readouterr() == ("", "")
 
 
 def test_progress_goes_to_stderr(spark, capfd):

@@ -36,7 +36,7 @@ def _printed(term: str) -> str:
     )  # fmt: skip
     terminal.expect(pexpect.EOF)
     assert terminal.before is not None
-    return terminal.before
+    return str(terminal.before)
 
 
 def test_a_terminal_shows_what_goes_on_and_clears_it():

@@ -86,22 +86,16 @@ def test_source_runs_a_file_and_quit_ends(shell, tmp_path, capsys):
 def _reading(text: str) -> tuple[Shell, str]:
     """A shell that has read piped text without Spark, and what it has printed."""
     out = io.StringIO()
-    running = Shell(_NoSpark(sqlstream.connect()), out)
+    running = Shell(_WithoutSpark(), out)
     running.read(io.StringIO(text))
     running.close()
     return running, out.getvalue()
 
 
-class _NoSpark:
+class _WithoutSpark(sqlstream.Session):
     """A session whose Spark nobody needs."""
 
-    def __init__(self, session: sqlstream.Session) -> None:
-        self._session = session
-
     spark = None
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._session, name)
 
 
 def test_short_commands_swallow_nothing_of_what_follows():

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.grammar.elsewhere import instead_of
 from sqlstream.grammar.failures import (
     FOREIGN_STATEMENT,
     UNCLOSED,
@@ -48,7 +50,8 @@ _OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 def diagnose(tokens: list[Token], error: SqlglotParseError) -> SqlStreamError:
     """The mistake in a statement that did not parse."""
     assert isinstance(error, SyntaxFailure), error
-    found = unbalanced(tokens) or _foreign(tokens) or _unknown(tokens, error.diagnostic) or error.diagnostic
+    told = error.diagnostic
+    found = unbalanced(tokens) or _foreign(tokens) or _unknown(tokens, told) or _in_a_call(tokens, told) or told
     return SqlStreamError.of([found])
 
 
@@ -85,6 +88,22 @@ def _unknown(tokens: list[Token], found: Diagnostic) -> Diagnostic | None:
     close = difflib.get_close_matches(tokens[0].text.upper(), known, 1)
     hint = f"Did you mean {close[0]}?" if close else f"A statement begins with {', '.join(known[:-1])} or {known[-1]}."
     return Diagnostic(UNKNOWN_STATEMENT, f'unknown statement "{tokens[0].text}"', token_span(tokens[0]), hint=hint)
+
+
+def _in_a_call(tokens: list[Token], found: Diagnostic) -> Diagnostic | None:
+    """The syntax of another system's function, such as ``JSON_OBJECT(KEY k VALUE v)``."""
+    if found.code != UNEXPECTED or found.span is None:
+        return None
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.start >= found.span.start:
+            break
+        if token.token_type == TokenType.L_PAREN:
+            opened.append(index)
+        elif token.token_type == TokenType.R_PAREN and opened:
+            opened.pop()
+    instead = instead_of(tokens[opened[-1] - 1].text) if opened and opened[-1] else None
+    return replace(found, hint=instead) if instead else None
 
 
 def token_error(text: str, error: TokenError) -> SqlStreamError:

@@ -6,8 +6,7 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
-from sqlstream.planner.functions.elsewhere import function_hint
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, hint_for, kind_of, spark_name
 from sqlstream.planner.nodes import Schema
 from sqlstream.planner.type_inference import Types, call_arguments
 
@@ -111,7 +110,7 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
 def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
     match kind_of(name):
         case None:
-            hint = function_hint(name, context.catalog.function_names())
+            hint = hint_for(name, context.catalog.function_names())
             context.wrong("SS203", f'function "{name}" does not exist', node, hint)
         case Kind.WINDOW:
             context.wrong("SS209", f'window function "{name}" needs an OVER clause', node)

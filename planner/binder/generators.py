@@ -14,8 +14,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.functions.elsewhere import function_hint
-from sqlstream.planner.functions.kinds import Kind, kind_of, spark_name
+from sqlstream.planner.functions.kinds import Kind, hint_for, kind_of, spark_name
 from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import Correlate, Field
 from sqlstream.planner.rewriting import node_of
@@ -119,7 +118,7 @@ def _check_kind(call: exp.Expr, function: Function, context: Context) -> None:
 def _no_generator(call: exp.Expr, context: Context) -> Exception:
     name = spark_name(call) or call.sql(SqlStream)
     if kind_of(name) is None:
-        hint = function_hint(name, context.catalog.function_names())
+        hint = hint_for(name, context.catalog.function_names())
         return bind_error("SS203", f'function "{name}" does not exist', call, hint)
     hint = "Generators are EXPLODE, POSEXPLODE, INLINE, STACK, JSON_TUPLE and table functions in Python."
     return bind_error("SS209", f'function "{name}" gives one value, not rows', call, hint)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 
 from sqlglot import exp
 
 from sqlstream.grammar.dialect import SqlStream
+from sqlstream.grammar.elsewhere import instead_of
 from sqlstream.planner.functions import spark_names
+from sqlstream.planner.suggestions import one_of_many
 
 
 class Kind(Enum):
@@ -36,6 +39,7 @@ ORDER_DEPENDENT = frozenset({"first", "first_value", "last", "last_value"})
 # Wrappers around one aggregate call that belong to it.
 AGGREGATE_WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
+_ALL = "SHOW FUNCTIONS lists all there are; CREATE FUNCTION adds one in Python."
 _CALL = re.compile(r"`?(\w+)`?(?:\(|$)")
 
 
@@ -52,6 +56,11 @@ def callable_functions() -> dict[str, Kind]:
 def kind_of(name: str) -> Kind | None:
     """The kind of Spark's function of that name, None where there is none."""
     return _KINDS.get(name.lower())
+
+
+def hint_for(name: str, users: Iterable[str]) -> str:
+    """What to write for a function that does not exist: by meaning, else a name that is spelled nearly so."""
+    return instead_of(name) or one_of_many(name, [*names(), *users]) or _ALL
 
 
 def spark_name(call: exp.Expr) -> str | None:

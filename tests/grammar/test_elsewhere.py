@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sqlstream
-from sqlstream.planner.functions.elsewhere import INSTEAD, LETTERS, function_hint
-from sqlstream.planner.functions.kinds import kind_of
+from sqlstream.grammar.elsewhere import INSTEAD, LETTERS
+from sqlstream.planner.functions.kinds import hint_for, kind_of
 from sqlstream.session import Session
 
 _COLUMNS = ", ".join(f"{name} {kind}" for name, kind in LETTERS.items() if name != "ts")
@@ -37,6 +37,19 @@ def test_functions_of_others_do_not_exist_here_and_lead_to_one_that_does(name: s
     assert (found.code, found.hint) == ("SS203", f"Write {INSTEAD[name]}, for example.")
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("JSON_VALUE(s, '$.x' RETURNING INT)", "json_value"),
+        ("UPPER(JSON_QUERY(s, '$.x' WITH WRAPPER))", "json_query"),
+        ("JSON_OBJECT(KEY UPPER(k) VALUE v)", "json_object"),
+    ],
+)
+def test_their_own_syntax_leads_there_as_well(call: str, name: str, letters: Session) -> None:
+    (found,) = letters.check(f"SELECT {call} FROM t")
+    assert (found.code, found.hint) == ("SS101", f"Write {INSTEAD[name]}, for example.")
+
+
 @pytest.mark.parametrize("expression", _EXPRESSIONS)
 def test_what_to_write_is_accepted(expression: str, letters: Session) -> None:
     assert letters.check(f"SELECT {expression} AS found FROM t {_behind(expression)}") == ()
@@ -53,6 +66,6 @@ def test_spark_takes_all_that_is_to_be_written(spark) -> None:
 
 
 def test_a_name_that_is_only_somewhat_near_is_no_suggestion() -> None:
-    assert function_hint("nofun", []) == "SHOW FUNCTIONS lists all there are; CREATE FUNCTION adds one in Python."
-    assert function_hint("upperr", []) == 'Did you mean "upper"?'
-    assert function_hint("geocod", ["geocode"]) == 'Did you mean "geocode"?'
+    assert hint_for("nofun", []) == "SHOW FUNCTIONS lists all there are; CREATE FUNCTION adds one in Python."
+    assert hint_for("upperr", []) == 'Did you mean "upper"?'
+    assert hint_for("geocod", ["geocode"]) == 'Did you mean "geocode"?'

@@ -5,10 +5,7 @@ Each entry is an expression that runs here; what its letters stand for is in ``L
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from sqlstream.planner.functions.kinds import names
-from sqlstream.planner.suggestions import one_of_many
+from collections.abc import Mapping
 
 LETTERS = {
     "s": "STRING",
@@ -113,14 +110,10 @@ _OTHERS = {
     "strptime": "TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss')",
 }
 
-_ALL = "SHOW FUNCTIONS lists all there are; CREATE FUNCTION adds one in Python."
-
 INSTEAD: Mapping[str, str] = _FLINK | _POSTGRES | _OTHERS
 
 
-def function_hint(name: str, users: Iterable[str]) -> str:
-    """What to write for a function that does not exist: by meaning, else a name that is spelled nearly so."""
-    instead = INSTEAD.get(name.lower())
-    if instead is not None:
-        return f"Write {instead}, for example."
-    return one_of_many(name, [*names(), *users]) or _ALL
+def instead_of(name: str) -> str | None:
+    """A hint for a function of another system."""
+    found = INSTEAD.get(name.lower())
+    return None if found is None else f"Write {found}, for example."

@@ -71,7 +71,7 @@ def test_a_job_is_stopped_by_its_name(session: Session) -> None:
     assert dict(shown(session, "STOP JOB insert_into_nowhere"))["status"] == "STOPPED"
     assert job.state is JobState.STOPPED
     with pytest.raises(BindError) as error:
-        session.sql("STOP JOB insert_into_nowhere")
+        session.sql("STOP JOB insert_into_nowher")
     assert error.value.diagnostic.hint == 'Did you mean "insert_into_nowhere"?'
 
 

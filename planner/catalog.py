@@ -5,7 +5,7 @@ The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -70,7 +70,7 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     connector: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     watermark: Watermark | None = None
     primary_key: tuple[str, ...] = ()
     changelog: frozenset[RowKind] = APPEND_ONLY

@@ -6,8 +6,10 @@ quotes; detail and hint are sentences. Everything here pickles, because errors c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from sqlstream.secrets import shown_script
 
 
 @dataclass(frozen=True)
@@ -24,20 +26,23 @@ class Span:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into."""
+    """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into.
+
+    ``source`` may hold secrets, so it is shown by ``render`` alone.
+    """
 
     code: str
     message: str
     span: Span | None = None
     detail: str | None = None
     hint: str | None = None
-    source: str | None = None
+    source: str | None = field(default=None, repr=False)
 
     def render(self) -> str:
         """The message as users read it: message, line with carets, detail, hint."""
         lines = [f"{self.code}: {self.message}"]
         if self.span is not None and self.source is not None:
-            lines += _excerpt(self.source, self.span)
+            lines += _excerpt(shown_script(self.source), self.span)
         if self.detail:
             lines.append(f"DETAIL: {self.detail}")
         if self.hint:
@@ -95,6 +100,13 @@ class SqlStreamError(Exception):
         """The same error with the SQL text attached, once, where the text is known."""
         self.diagnostics = tuple(d if d.source is not None else replace(d, source=source) for d in self.diagnostics)
         return self
+
+    def with_texts(self, change: Callable[[str], str]) -> SqlStreamError:
+        """An error of the same code whose message, detail and hint are changed, without what caused it."""
+        return SqlStreamError.of(
+            replace(d, message=change(d.message), detail=d.detail and change(d.detail), hint=d.hint and change(d.hint))
+            for d in self.diagnostics
+        )
 
     def __str__(self) -> str:
         return "\n\n".join(d.render() for d in self.diagnostics)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sqlstream.connectors.secrets import without_secrets
+from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, require_sources
 from sqlstream.runner import Runner
+from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
 
 NO_PLAN = "SS283"
@@ -22,6 +23,13 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
         return explain(without_secrets(plan), statement.format, statement.stage, RULES)
+    secrets = secrets_of_plan(plan)
+    with hiding(secrets):
+        return secrets.hidden(_explained_below(plan, statement, workspace, runner))
+
+
+def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
+    """The stages below the planner."""
     from sqlstream.planner.lowering import explain_physical, explain_spark
 
     optimized = optimize(plan, RULES)

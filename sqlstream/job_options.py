@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.secrets import masked, without_secrets
+from sqlstream.connectors.secrets import masked, secrets_of_plan, without_secrets
 from sqlstream.jobs.coordinator import Checkpointing, Retention
 from sqlstream.jobs.records import Description
 from sqlstream.planner.explain import to_json
@@ -34,4 +34,4 @@ def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpoi
 def description_of(plan: Node, sql: str, settings: Settings) -> Description:
     """What the record of a job says of what it runs, without secrets."""
     given = dict(masked(settings.given.items()))
-    return Description(sql, to_json(without_secrets(plan)), given, versions())
+    return Description(secrets_of_plan(plan).hidden(sql), to_json(without_secrets(plan)), given, versions())

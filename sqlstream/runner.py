@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, connector
+from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
 from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders, JobName
 from sqlstream.planner.catalog import Function
@@ -19,6 +20,8 @@ from sqlstream.sinks import SideSinks, sink_of
 from sqlstream.spark_settings import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
+from sqlstream.udfs.hiding import hiding
+from sqlstream.udfs.lookup.discreet import discreet
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.workspace import Workspace
 
@@ -58,7 +61,7 @@ class SessionSources:
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
         make = connector(node.source.connector).lookup
         assert make is not None, node.source.connector
-        return make(self.environment, node.source, request_of(node))
+        return discreet(make(self.environment, node.source, request_of(node)), secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)
@@ -87,6 +90,10 @@ class Runner:
 
         ``sql`` is its statement, for the record of the job.
         """
+        with hiding(secrets_of_plan(plan)):
+            return self._start(plan, workspace, sql)
+
+    def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
         from sqlstream.job_options import checkpointing_of, description_of
         from sqlstream.jobs import checkpoint_exists, run_of, start_job
         from sqlstream.jobs.history import last_committed
@@ -188,7 +195,8 @@ class Runner:
             raise UnsupportedError(
                 SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
             )
-        rows = with_kind_first(lower(plan, self.runtime(workspace)))
+        with hiding(secrets_of_plan(plan)):
+            rows = with_kind_first(lower(plan, self.runtime(workspace)))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 
     def runtime(self, workspace: Workspace) -> JobRuntime:

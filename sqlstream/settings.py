@@ -26,6 +26,7 @@ from sqlstream.options import (
     one_of,
     parsed,
 )
+from sqlstream.secrets import shown_value
 from sqlstream.udfs.barriers.marks import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
@@ -274,9 +275,9 @@ class Settings:
         return {key: value for key, value in self._given.items() if key.startswith("spark.")}
 
     def rows(self) -> list[tuple[str, str | None]]:
-        """All keys with their values, for a bare SET."""
-        known = {o.key: self.text(o.key) for o in OPTIONS}
-        return sorted((known | dict(self.spark)).items())
+        """All keys with their values as they may be shown, for a bare SET."""
+        known = {o.key: self.text(o.key) for o in OPTIONS} | dict(self.spark)
+        return sorted((key, None if value is None else shown_value(key, value)) for key, value in known.items())
 
 
 def check(key: str, value: str, span: Span | None = None) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
     MISSING_OPTION,
@@ -26,7 +28,9 @@ from sqlstream.options import (
 )
 from sqlstream.planner import bad_rows
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.secrets import Secrets
 from sqlstream.types import DataType
+from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 
 if TYPE_CHECKING:
@@ -185,7 +189,7 @@ class Connector:
     def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
         """The function that writes one micro-batch of the table."""
         assert self.write_batches is not None, f"{self.name} is no sink"
-        return self.write_batches(environment, table)
+        return partial(_write_discreetly, self.write_batches(environment, table), secrets_of(table))
 
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""
@@ -231,6 +235,11 @@ class Connector:
             if column.metadata_key is not None and column.metadata_key not in known:
                 message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'
                 yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, known, "Metadata keys"))
+
+
+def _write_discreetly(write: BatchWriter, secrets: Secrets, batch: DataFrame, number: int) -> None:
+    with hiding(secrets):
+        write(batch, number)
 
 
 def _missing_field(option: Option, key: str, table: Table, spans: Mapping[str, Span]) -> Diagnostic | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -13,19 +12,17 @@ from sqlstream.connectors.connector import BatchWriter, Connector, Environment
 from sqlstream.connectors.http_checks import STATUSES, check, require_address
 from sqlstream.connectors.http_sink import HttpWriter, SendRetry
 from sqlstream.connectors.json_columns import COLUMN_PATH, JSON_PATH, column_paths
-from sqlstream.connectors.secrets import MASK, masked, resolved
+from sqlstream.connectors.secrets import masked, resolved, secrets_of
 from sqlstream.connectors.worker_writes import write_in_workers
 from sqlstream.errors import ConnectorError
 from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.catalog import Table
+from sqlstream.secrets import Secrets, is_harmless_header
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
 from sqlstream.udfs.lookup.sources.http import KEYS, Call, HttpServer, HttpSource
 from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
 from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
-
-_REFERENCE = re.compile(r"\$\{\w+\}")
-_SHORTEST_SECRET = 4
 
 
 def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
@@ -69,8 +66,9 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
     )
     columns = tuple((c.name, c.type) for c in table.physical_columns)
     sending = (values["sink.method"], url, values["sink.body"], values["sink.batch-rows"], values["sink.requests"])
-    writer = HttpWriter(table.name, columns, _server(table, values), *sending, retry, environment.job)
-    return lambda batch, number: write_in_workers(batch, replace(writer, batch=number))
+    server = _server(table, values)
+    writer = HttpWriter(table.name, columns, server, *sending, retry, environment.job)
+    return lambda batch, number: write_in_workers(batch, replace(writer, batch=number), server.secrets)
 
 
 # --- options --------------------------------------------------------------------------------------------------
@@ -99,14 +97,20 @@ def _body(values: Mapping[str, Any], key: str) -> Template | None:
 
 def _server(table: Table, values: Mapping[str, Any]) -> HttpServer:
     ((_, address),) = masked([("url", values["url"])])
-    headers = {"Accept": "application/json"}
-    headers |= {key.removeprefix("headers."): v for key, v in values.items() if key.startswith("headers.") and v}
+    given = [(key.removeprefix("headers."), v) for key, v in values.items() if key.startswith("headers.") and v]
+    public = {"Accept": "application/json"} | {n: v for n, v in given if _is_public(table, n)}
+    private = {n: v for n, v in given if not _is_public(table, n)}
     own = _authorization(values)
     if own is not None:
-        headers["Authorization"] = own
-    secrets = _secrets(table, own)
+        private["Authorization"] = own
     limits = (values["timeout"], values["max-connections"] or 0, values["max-answer-bytes"])
-    return HttpServer(address.partition("?")[0], tuple(headers.items()), secrets, *limits)
+    address = address.partition("?")[0].partition("#")[0]
+    return HttpServer(address, tuple(public.items()), tuple(private.items()), _secrets(table, own), *limits)
+
+
+def _is_public(table: Table, header: str) -> bool:
+    """True where any server may see the header."""
+    return is_harmless_header(header) and "${" not in (table.option(f"headers.{header}") or "")
 
 
 def _authorization(values: Mapping[str, Any]) -> str | None:
@@ -118,15 +122,10 @@ def _authorization(values: Mapping[str, Any]) -> str | None:
     return f"Basic {base64.b64encode(pair).decode('ascii')}"
 
 
-def _secrets(table: Table, authorization: str | None) -> tuple[str, ...]:
-    """What messages must not show, should the server repeat it: the longest first."""
-    found = set((authorization or "").split()[1:])
-    for key, value in table.options:
-        references = _REFERENCE.findall(value)
-        found |= {str(resolved({key: reference})[key]) for reference in references}
-        if masked([(key, value)]) == ((key, MASK),):
-            found |= {word for word in str(resolved({key: value})[key]).split() if word.lower() != "bearer"}
-    return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=lambda s: (-len(s), s)))
+def _secrets(table: Table, authorization: str | None) -> Secrets:
+    """What messages must not show, should the server repeat it."""
+    own = (authorization or "").partition(" ")[2]
+    return secrets_of(table) + Secrets.of([own])
 
 
 CONNECTOR = Connector(

@@ -96,7 +96,7 @@ class HttpWriter:
             if attempt:
                 await asyncio.sleep(self.retry.delay(attempt))
             try:
-                async with send(session, self.method, message.url, message.body, headers) as answer:
+                async with send(session, self.server, self.method, message.url, message.body, headers) as (answer, _):
                     if 200 <= answer.status < 300:
                         return
                     text = await text_of(answer, self.table, self.server, message.what)

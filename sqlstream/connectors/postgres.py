@@ -24,7 +24,7 @@ from sqlstream.connectors.postgres_server import (
     unique_keys,
 )
 from sqlstream.connectors.postgres_sink import PostgresWriter
-from sqlstream.connectors.secrets import resolved
+from sqlstream.connectors.secrets import resolved, secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer
 from sqlstream.planner.catalog import Table
@@ -141,6 +141,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
             environment.job,
             environment.run,
             timeout_ms,
+            secrets_of(table),
         )
         writer.prepare(server)
     return writer

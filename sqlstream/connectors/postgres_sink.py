@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.postgres_server import connected, regclass
 from sqlstream.planner.catalog import RowKind
+from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.types import DataType
+from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class PostgresWriter:
     job: str
     run: str
     statement_timeout_ms: int
+    secrets: Secrets = field(default=NO_SECRETS, repr=False)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         with connected(self.name, dict(self.connection), self.statement_timeout_ms) as server:
@@ -168,7 +171,8 @@ class Staging:
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        part = self.stage(batches, task.partitionId() if task is not None else 0)
+        with hiding(self.writer.secrets):
+            part = self.stage(batches, task.partitionId() if task is not None else 0)
         if part is not None:
             yield pa.record_batch({"part": [part]})
 

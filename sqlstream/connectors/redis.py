@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment
 from sqlstream.connectors.json_columns import COLUMN_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.redis_sink import RedisWriter
-from sqlstream.connectors.secrets import resolved
+from sqlstream.connectors.secrets import resolved, secrets_of
 from sqlstream.connectors.worker_writes import write_in_workers
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import (
@@ -136,6 +136,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
             hint = "Create a table without it: a document is written with its columns by name."
             raise ConnectorError(WRONG_VALUE, message, hint=hint)
     columns = tuple((c.name, c.type) for c in table.physical_columns)
+    secrets = secrets_of(table)
     writer = RedisWriter(
         table.name,
         columns,
@@ -146,7 +147,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
         values["ttl"],
         values["sink.batch-rows"],
     )
-    return lambda batch, _: write_in_workers(batch, writer, together=writer.key.names)
+    return lambda batch, _: write_in_workers(batch, writer, secrets, together=writer.key.names)
 
 
 def _values(table: Table) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""Secrets in the options of tables: kept in the environment, and never shown.
+"""Secrets of tables: kept in the environment, looked up when a job starts, and shown nowhere.
 
 A value may hold ``${NAME}``, the environment variable of that name. The driver looks it up when a job starts, so that
-neither the catalog nor a plan knows the secret. A secret that is written in the statement itself is masked wherever
-options are shown.
+neither the catalog nor a plan knows the secret. What of a value written in the statement itself is a secret, and how
+it is shown, is told by ``sqlstream.secrets``.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -17,15 +16,10 @@ from typing import Any
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Node
+from sqlstream.secrets import REFERENCE, Secrets, secret_texts, shown_value
 from sqlstream.types import DataType
 
 NO_VARIABLE = "SS560"
-MASK = "******"
-
-_REFERENCE = re.compile(r"\$\{(\w+)\}")
-_SECRET_KEY = re.compile(r"password|passwd|secret|token|authorization|api[-_.]?key|credential|jaas", re.IGNORECASE)
-_OF_URL = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]*)@")
-_OF_QUERY = re.compile(r"(?<=[?&])([\w.-]*(?:password|secret|token|api[-_.]?key)[\w.-]*)=([^&\s]*)", re.IGNORECASE)
 
 
 def resolved(values: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -35,32 +29,24 @@ def resolved(values: Mapping[str, Any], environment: Mapping[str, str] | None = 
 
 
 def _replaced(key: str, text: str, variables: Mapping[str, str]) -> str:
-    def of(reference: re.Match[str]) -> str:
-        found = variables.get(reference[1])
-        if found is None:
-            message = f'environment variable "{reference[1]}" of option "{key}" is not set'
-            hint = f"Set it where the job is started: export {reference[1]}=…"
+    for name in REFERENCE.findall(text):
+        if name not in variables:
+            message = f'environment variable "{name}" of option "{key}" is not set'
+            hint = f"Set it where the job is started: export {name}=…"
             raise ConnectorError(NO_VARIABLE, message, hint=hint)
-        return found
+    return _known(text, variables)
 
-    return _REFERENCE.sub(of, text)
+
+def _known(text: str, variables: Mapping[str, str]) -> str:
+    return REFERENCE.sub(lambda reference: variables.get(reference[1], reference[0]), text)
+
+
+# --- what is shown --------------------------------------------------------------------------------------------
 
 
 def masked(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Options as they may be shown: what is secret is ``******``, references to variables stay."""
-    return tuple((key, _masked(key, value)) for key, value in options)
-
-
-def _masked(key: str, value: str) -> str:
-    if _SECRET_KEY.search(key):
-        return value if _is_reference(value) else MASK
-    shown = _OF_URL.sub(lambda m: m[0] if _is_reference(m[2]) else f"{m[1]}:{MASK}@", value)
-    return _OF_QUERY.sub(lambda m: m[0] if _is_reference(m[2]) else f"{m[1]}={MASK}", shown)
-
-
-def _is_reference(value: str) -> bool:
-    """``Bearer ${TOKEN}`` tells no secret either."""
-    return bool(_REFERENCE.search(value)) and len(_REFERENCE.sub("", value).split()) <= 1
+    return tuple((key, shown_value(key, value)) for key, value in options)
 
 
 def without_secrets(plan: Node) -> Node:
@@ -75,7 +61,44 @@ def _shown(value: Any) -> Any:
         return replace(value, options=masked(value.options))
     if isinstance(value, tuple):
         return tuple(_shown(item) for item in value)
-    if isinstance(value, DataType | Enum) or not is_dataclass(value) or isinstance(value, type):
+    if not _has_parts(value):
         return value
     changed = {f.name: _shown(getattr(value, f.name)) for f in fields(value) if f.init}
     return replace(value, **changed)
+
+
+def _has_parts(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, DataType | Enum | type)
+
+
+# --- what is hidden -------------------------------------------------------------------------------------------
+
+
+def secrets_of(*tables: Table, environment: Mapping[str, str] | None = None) -> Secrets:
+    """The secrets of tables, with the values of the variables that they refer to as far as they are set."""
+    variables = os.environ if environment is None else environment
+    return Secrets.of(text for t in tables for key, value in t.options for text in _secrets(key, value, variables))
+
+
+def _secrets(key: str, value: str, variables: Mapping[str, str]) -> Iterator[str]:
+    names = REFERENCE.findall(value)
+    yield from (variables[name] for name in names if name in variables)
+    yield from (_known(text, variables) for text in secret_texts(key, value))
+    if names:  # a variable may hold a URL with a password in it
+        yield from secret_texts(key, _known(value, variables))
+
+
+def secrets_of_plan(plan: Node) -> Secrets:
+    """The secrets of all tables of a plan."""
+    return secrets_of(*_tables(plan))
+
+
+def _tables(value: Any) -> Iterator[Table]:
+    if isinstance(value, Table):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _tables(item)
+    elif _has_parts(value):
+        for field in fields(value):
+            yield from _tables(getattr(value, field.name))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.connectors.formats import quoted
+from sqlstream.secrets import Secrets
+from sqlstream.udfs.hiding import hiding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,21 +23,26 @@ class PartitionWriter(Protocol):
         ...
 
 
-def write_in_workers(batch: DataFrame, writer: PartitionWriter, together: Sequence[str] = ()) -> None:
-    """Writes all rows; those that are equal in the columns ``together`` come to one partition, in their order."""
+def write_in_workers(batch: DataFrame, writer: PartitionWriter, secrets: Secrets, together: Sequence[str] = ()) -> None:
+    """Writes all rows; those that are equal in the columns ``together`` come to one partition, in their order.
+
+    Errors tell none of the ``secrets``.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = batch.repartition(*(F.col(quoted(name)) for name in together)) if together else batch
-    rows.mapInArrow(_Task(writer).run, "written BIGINT").write.format("noop").mode("overwrite").save()
+    rows.mapInArrow(_Task(writer, secrets).run, "written BIGINT").write.format("noop").mode("overwrite").save()
 
 
 @dataclass(frozen=True)
 class _Task:
     writer: PartitionWriter
+    secrets: Secrets = field(repr=False)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        self.writer.write(task.partitionId() if task is not None else 0, batches)
+        with hiding(self.secrets):
+            self.writer.write(task.partitionId() if task is not None else 0, batches)
         return iter(())

@@ -14,6 +14,7 @@ from functools import singledispatch
 
 from sqlglot import exp
 
+from sqlstream.connectors.secrets import masked
 from sqlstream.jobs.meanings import Names, meaning, names_of
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.window_text import firing_text, window_text
@@ -159,7 +160,7 @@ def _name(node: Node) -> str:
 def _source(table: Table) -> Iterator[tuple[str, str]]:
     yield "table", table.name
     yield "connector", table.connector
-    for key, value in sorted(table.options):
+    for key, value in sorted(masked(table.options)):  # who asks may change, so that secrets are no part of it
         if key.startswith(_READ_BY.get(table.connector, ())):
             yield f'option "{key}"', value.rstrip("/") if key == "path" else value
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sqlstream.connectors.secrets import secrets_of_plan
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace
 from sqlstream.jobs.failure import is_cancellation
@@ -24,6 +25,7 @@ from sqlstream.jobs.results import Results
 from sqlstream.jobs.running_query import RunningQuery
 from sqlstream.jobs.savepoint_taking import SavepointTaking
 from sqlstream.planner.nodes import Node
+from sqlstream.udfs.hiding import without_secrets
 
 ROWS_AFTER_END = "SS422"
 
@@ -278,7 +280,9 @@ class Job:
             self._results.on_progress(last_batch)
 
     def _told(self, error: BaseException) -> SqlStreamError:
-        return self._query.launch.error(error, self.name if self._results is None else None)
+        """What users and the record are told of a failure, without the secrets of the tables."""
+        told = self._query.launch.error(error, self.name if self._results is None else None)
+        return without_secrets(told, secrets_of_plan(self.plan))
 
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):

@@ -51,7 +51,9 @@ def here(run: str = "run 1", job: str = "job") -> Environment:
 
 
 def writer_of(table: Table, run: str = "run 1") -> PostgresWriter:
-    made = connector(table.connector).batch_writer(here(run), table)
+    write_batches = connector(table.connector).write_batches
+    assert write_batches is not None
+    made = write_batches(here(run), table)
     assert isinstance(made, PostgresWriter)
     return made
 

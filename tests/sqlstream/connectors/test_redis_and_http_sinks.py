@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
 from sqlstream.results import Query
+from sqlstream.secrets import Secrets
 from tests.redis_server import RedisServer
 
 _ENVIRONMENT: Any = SimpleNamespace(job="job 1", spark=SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"}))
@@ -47,7 +48,11 @@ def writer_of(table: Table, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the connector sends to the workers."""
     sent: list[Any] = []
     module = {"redis": redis, "http": http}[table.connector]
-    monkeypatch.setattr(module, "write_in_workers", lambda batch, writer, together=(): sent.append((writer, together)))
+
+    def send(batch: object, writer: Any, secrets: Secrets, together: Sequence[str] = ()) -> None:
+        sent.append((writer, together))
+
+    monkeypatch.setattr(module, "write_in_workers", send)
     connector(table.connector).batch_writer(_ENVIRONMENT, table)(SimpleNamespace(), 7)  # type: ignore[arg-type]
     ((writer, together),) = sent
     assert together == (writer.key.names if isinstance(writer, RedisWriter) else ())
@@ -288,7 +293,7 @@ def test_several_requests_may_be_under_way(make_table, monkeypatch):
 def test_writers_tell_no_secret(make_table, monkeypatch):
     monkeypatch.setenv("TOKEN", "hunter2")
     _, writer = http_writer(make_table, Received("http://h"), monkeypatch, "/?t=${TOKEN}", auth__token="${TOKEN}")
-    assert dict(writer.server.headers)["Authorization"] == "Bearer hunter2"
+    assert dict(writer.server.private)["Authorization"] == "Bearer hunter2"
     assert "hunter2" not in repr(writer)
     assert "hunter2" not in repr(replace(writer, batch=8))
 

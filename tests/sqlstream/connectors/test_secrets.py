@@ -34,7 +34,7 @@ def test_a_variable_that_is_not_set_is_named():
         (
             "url",
             "jdbc:postgresql://h/db?user=me&password=hunter2&x=1",
-            "jdbc:postgresql://h/db?user=me&password=******&x=1",
+            "jdbc:postgresql://h/db?user=me&password=******&x=******",
         ),
         ("url", "redis://:hunter2@h", "redis://:******@h"),
         ("path", "a@b:c", "a@b:c"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sqlstream.errors import ConnectorError
+from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.failures import UNREADABLE, beginning, keys_text
@@ -22,6 +24,7 @@ from sqlstream.udfs.lookup.sources.templates import Template
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
+    from yarl import URL
 
 UNREACHABLE = "SS574"
 WRONG_STATUS = "SS575"
@@ -29,7 +32,8 @@ WRONG_STATUS = "SS575"
 KEYS = "keys"
 """The place in the templates of a batch for all its keys."""
 
-MASK = "******"
+MOST_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOTHING = object()
 
 
@@ -49,20 +53,22 @@ class Call:
 
 @dataclass(frozen=True)
 class HttpServer:
-    """How a server is spoken to. ``address`` is how messages call it, ``secrets`` is what they must not show."""
+    """How a server is spoken to. ``address`` is how messages call it, ``secrets`` is what they must not show.
+
+    ``headers`` are harmless; ``private`` ones are for the host of the URL alone, also where it names another one.
+    """
 
     address: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    private: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    secrets: Secrets = field(default=NO_SECRETS, repr=False)
     timeout_ms: int = 10_000
     max_connections: int = 0
     max_bytes: int = 10_485_760
 
     def shown(self, text: str) -> str:
         """The beginning of a text, fit for messages."""
-        for secret in self.secrets:
-            text = text.replace(secret, MASK)
-        return beginning(text)
+        return beginning(self.secrets.hidden(text))
 
 
 @dataclass(frozen=True)
@@ -95,9 +101,10 @@ def _plain(source: HttpSource) -> PlainConnections | None:
     server, origin = source.server, origin_of(source.call.url)
     if origin is None or source.call.method != "GET" or source.call.body is not None:
         return None
-    if server.max_connections or not are_plain(server.headers):
+    headers = (*server.headers, *server.private)
+    if server.max_connections or not are_plain(headers):
         return None
-    return PlainConnections(origin, server.headers, server.timeout_ms / 1000, server.max_bytes)
+    return PlainConnections(origin, headers, server.timeout_ms / 1000, server.max_bytes)
 
 
 class HttpClient:
@@ -162,9 +169,9 @@ class HttpClient:
             except Unusual:
                 plain.close()
                 self._plain = None
-        async with send(self._session, call.method, url, body) as answer:
+        async with send(self._session, self._source.server, call.method, url, body) as (answer, redirects):
             text = await text_of(answer, self._source.name, self._source.server, what)
-            self._answers_plainly = plain is not None and is_plain(answer)
+            self._answers_plainly = plain is not None and not redirects and is_plain(answer)
             return answer.status, text
 
 
@@ -179,16 +186,40 @@ class _Keys:
         return keys_text(self.request, self.keys)
 
 
-def send(
-    session: ClientSession, method: str, url: str, body: str | None = None, headers: Mapping[str, str] | None = None
-) -> AbstractAsyncContextManager[ClientResponse]:
-    """Sends JSON, or nothing. Only GET follows to another place: a client would turn POST into GET there."""
+@asynccontextmanager
+async def send(
+    session: ClientSession,
+    server: HttpServer,
+    method: str,
+    url: str,
+    body: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[tuple[ClientResponse, int]]:
+    """Sends JSON, or nothing; the answer, and how many others have named the next place before.
+
+    Only GET follows to another place: a client would turn POST into GET there. Another scheme, host or port gets no
+    private headers, since whoever answers chooses the place.
+    """
     from yarl import URL
 
-    data, given = None, headers
+    first = target = URL(url, encoded=True)
+    data, given = None, dict(headers or {})
     if body is not None:
-        data, given = body.encode(), {"Content-Type": "application/json", **(headers or {})}
-    return session.request(method, URL(url, encoded=True), data=data, headers=given, allow_redirects=method == "GET")
+        data, given = body.encode(), {"Content-Type": "application/json", **given}
+    for redirects in itertools.count():
+        own = server.private if _origin(target) == _origin(first) else ()
+        sent = {**dict(own), **given}
+        async with session.request(method, target, data=data, headers=sent, allow_redirects=False) as answer:
+            place = answer.headers.get("Location")
+            follows = method == "GET" and answer.status in _REDIRECTS and place is not None
+            if not follows or redirects == MOST_REDIRECTS:
+                yield answer, redirects
+                return
+            target = target.join(URL(place or "", encoded=True))
+
+
+def _origin(url: URL) -> tuple[str, str | None, int | None]:
+    return url.scheme, url.host, url.port
 
 
 async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:

@@ -1,0 +1,26 @@
+"""What is secret, and how a text is shown: the one place that decides it for tables, settings, scripts and messages.
+
+* ``shown_value`` and ``secret_texts`` take the value of an option apart by its key: what is not known to be harmless
+  is a secret. A reference to a variable, ``${NAME}``, is shown as it stands; what the variable holds is a secret.
+* ``Secrets`` holds the secrets of some tables and hides them in texts that others have written, such as servers.
+* ``shown_script`` hides secrets in SQL text, of which messages show a line.
+
+Imports nothing of the product, because errors and workers need it, too.
+"""
+
+from sqlstream.secrets.known import NO_SECRETS, Secrets
+from sqlstream.secrets.options import is_harmless_header, is_known, secret_texts, shown_value
+from sqlstream.secrets.pieces import MASK, REFERENCE
+from sqlstream.secrets.scripts import shown_script
+
+__all__ = [
+    "MASK",
+    "NO_SECRETS",
+    "REFERENCE",
+    "Secrets",
+    "is_harmless_header",
+    "is_known",
+    "secret_texts",
+    "shown_script",
+    "shown_value",
+]

@@ -1,0 +1,22 @@
+"""SQL text as messages may show it."""
+
+from __future__ import annotations
+
+import re
+
+from sqlstream.secrets.options import pieces_of
+
+_STRING = r"(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
+_OPTION = re.compile(rf"({_STRING})(\s*=\s*)({_STRING})", re.DOTALL)
+_VISIBLE = re.compile(r"[^\n]")
+
+
+def shown_script(text: str) -> str:
+    """The text with stars in place of secrets in ``'key' = 'value'``; each character keeps its place."""
+    return _OPTION.sub(lambda option: f"{option[1]}{option[2]}{_shown(option[1][1:-1], option[3])}", text)
+
+
+def _shown(key: str, value: str) -> str:
+    pieces = pieces_of(key, value[1:-1])
+    texts = (_VISIBLE.sub("*", piece.text) if piece.secret else piece.text for piece in pieces)
+    return value[0] + "".join(texts) + value[-1]

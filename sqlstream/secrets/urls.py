@@ -1,0 +1,150 @@
+"""URLs: secret are who asks, values of the query that are not known to be harmless, and fragments.
+
+A password that is not percent-encoded may hold ``@``, ``/``, ``?`` or ``#``. Such a text is no URL, or another one than
+its author meant, and is shown without anything that may belong to the password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
+
+from sqlstream.secrets.pieces import Piece, aside, guarded
+
+_BEGIN = re.compile(r"(?:jdbc:)?([A-Za-z][\w+.-]*)://")
+_OPEN_BEGIN = re.compile(r"[\ue000-\uf8ff]")
+_PARAMETER = re.compile(r"(;[\w.-]+=)([^;/?#]*)")
+_FIRST_OF_QUERY = re.compile(r"[\w.%~-]+=")
+
+_NAMED_USERS = frozenset({"postgres", "postgresql", "redis", "rediss", "mysql", "mariadb", "amqp", "amqps"})
+"""Their users have names; in URLs of other schemes the user may as well be a token."""
+_CONTAINERS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+"""What looks like a user there is a container of Azure's storage."""
+_STORES = frozenset({*_CONTAINERS, "file", "gs", "hdfs", "s3", "s3a", "s3n", "viewfs", "dbfs", "oss", "abs"})
+"""Of file systems, in whose patterns ``?`` is any character."""
+
+_HARMLESS = """
+    api-version apiversion application_name applicationname asc callback charset client_encoding compress
+    connect_timeout count currency currentschema date days desc dir direction encoding ext fields filter format fmt from
+    gssencmode host hostaddr include interval keepalives keepalives_idle lang language limit locale max min mode
+    offset order orderby output page page_size pagesize per_page pretty protocol region size sort sortby ssl sslmode
+    start end status target_session_attrs timeout timezone to type tz units user username v verbose version view
+"""
+HARMLESS = frozenset(_HARMLESS.split())
+"""Parameters of queries, and members of bodies, whose values are shown."""
+
+
+def is_harmless(name: str) -> bool:
+    return unquote(name).strip().casefold() in HARMLESS
+
+
+def url_pieces(text: str) -> list[Piece]:
+    """The pieces of a URL; a text that is none is secret as a whole."""
+    found = aside(text)
+    if found is None or any(character in text for character in "\t\r\n"):  # the parser drops them
+        return guarded(text)
+    try:
+        pieces = list(_pieces(found.text))
+    except ValueError:  # brackets around no address, or characters that look like others
+        return guarded(text)
+    assert "".join(piece.text for piece in pieces) == found.text, "no character is lost"
+    return found.all_restored(pieces)
+
+
+def is_clear(text: str) -> bool:
+    """False where nobody can tell where the password of a URL ends, because it is not percent-encoded."""
+    begin = _begin(text)
+    return begin is None or _end_of_user(text[begin[0] :], *begin) is None
+
+
+def _begin(text: str) -> tuple[int, str] | None:
+    """Where the host or the user begins, and the scheme; a URL may begin with a placeholder in place of all that."""
+    found = _BEGIN.match(text)
+    if found is not None:
+        return found.end(), found[1].casefold()
+    return (0, "") if _OPEN_BEGIN.match(text) else None
+
+
+def _pieces(text: str) -> Iterator[Piece]:
+    begin = _begin(text)
+    if begin is None:
+        yield Piece(text, secret=True)
+        return
+    start, scheme = begin
+    yield Piece(text[:start])
+    rest = text[start:]
+    end = _end_of_user(rest, start, scheme)
+    if end is not None:
+        yield Piece(rest[:end], secret=True)
+        yield Piece("@")
+        rest = rest[end + 1 :]
+    netloc, path, query, fragment = _split(rest, scheme)
+    user, at, host = netloc.rpartition("@")
+    if at:
+        yield from _user(user, scheme)
+        yield Piece(at)
+    yield from _with_parameters(host + path)
+    yield from _query(query)
+    yield from _fragment(fragment)
+
+
+def _split(rest: str, scheme: str) -> tuple[str, str, str, str]:
+    """Host with user, path, query with its ``?``, and fragment with its ``#``; together they are the text."""
+    parts = urlsplit(f"//{rest}")
+    tail = rest[len(parts.netloc) + len(parts.path) :]
+    if not rest.startswith(parts.netloc + parts.path):
+        raise ValueError(rest)
+    if scheme in _STORES and not _FIRST_OF_QUERY.match(tail[1:]):
+        return parts.netloc, parts.path + tail, "", ""
+    query, hash_, fragment = tail.partition("#")
+    return parts.netloc, parts.path, query, hash_ + fragment
+
+
+def _end_of_user(rest: str, start: int, scheme: str) -> int | None:
+    """Where a user with a password ends that holds characters which end a host; None where there is no such."""
+    parts = urlsplit(f"//{rest}")
+    netloc, tail = parts.netloc, rest[len(parts.netloc) :]
+    searched = parts.path or tail
+    web = scheme in ("http", "https", "")
+    if "@" not in searched or (web and not {":", "@"} & set(netloc)):  # as in https://host/users/@me
+        return None
+    return len(netloc) + searched.rindex("@")
+
+
+def _user(text: str, scheme: str) -> Iterator[Piece]:
+    user, colon, password = text.partition(":")
+    named = bool(password) if scheme in _NAMED_USERS else scheme in _CONTAINERS and not colon
+    yield Piece(user, secret=not named)
+    yield Piece(colon)
+    yield Piece(password, secret=True)
+
+
+def _with_parameters(path: str) -> Iterator[Piece]:
+    """``;name=value`` may stand behind each part of a path, and behind the host in some URLs of JDBC."""
+    end = 0
+    for found in _PARAMETER.finditer(path):
+        yield Piece(path[end : found.end(1)])
+        yield Piece(found[2], secret=not is_harmless(found[1][1:-1]))
+        end = found.end()
+    yield Piece(path[end:])
+
+
+def _query(text: str) -> Iterator[Piece]:
+    if not text:
+        return
+    yield Piece(text[0])
+    for number, item in enumerate(re.split(r"([&;])", text[1:])):
+        if number % 2:
+            yield Piece(item)
+            continue
+        name, equals, value = item.partition("=")
+        yield Piece(name, secret=not equals and not is_harmless(name))
+        yield Piece(equals)
+        yield Piece(value, secret=bool(value) and not is_harmless(name))
+
+
+def _fragment(text: str) -> Iterator[Piece]:
+    if text:
+        yield Piece(text[0])
+        yield Piece(text[1:], secret=True)

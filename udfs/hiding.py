@@ -1,0 +1,35 @@
+"""Errors that name no secret, wherever they come from."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.secrets import NO_SECRETS, Secrets
+
+
+class HiddenError(Exception):
+    """An error of others whose text has its secrets hidden."""
+
+
+def without_secrets(error: SqlStreamError, secrets: Secrets) -> SqlStreamError:
+    """The error, or where there are secrets one of the same code that tells none of them."""
+    return error if secrets == NO_SECRETS else error.with_texts(secrets.hidden)
+
+
+@contextmanager
+def hiding(secrets: Secrets) -> Iterator[None]:
+    """What is raised inside tells none of the secrets, nor do the errors that caused it.
+
+    Spark writes errors of tasks to its logs, with all that caused them.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not secrets.show_in("".join(traceback.format_exception(error))):
+            raise
+        if isinstance(error, SqlStreamError):
+            raise without_secrets(error, secrets) from None
+        raise HiddenError(secrets.hidden(str(error)) or type(error).__name__) from None

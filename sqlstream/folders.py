@@ -10,7 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlstream.errors import ConnectorError
 from sqlstream.settings import Settings
+
+NAME_TOO_LONG = "SS586"
+LONGEST_NAME = 200
+"""Bytes. File systems take 255, and savepoints add the time to it."""
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,10 @@ class Folders:
     def checkpoint(self, settings: Settings, job: str) -> str:
         """Where the job keeps its checkpoint; in the scratch folder, unless a setting says where."""
         parent = settings["execution.checkpointing.dir"]
+        if parent and len(job.encode()) > LONGEST_NAME:
+            message = f'the name of job "{job[:_SHOWN]}…" is too long for the directory of its checkpoint'
+            hint = f"Give it one of at most {LONGEST_NAME} bytes: SET 'pipeline.name' = '…'."
+            raise ConnectorError(NAME_TOO_LONG, message, hint=hint)
         return f"{parent.rstrip('/')}/{job}" if parent else self.scratch_checkpoint()
 
     def scratch_checkpoint(self) -> str:

@@ -13,11 +13,15 @@ from typing import Any
 
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.suggestions import with_list
+from sqlstream.secrets import shown_value
+from sqlstream.udfs.texts import is_text
 
 UNKNOWN_OPTION = "SS502"
 MISSING_OPTION = "SS503"
 WRONG_VALUE = "SS504"
 NOT_EXECUTED = "SS350"
+
+_LONGEST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,18 @@ def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4_095
+"""Bytes of a file's name and of a path, which file systems of Linux and macOS take."""
+
+
+def _path(text: str) -> str:
+    """Of paths elsewhere only their own file system knows how long they may be."""
+    names = [] if "://" in text else text.encode().split(b"/")
+    if "\0" in text or any(len(name) > _LONGEST_NAME for name in names) or sum(map(len, names)) > _LONGEST_PATH:
+        raise ValueError(text)
+    return _nonempty(text)
+
+
 def _nonempty(text: str) -> str:
     if not text.strip():
         raise ValueError(text)
@@ -133,7 +149,7 @@ def one_of(*values: str, planned: Iterable[str] = ()) -> Kind:
 
 STRING = Kind("string", "any text", str)
 NAME = Kind("string", "a text that is not empty", _nonempty)
-PATH = Kind("path", "a path or a URI that is not empty", _nonempty)
+PATH = Kind("path", f"a path of names of at most {_LONGEST_NAME} bytes, or a URI; not empty", _path)
 CHARACTER = Kind("character", r"one character, or '\t' for a tab", _character)
 BOOLEAN = Kind("boolean", "'true' or 'false'", _boolean)
 RATIO = Kind("number", "a number from 0 to 1", _ratio)
@@ -157,15 +173,25 @@ def hint_of(word: str, known: Iterable[str], what: str) -> str:
 
 def check_value(option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
     """SS504 for an unreadable value, SS350 for one that is not executed yet, None for a good one."""
+    shown = _shown(key, value)
+    if not is_text(value):
+        message = f'value "{ascii(shown)[1:-1]}" of option "{key}" is no Unicode text'
+        return Diagnostic(WRONG_VALUE, message, span, hint="It holds half a pair of surrogates: write the character.")
     if value.strip().lower() in option.kind.planned:
-        message = f'value "{value}" of option "{key}" is not executed yet'
+        message = f'value "{shown}" of option "{key}" is not executed yet'
         return Diagnostic(NOT_EXECUTED, message, span, hint=f"Write {option.kind.accepted}.")
     try:
         option.kind.parse(value)
     except (ValueError, KeyError):
-        message = f'value "{value}" of option "{key}" is not {_indefinite(option.kind)}'
+        message = f'value "{shown}" of option "{key}" is not {_indefinite(option.kind)}'
         return Diagnostic(WRONG_VALUE, message, span, hint=f"Accepted: {option.kind.accepted}.")
     return None
+
+
+def _shown(key: str, value: str) -> str:
+    """The beginning of a value, without secrets."""
+    text = shown_value(key, value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _indefinite(kind: Kind) -> str:

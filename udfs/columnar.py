@@ -16,6 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs.texts import python_list
+
 FUNCTION_FAILED = "SS411"
 WRONG_RESULT = "SS412"
 
@@ -208,8 +210,9 @@ def _wants_pandas(function: Callable[..., object]) -> bool:
 
 
 def python_values(column: pa.Array) -> list[object]:
-    """Python values; maps as dicts."""
-    return [_python(v, column.type) for v in column.to_pylist()] if _has_map(column.type) else column.to_pylist()
+    """Python values; maps as dicts. ConnectorError SS585 for a STRING that is no UTF-8."""
+    values = python_list(column, "a value")
+    return [_python(v, column.type) for v in values] if _has_map(column.type) else values
 
 
 def _has_map(kind: pa.DataType) -> bool:

@@ -48,7 +48,12 @@ def columns_there(
     table: Table, path: str, read: Callable[[], Mapping[str, str]], errors: type[Exception]
 ) -> Mapping[str, str]:
     """What ``read`` finds in the file; SS566 where the file is not there or cannot be read."""
-    if not Path(path).is_file():
+    try:
+        there = Path(path).is_file()
+    except (OSError, ValueError) as error:
+        message = f'path "{path[:100]}" of table "{table.name}" cannot be used: {first_line(error)}'
+        raise ConnectorError(NO_FILE, message, hint='Correct the option "path".') from None
+    if not there:
         message = f'file "{path}" of table "{table.name}" does not exist'
         raise ConnectorError(NO_FILE, message, hint='Correct the option "path"; a lookup creates no database.')
     try:

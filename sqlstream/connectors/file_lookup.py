@@ -10,6 +10,7 @@ from sqlstream.connectors.connector import Environment
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import DURATION, Option, one_of
 from sqlstream.planner.catalog import Table
+from sqlstream.secrets import shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat
@@ -50,7 +51,7 @@ def file_lookup(
 ) -> FileSource:
     """``values``: the options; ``path``: None where it is none of this machine; ``partitions``: directories."""
     if path is None:
-        message = f'lookups in table "{table.name}" read no files of "{values["path"]}"'
+        message = f'lookups in table "{table.name}" read no files of "{shown_value("path", values["path"])}"'
         hint = "They read local paths, or such as are mounted on every worker: write 'path' = '/…'."
         raise UnsupportedError(NOT_LOCAL, message, hint=hint)
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"

@@ -37,10 +37,11 @@ from sqlstream.connectors.formats import (
     schema_ddl,
     writing,
 )
-from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
+from sqlstream.secrets import secret_texts, shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource, Request
@@ -49,6 +50,9 @@ from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+CREDENTIALS = "SS584"
+_LONGEST_SHOWN = 100
 
 _METADATA = {
     "file.path": ("file_path", DataType("STRING")),
@@ -92,10 +96,35 @@ def partition_columns(table: Table) -> list[str]:
 def ready(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     """A bounded source on this machine must be there before the job starts; a watched one may come later."""
     path = local_path(table.option("path") or "")
-    if path is not None and is_bounded(table) and not _exists(path):
+    yield from _credentials(table, spans)
+    try:
+        there = path is None or not is_bounded(table) or _exists(path)
+    except (OSError, ValueError) as error:
+        yield _unusable(table, path or "", error, spans.get("path"))
+        return
+    if not there:
         message = f'path "{path}" of table "{table.name}" does not exist'
         hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for files to appear."
         yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
+
+
+def _credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Spark writes the paths of files into the checkpoint and its logs, with all that is in them."""
+    path = table.option("path") or ""
+    if secret_texts("path", path):
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" holds credentials'
+        hint = "Give them to Spark: SET 'spark.hadoop.fs.s3a.access.key' = '…', or as your file system wants them."
+        yield Diagnostic(CREDENTIALS, message, spans.get("path"), hint=hint)
+
+
+def _unusable(table: Table, path: str, error: Exception, span: Span | None = None) -> Diagnostic:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    message = f'path "{_beginning(path)}" of table "{table.name}" cannot be used: {reason}'
+    return Diagnostic(PATH_ERROR, message, span, hint='Correct the option "path".')
+
+
+def _beginning(path: str) -> str:
+    return path if len(path) <= _LONGEST_SHOWN else f"{path[:_LONGEST_SHOWN]}…"
 
 
 def _exists(path: str) -> bool:
@@ -132,7 +161,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
 def _files(environment: Environment, table: Table, schema: str, format: str | None = None) -> DataFrame:  # noqa: A002
     values = CONNECTOR.values(table)
     if not is_bounded(table):
-        _make_directory(values["path"])
+        _make_directory(table, values["path"])
     reader = environment.spark.readStream.schema(schema)
     reader = reader.options(**_reader_options(table, values, partition_columns(table)))
     return reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
@@ -245,11 +274,16 @@ def _directory_or_pattern(path: str) -> str:
     return f"{scheme}{file.parent / f'[{file.name[0]}]{file.name[1:]}'}"
 
 
-def _make_directory(path: str) -> None:
+def _make_directory(table: Table, path: str) -> None:
     """A watched directory need not exist yet, but Spark asks for it."""
     local = local_path(path)
-    if local is not None and not glob.has_magic(local) and not Path(local).exists():
-        Path(local).mkdir(parents=True)
+    if local is None or glob.has_magic(local):
+        return
+    try:
+        Path(local).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if not Path(local).exists():  # a file is read, too
+            raise SqlStreamError.of([_unusable(table, local, error)]) from None
 
 
 def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
@@ -312,7 +346,12 @@ class _Target:
 
 def _target(environment: Environment, table: Table) -> _Target:
     values = CONNECTOR.values(table)
-    _refuse_foreign_files(environment, table, values["path"])
+    if wrong := tuple(_credentials(table, {})):
+        raise SqlStreamError.of(wrong)
+    try:
+        _refuse_foreign_files(environment, table, values["path"])
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([_unusable(table, values["path"], error)]) from None
     options = writing(values)
     if values["format"] == "csv":
         options["header"] = str(values["csv.header"]).lower()

@@ -17,7 +17,7 @@ from sqlstream.connectors.worker_writes import write_in_workers
 from sqlstream.errors import ConnectorError
 from sqlstream.options import DURATION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.catalog import Table
-from sqlstream.secrets import Secrets, is_harmless_header
+from sqlstream.secrets import is_harmless_header
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
 from sqlstream.udfs.lookup.sources.http import KEYS, Call, HttpServer, HttpSource
@@ -105,7 +105,7 @@ def _server(table: Table, values: Mapping[str, Any]) -> HttpServer:
         private["Authorization"] = own
     limits = (values["timeout"], values["max-connections"] or 0, values["max-answer-bytes"])
     address = address.partition("?")[0].partition("#")[0]
-    return HttpServer(address, tuple(public.items()), tuple(private.items()), _secrets(table, own), *limits)
+    return HttpServer(address, tuple(public.items()), tuple(private.items()), secrets_of(table), *limits)
 
 
 def _is_public(table: Table, header: str) -> bool:
@@ -120,12 +120,6 @@ def _authorization(values: Mapping[str, Any]) -> str | None:
         return None
     pair = f"{values['auth.username']}:{values['auth.password']}".encode()
     return f"Basic {base64.b64encode(pair).decode('ascii')}"
-
-
-def _secrets(table: Table, authorization: str | None) -> Secrets:
-    """What messages must not show, should the server repeat it."""
-    own = (authorization or "").partition(" ")[2]
-    return secrets_of(table) + Secrets.of([own])
 
 
 CONNECTOR = Connector(

@@ -10,6 +10,7 @@ from sqlstream.connectors.json_columns import check_columns, check_names
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import WRONG_VALUE, Kind
 from sqlstream.planner.catalog import Table
+from sqlstream.secrets import is_clear
 from sqlstream.udfs.lookup.sources.http import KEYS
 from sqlstream.udfs.lookup.sources.scalars import SCALARS
 from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
@@ -33,7 +34,7 @@ STATUSES = Kind("list", "HTTP statuses with commas, such as '404,204', or none",
 
 def require_address(template: Template, key: str) -> None:
     """ConnectorError SS504 where a template with its secrets put in is no URL; the message shows none."""
-    if not is_address(template):
+    if not is_address(template) or not is_clear("".join(p if isinstance(p, str) else "{x}" for p in template.parts)):
         raise ConnectorError(WRONG_VALUE, f'option "{key}" is no URL', hint=_URL_HINT)
 
 

@@ -15,6 +15,7 @@ from sqlstream.udfs.lookup.sources.http import HttpServer, open_session, send, t
 from sqlstream.udfs.lookup.sources.json_values import json_object
 from sqlstream.udfs.lookup.sources.scalars import to_text
 from sqlstream.udfs.lookup.sources.templates import Template
+from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +127,7 @@ class HttpWriter:
         number = 0
         for batch in batches:
             for start in range(0, batch.num_rows, size):
-                rows = batch.slice(start, size).to_pylist()
+                rows = python_list(batch.slice(start, size), f'a value of table "{self.table}"')
                 objects = [json_object(row, kinds) for row in rows]
                 body = f"[{','.join(objects)}]" if self.body == "array" else "\n".join(objects)
                 key = self._key(partition, number, body)

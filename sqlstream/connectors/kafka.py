@@ -15,6 +15,7 @@ from sqlstream.connectors.formats import (
     encode,
     quoted,
 )
+from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import BAD
@@ -83,8 +84,8 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
 
 
 def source_options(table: Table) -> dict[str, str]:
-    """Spark's Kafka options for Flink's."""
-    values = CONNECTOR.values(table)
+    """Spark's Kafka options for Flink's, with their secrets."""
+    values = resolved(CONNECTOR.values(table))
     topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
     if values["topic-pattern"]:
         topics = {"subscribePattern": values["topic-pattern"]}
@@ -114,7 +115,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
 
 
 def _target(table: Table) -> dict[str, str]:
-    values = CONNECTOR.values(table)
+    values = resolved(CONNECTOR.values(table))
     return _properties(values) | {"topic": values["topic"]}
 
 

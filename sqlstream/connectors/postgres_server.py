@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from sqlstream.connectors.database_tables import no_table
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
+from sqlstream.secrets import is_clear
 from sqlstream.udfs.lookup.sources.failures import no_package
 from sqlstream.udfs.lookup.sources.postgres import one_line, session_settings
 
@@ -47,20 +48,32 @@ def parameters(values: Mapping[str, Any]) -> dict[str, str]:
 
 def of_url(url: str) -> dict[str, str]:
     """``postgresql://…`` as libpq reads it, ``jdbc:postgresql://…`` with the properties that both know."""
+    if not is_clear(url):
+        raise ValueError("in its password / is written as %2F and @ as %40")
     if url.startswith(_JDBC):
         return _of_jdbc(url.removeprefix(_JDBC))
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        return {key: str(value) for key, value in conninfo_to_dict(url).items()}
+        return {key: str(value) for key, value in conninfo_to_dict(_with_encoded_user(url)).items()}
     except ProgrammingError:  # its text may hold the password
         raise ValueError("it is no address of PostgreSQL") from None
 
 
+def _with_encoded_user(url: str) -> str:
+    """With ``@`` in a password encoded, behind the first of which libpq would look for the host."""
+    user, at, host = urlsplit(url).netloc.rpartition("@")
+    return url.replace(f"{user}{at}{host}", f"{user.replace('@', '%40')}{at}{host}", 1) if "@" in user else url
+
+
 def _of_jdbc(url: str) -> dict[str, str]:
     parts = urlsplit(url)
-    found = {"host": parts.hostname or "localhost", "port": str(parts.port or 5432), "dbname": parts.path.strip("/")}
+    try:
+        port = parts.port or 5432
+    except ValueError:
+        raise ValueError("its port is no number from 1 to 65535") from None
+    found = {"host": parts.hostname or "localhost", "port": str(port), "dbname": parts.path.strip("/")}
     for key, value in parse_qsl(parts.query):
         if key == "currentSchema":
             found["options"] = f"-c search_path={value}"

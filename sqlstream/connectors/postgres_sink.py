@@ -19,6 +19,7 @@ from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,7 +205,7 @@ class Staging:
         columns = [batch.column(name).cast(type_.to_arrow()) for name, _, type_ in self.writer.columns]
         added = pa.array([RowKind.INSERT.value] * batch.num_rows)
         kinds = batch.column(ROW_KIND) if ROW_KIND in batch.schema.names else added
-        lists = [column.to_pylist() for column in (*columns, kinds)]
+        lists = [python_list(column, f'a value of table "{self.writer.name}"') for column in (*columns, kinds)]
         return (row for row in zip(*lists, strict=True) if row[-1] != RowKind.UPDATE_BEFORE.value)
 
 

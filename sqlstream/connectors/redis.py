@@ -25,13 +25,14 @@ from sqlstream.options import (
     one_of,
 )
 from sqlstream.planner.catalog import Table
+from sqlstream.secrets import is_clear
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
 from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
 from sqlstream.udfs.lookup.sources.scalars import SCALARS
 from sqlstream.udfs.lookup.sources.templates import Template, parse_template
 
-_SCHEMES = ("redis", "rediss", "unix")
+_BEGINNINGS = ("redis://", "rediss://", "unix://")
 _KEY_HINT = "Write the key of Redis with columns in braces, such as 'airline:{carrier}'."
 
 
@@ -69,7 +70,7 @@ def _check_server(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
         if url is not None and table.option(key) is not None:
             message = f'option "{key}" belongs to "host", not to "url"'
             yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Write it in the url: redis://host:6379/0.")
-    if url is not None and not url.startswith("${") and urlsplit(url).scheme not in _SCHEMES:
+    if url is not None and not url.startswith("${") and not url.startswith(_BEGINNINGS):
         message = f'option "url" of table "{table.name}" is no address of Redis'
         yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="It begins with redis://, rediss:// or unix://.")
 
@@ -160,13 +161,24 @@ def _values(table: Table) -> dict[str, Any]:
 def _server(values: Mapping[str, Any]) -> RedisServer:
     host, port, database = (values[key] for key in ("host", "port", "database"))
     url = values["url"] or f"redis://{f'[{host}]' if ':' in host else quote(host)}:{port or 6379}/{database or 0}"
-    parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES:
+    address = _address(url)
+    if address is None:
         message = 'option "url" is no address of Redis'
-        raise ConnectorError(WRONG_VALUE, message, hint="It begins with redis://, rediss:// or unix://.")
-    address = parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+        hint = "It begins with redis://, rediss:// or unix://, and in its password / is %2F and @ is %40."
+        raise ConnectorError(WRONG_VALUE, message, hint=hint)
     limits = (values["timeout"], values["max-connections"])
     return RedisServer(address, url, values["username"], values["password"], *limits)
+
+
+def _address(url: str) -> str | None:
+    """What messages call a server; None where the URL is none."""
+    if not url.startswith(_BEGINNINGS) or not is_clear(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+    except ValueError:  # of the port
+        return None
 
 
 CONNECTOR = Connector(

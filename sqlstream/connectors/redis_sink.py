@@ -16,6 +16,7 @@ from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.sources.json_values import json_object, to_field
 from sqlstream.udfs.lookup.sources.redis import RedisServer, failure, key_texts
 from sqlstream.udfs.lookup.sources.templates import Template
+from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ class RedisWriter:
     def _changes(self, batch: pa.RecordBatch) -> Iterator[dict[str, Row | None]]:
         """The last row of each Redis key, None where the key goes; ``batch_rows`` keys at a time."""
         changes: dict[str, Row | None] = {}
-        for row in batch.to_pylist():
+        for row in python_list(batch, f'a value of table "{self.table}"'):
             kind = row.pop(ROW_KIND, RowKind.INSERT.value)
             if kind == RowKind.UPDATE_BEFORE.value:
                 continue  # the row that takes its place follows

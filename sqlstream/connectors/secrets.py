@@ -17,6 +17,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Node
 from sqlstream.secrets import REFERENCE, Secrets, secret_texts, shown_value
+from sqlstream.secrets.pieces import PLACEHOLDER
 from sqlstream.types import DataType
 
 NO_VARIABLE = "SS560"
@@ -77,15 +78,24 @@ def _has_parts(value: Any) -> bool:
 def secrets_of(*tables: Table, environment: Mapping[str, str] | None = None) -> Secrets:
     """The secrets of tables, with the values of the variables that they refer to as far as they are set."""
     variables = os.environ if environment is None else environment
-    return Secrets.of(text for t in tables for key, value in t.options for text in _secrets(key, value, variables))
+    return Secrets.of(text for table in tables for text in _secrets(dict(table.options), variables))
 
 
-def _secrets(key: str, value: str, variables: Mapping[str, str]) -> Iterator[str]:
-    names = REFERENCE.findall(value)
-    yield from (variables[name] for name in names if name in variables)
-    yield from (_known(text, variables) for text in secret_texts(key, value))
-    if names:  # a variable may hold a URL with a password in it
-        yield from secret_texts(key, _known(value, variables))
+def _secrets(options: Mapping[str, str], variables: Mapping[str, str]) -> Iterator[str]:
+    for key, value in options.items():
+        names = REFERENCE.findall(value)
+        yield from (variables[name] for name in names if name in variables)
+        for text in (*secret_texts(key, value), *(secret_texts(key, _known(value, variables)) if names else ())):
+            yield _known(text, variables)
+            yield from filter(None, map(str.strip, PLACEHOLDER.split(text)))
+    yield from (_known(pair, variables) for pair in _pairs(options))
+
+
+def _pairs(options: Mapping[str, str]) -> Iterator[str]:
+    """As basic authentication sends them, in Base64."""
+    for prefix in ("", "auth."):
+        if (password := options.get(f"{prefix}password")) is not None:
+            yield f"{options.get(f'{prefix}username', '')}:{password}"
 
 
 def secrets_of_plan(plan: Node) -> Secrets:

@@ -12,12 +12,14 @@ from sqlstream.secrets.known import NO_SECRETS, Secrets
 from sqlstream.secrets.options import is_harmless_header, is_known, secret_texts, shown_value
 from sqlstream.secrets.pieces import MASK, REFERENCE
 from sqlstream.secrets.scripts import shown_script
+from sqlstream.secrets.urls import is_clear
 
 __all__ = [
     "MASK",
     "NO_SECRETS",
     "REFERENCE",
     "Secrets",
+    "is_clear",
     "is_harmless_header",
     "is_known",
     "secret_texts",

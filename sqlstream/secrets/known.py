@@ -16,12 +16,16 @@ from sqlstream.secrets.pieces import MASK
 _LONG = 8
 """Secrets of so many characters are hidden within words, too; a shorter one may be a part of any word."""
 _SHORT = 3
-_EVERYWHERE = frozenset({"true", "false", "null", "none", "yes", "json"})
+_EVERYWHERE = frozenset(
+    {"true", "false", "null", "none", "yes", "json", "http", "https", "jdbc", "postgres", "postgresql", "redis"}
+)
 """What texts are full of tells nothing."""
 
 _BEFORE = r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrtbf]))"
 _AFTER = r"(?!\w)"
-_INNER = re.compile(r"\"([^\"]+)\"|'([^']+)'|=\s*([^\s;,&\"']+)|:(?!//)\s*(\S+)|\bBearer\s+(\S+)|\bBasic\s+(\S+)")
+_INNER = re.compile(r"\"([^\"]+)\"|'([^']+)'|=\s*([^\s;,&\"']+)|\b(?:Bearer|Basic)\s+(\S+)")
+_ENDS = re.compile(r"[@/?#:]+")
+"""Who takes a password for a URL, or a URL apart, may show what stands between them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ def _parts(secret: str) -> Iterator[str]:
     yield secret
     for found in _INNER.finditer(secret):
         yield from filter(None, found.groups())
+    yield from (secret.partition(":")[2], *_ENDS.split(secret))
     if len(lines := secret.splitlines()) > 1:  # messages may show one of them, or all in one line
         yield from (" ".join(secret.split()), *(line.strip() for line in lines))
 
@@ -77,8 +82,7 @@ def _expression(form: str) -> str:
 
 def _spellings(secret: str) -> Iterator[str]:
     """As URLs, JSON, SQL, HTML, Python and basic authentication write it."""
-    plain = unquote(secret, errors="surrogateescape")
-    for text in {secret, plain}:
+    for text in {secret, unquote(secret, errors="surrogateescape"), _unescaped(secret)}:
         yield text
         yield quote(text, safe="", errors="surrogatepass")
         yield quote(text, errors="surrogatepass")
@@ -89,3 +93,12 @@ def _spellings(secret: str) -> Iterator[str]:
         yield repr(text)[1:-1]
         yield html.escape(text)
         yield base64.b64encode(text.encode(errors="surrogatepass")).decode("ascii")
+
+
+def _unescaped(secret: str) -> str:
+    """Of a text that stands in JSON."""
+    try:
+        found = json.loads(f'"{secret}"')
+    except ValueError:
+        return secret
+    return found if isinstance(found, str) else secret

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.secrets.pieces import Piece, aside, guarded
 
 _BEGIN = re.compile(r"(?:jdbc:)?([A-Za-z][\w+.-]*)://")
+_WITH_PORT = re.compile(r"[^:@]+(:(\d{1,5}|[\ue000-\uf8ff]))?")
 _OPEN_BEGIN = re.compile(r"[\ue000-\uf8ff]")
 _PARAMETER = re.compile(r"(;[\w.-]+=)([^;/?#]*)")
 _FIRST_OF_QUERY = re.compile(r"[\w.%~-]+=")
@@ -55,7 +56,10 @@ def url_pieces(text: str) -> list[Piece]:
 def is_clear(text: str) -> bool:
     """False where nobody can tell where the password of a URL ends, because it is not percent-encoded."""
     begin = _begin(text)
-    return begin is None or _end_of_user(text[begin[0] :], *begin) is None
+    try:
+        return begin is None or _end_of_user(text[begin[0] :], begin[1]) is None
+    except ValueError:  # brackets around no address
+        return False
 
 
 def _begin(text: str) -> tuple[int, str] | None:
@@ -74,7 +78,7 @@ def _pieces(text: str) -> Iterator[Piece]:
     start, scheme = begin
     yield Piece(text[:start])
     rest = text[start:]
-    end = _end_of_user(rest, start, scheme)
+    end = _end_of_user(rest, scheme)
     if end is not None:
         yield Piece(rest[:end], secret=True)
         yield Piece("@")
@@ -101,14 +105,13 @@ def _split(rest: str, scheme: str) -> tuple[str, str, str, str]:
     return parts.netloc, parts.path, query, hash_ + fragment
 
 
-def _end_of_user(rest: str, start: int, scheme: str) -> int | None:
+def _end_of_user(rest: str, scheme: str) -> int | None:
     """Where a user with a password ends that holds characters which end a host; None where there is no such."""
     parts = urlsplit(f"//{rest}")
     netloc, tail = parts.netloc, rest[len(parts.netloc) :]
     searched = parts.path or tail
-    web = scheme in ("http", "https", "")
-    if "@" not in searched or (web and not {":", "@"} & set(netloc)):  # as in https://host/users/@me
-        return None
+    if "@" not in searched or (scheme in ("http", "https", "") and _WITH_PORT.fullmatch(netloc)):
+        return None  # as in https://host:80/users/@me
     return len(netloc) + searched.rindex("@")
 
 

@@ -13,6 +13,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.output import Output
 
+from sqlstream.secrets import shown_script
 from sqlstream.shell.highlighting import SqlStreamLexer
 from sqlstream.shell.statements import is_blank, split
 
@@ -34,13 +35,21 @@ def line_editor(history: Path, source: Input | None = None, screen: Output | Non
         PROMPT,
         multiline=True,
         prompt_continuation=_CONTINUED,
-        history=FileHistory(str(history)),
+        history=DiscreetHistory(str(history)),
         auto_suggest=AutoSuggestFromHistory(),
         lexer=PygmentsLexer(SqlStreamLexer),
         key_bindings=_bindings(),
         input=source,
         output=screen,
     )
+
+
+class DiscreetHistory(FileHistory):
+    """Statements with secrets are remembered while the shell runs, and not written to the file."""
+
+    def store_string(self, string: str) -> None:
+        if shown_script(string) == string:
+            super().store_string(string)
 
 
 def is_finished(text: str) -> bool:

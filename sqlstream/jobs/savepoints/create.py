@@ -39,7 +39,10 @@ def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool =
         raise _not_taken(
             job, f"Its checkpoint {storage.location()} is not on this machine.", "Copy the checkpoint there."
         )
-    folder = _target(target, job)
+    try:
+        folder = _target(target, job)
+    except (OSError, ValueError) as error:
+        raise _not_taken(job, str(error), "Give it another path.") from None
     epoch = last_epoch(storage.root / "spark")
     if epoch is None:
         raise _not_taken(job, "No micro-batch is complete yet.", "Wait until the first rows have been read.")

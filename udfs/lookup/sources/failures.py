@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.lookup.source import Key, Request
+from sqlstream.udfs.texts import is_text, no_text
 
 NO_EQUALITY = "SS570"
 WRONG_ANSWER = "SS573"
@@ -23,6 +24,14 @@ def keys_text(request: Request, keys: Sequence[Key]) -> str:
     listed = ", ".join(f"({text})" for text in texts)
     more = f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
     return f"{'key' if len(keys) == 1 else 'keys'} {listed}{more}"
+
+
+def require_texts(table: str, request: Request, keys: Sequence[Key]) -> None:
+    """ConnectorError SS585 where a key holds half a pair of surrogates, which no system outside takes as a text."""
+    for key in keys:
+        for (name, _), value in zip(request.keys, key, strict=True):
+            if isinstance(value, str) and not is_text(value):
+                raise no_text(f'key "{name}" of table "{table}"', value)
 
 
 def beginning(text: str) -> str:

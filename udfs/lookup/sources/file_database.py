@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from sqlstream.udfs.lookup.source import Key, Request, Row
+from sqlstream.udfs.lookup.sources.failures import require_texts
 from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
 
 _KEYS_OF_A_STATEMENT = 1000
@@ -35,8 +36,9 @@ class FileClient:
     """``errors`` are those of the database's module, ``threads`` how many requests are answered at the same time."""
 
     def __init__(
-        self, question: Question, connect: Callable[[], Connection], errors: type[Exception], threads: int
+        self, name: str, question: Question, connect: Callable[[], Connection], errors: type[Exception], threads: int
     ) -> None:
+        self._name = name
         self._question = question
         self._connect = connect
         self._errors = errors
@@ -45,6 +47,7 @@ class FileClient:
         self._connections: list[Connection] = []
 
     async def ask(self, keys: Sequence[Key]) -> list[list[Row]]:
+        require_texts(self._name, self._question.request, keys)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._answers, list(keys))
 
@@ -94,7 +97,7 @@ class FileDatabase:
 
     def client(self, dialect: Dialect, connect: Callable[[str], Connection], errors: type[Exception]) -> FileClient:
         question = Question(dialect, self.table, self.request, dict(self.stored))
-        return FileClient(question, partial(connect, self.path), errors, self.connections)
+        return FileClient(self.name, question, partial(connect, self.path), errors, self.connections)
 
 
 def _chunks(keys: list[tuple[int, Key]]) -> Iterator[list[tuple[int, Key]]]:

@@ -176,8 +176,16 @@ def _of_directories(path: str, partitions: Sequence[str]) -> dict[str, str | Non
 def signature_of(path: str) -> Signature:
     """The files of a path by time of change and name; hidden ones (``_SUCCESS``, ``.crc``) are none.
 
-    ConnectorError SS583 where there is nothing at the path.
+    ConnectorError SS583 where there is nothing at the path, or the file system does not take it.
     """
+    try:
+        return _signature_of(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConnectorError(UNREADABLE, f'path "{path[:100]}" cannot be read on this worker: {reason}') from None
+
+
+def _signature_of(path: str) -> Signature:
     anchor = Path(path).anchor
     roots = Path(anchor).glob(path.removeprefix(anchor)) if glob.has_magic(path) else (Path(path),)
     files = [file for root in roots for file in _files(root)]

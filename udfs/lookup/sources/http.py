@@ -15,7 +15,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.failures import UNREADABLE, beginning, keys_text
+from sqlstream.udfs.lookup.sources.failures import UNREADABLE, beginning, keys_text, require_texts
 from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
 from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, Unusual, are_plain, is_plain, origin_of
 from sqlstream.udfs.lookup.sources.json_values import json_object, parse_json, to_json
@@ -116,6 +116,7 @@ class HttpClient:
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
         """Without a batch call, several keys are asked for at the same time; one that fails fails them all."""
+        require_texts(self._source.name, self._source.request, keys)
         if self._source.batch is not None and len(keys) > 1:
             document = await self._answer(self._source.batch, keys)
             return [[] for _ in keys] if document is _NOTHING else self._source.reader.of_keys(keys, document)

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
+from sqlstream.udfs.lookup.sources.failures import require_texts
 from sqlstream.udfs.lookup.sources.sql_text import Dialect, Question, StoredColumn
 from sqlstream.udfs.lookup.sources.together import Together
 
@@ -125,11 +126,13 @@ class PostgresClient:
     """Connects when the first request comes. A request is one round trip, or goes with others that wait for one."""
 
     def __init__(self, source: PostgresSource) -> None:
+        self._name = source.name
         self._question = Question(DIALECT, source.table, source.request, dict(source.stored))
         self._pool = Connections(dict(source.connection), source.connections, source.statement_timeout_ms)
         self._together: Together[list[Row]] = Together(self._found, source.connections, MOST_KEYS, _of_all)
 
     async def ask(self, keys: Sequence[Key]) -> list[list[Row]]:
+        require_texts(self._name, self._question.request, keys)
         encoded = [(number, key) for number, k in enumerate(keys) if (key := self._question.encoded(k)) is not None]
         answers: list[list[Row]] = [[] for _ in keys]
         if encoded:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
-from sqlstream.udfs.lookup.sources.failures import keys_text, wrong_answer
+from sqlstream.udfs.lookup.sources.failures import keys_text, require_texts, wrong_answer
 from sqlstream.udfs.lookup.sources.json_path import JsonPath
 from sqlstream.udfs.lookup.sources.json_values import from_field, from_json, parse_json
 from sqlstream.udfs.lookup.sources.scalars import shown, to_text
@@ -97,6 +97,7 @@ class RedisClient:
         self._stored = {name: kind for name, kind in wanted.items() if name not in in_key}
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
+        require_texts(self._source.name, self._source.request, keys)
         try:
             answers = await self._together.ask(keys)
         except Exception as error:

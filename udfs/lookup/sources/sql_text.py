@@ -16,6 +16,7 @@ from math import isfinite
 
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
+from sqlstream.udfs.texts import is_text
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def _literal(value: object, type_: DataType) -> bool:
     if type_.name == "DECIMAL" and isinstance(value, int | Decimal):
         return _fits(Decimal(value), *type_.args)
     if isinstance(value, str):
-        return "\0" not in value
+        return "\0" not in value and is_text(value)
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
     return not isinstance(value, float) or isfinite(value)

@@ -149,7 +149,7 @@ def one_of(*values: str, planned: Iterable[str] = ()) -> Kind:
 
 STRING = Kind("string", "any text", str)
 NAME = Kind("string", "a text that is not empty", _nonempty)
-PATH = Kind("path", f"a path of names of at most {_LONGEST_NAME} bytes, or a URI; not empty", _path)
+PATH = Kind("path", f"a path or a URI that is not empty, with names of at most {_LONGEST_NAME} bytes", _path)
 CHARACTER = Kind("character", r"one character, or '\t' for a tab", _character)
 BOOLEAN = Kind("boolean", "'true' or 'false'", _boolean)
 RATIO = Kind("number", "a number from 0 to 1", _ratio)

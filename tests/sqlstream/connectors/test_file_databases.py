@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from sqlstream.connectors import Environment, connector, validate
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.source import Comparison, Request
@@ -234,3 +234,15 @@ def test_a_file_that_is_written_to_is_told(customers) -> None:
         finally:
             writer.kill()
     assert text.startswith("SS566") and "does no process write to it?" in text
+
+
+@BOTH
+def test_keys_and_paths_that_no_system_takes_are_errors_of_ours(system, customers, monkeypatch) -> None:
+    with pytest.raises(ConnectorError, match='SS585: key "name" of table "t" is no Unicode text'):
+        ask(source(customers(system), "name", "id"), ("\ud800",))
+    for path in (f"/tmp/{'x' * 300}", "/tmp/\ud800"):
+        (wrong,) = validate(table(system, Path(path), COLUMNS), {})
+        assert wrong.code == "SS504"
+    monkeypatch.setenv("FILE", "x" * 300)
+    text = error_of(source, table(system, Path("${FILE}"), COLUMNS), "id", "name")
+    assert text.startswith("SS566") and len(text) < 400

@@ -293,6 +293,27 @@ def test_a_missing_path_is_found_before_spark_starts(make_table, tmp_path) -> No
         assert list(ready(files(make_table, path=path), {})) == []
 
 
+def test_a_path_that_no_file_system_takes_is_an_error_of_ours(make_table) -> None:
+    long = files(make_table, path="/tmp/" + "x" * 300)
+    assert (
+        codes(long)
+        == codes(files(make_table, path="/tmp/\ud800"))
+        == codes(files(make_table, path="a\0b"))
+        == ["SS504"]
+    )
+    (wrong,) = connector("filesystem").ready(long, {})
+    assert wrong.code == "SS508" and "cannot be used: File name too long" in wrong.message and len(wrong.message) < 200
+
+
+def test_credentials_in_paths_are_refused_when_a_job_starts(make_table) -> None:
+    """Spark writes the paths of files into the checkpoint."""
+    found = files(make_table, path="s3a://AKIA:secret@bucket/items")
+    assert codes(found) == []
+    (wrong,) = connector("filesystem").ready(found, {})
+    assert (wrong.code, "secret" in wrong.render()) == ("SS584", False)
+    assert list(connector("filesystem").ready(files(make_table, path="abfss://c@account.test/items"), {})) == []
+
+
 def test_a_watched_path_may_come_later(make_table) -> None:
     table = files(make_table, path="/none/at/all", source__monitor_interval="1 s")
     assert list(connector("filesystem").ready(table, {})) == []

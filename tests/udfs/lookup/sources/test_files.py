@@ -269,3 +269,13 @@ def test_an_index_finds_what_a_loop_over_rows_finds(rows, key):
 
     expected = [(n,) for n, row in enumerate(rows) if equal(row[0], key[0]) and row[1] == key[1]]
     assert Index(table, request).rows(key) == expected
+
+
+@pytest.mark.parametrize("path", ["/tmp/" + "x" * 300, "/tmp/\ud800"])
+def test_a_path_that_no_file_system_takes_is_an_error_of_ours(path):
+    with pytest.raises(ConnectorError, match="SS583"):
+        ask(source_of(Path(path), "k STRING; v STRING"), ("a",))
+
+
+def test_a_key_that_is_no_text_finds_nothing(tmp_path):
+    assert ask(source_of(written(tmp_path / "a.csv", "a,1"), "k STRING; v STRING", read="v"), ("\ud800",)) == [[]]

@@ -387,3 +387,88 @@ def test_a_server_that_was_restarted_is_asked_again():
                 return [first, await client.ask([("N2",)])]
 
     assert asyncio.run(restarted()) == [[[("N1", 55)]], [[("N2", 4)]]]
+
+
+# --- redirects ------------------------------------------------------------------------------------------------
+
+
+def redirected(place: Callable[[str, str], str], **options: object) -> list[tuple[str, dict[str, str | None]]]:
+    """Who was asked, first or other, with which headers. ``place`` makes the Location of the addresses of both."""
+    seen: list[tuple[str, dict[str, str | None]]] = []
+    addresses: dict[str, str] = {}
+    names = ("X-Api-Key", "Authorization", "Cookie", "User-Agent", "Accept", "X-Plan")
+
+    def server(name: str) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            seen.append((name, {n: request.headers.get(n) for n in names if n in request.headers}))
+            if request.path == "/N1":
+                return web.Response(status=302, headers={"Location": place(*addresses.values())})
+            if request.path == "/back":
+                return web.Response(status=307, headers={"Location": f"{addresses['first']}/end"})
+            return web.json_response({"tailnum": "N1", "seats": 55})
+
+        return answer
+
+    async def run() -> Any:
+        async with serving(server("first")) as first, serving(server("other")) as other:
+            addresses.update(first=first, other=other)
+            found = source(f"{first}/{{tailnum}}", "tailnum STRING; seats INT", "tailnum", **options)
+            async with client_of(found) as client:
+                return [await client.ask([("N1",)]), await client.ask([("N1",)])]
+
+    assert asyncio.run(run()) == [[[("N1", 55)]]] * 2
+    return seen
+
+
+SECRET_HEADERS = {
+    "headers__X-Api-Key": "key-4711", "headers__Cookie": "sid=1", "headers__X-Plan": "gold", "auth__token": "tok-4711",
+}  # fmt: skip
+SENT = {"X-Api-Key": "key-4711", "Cookie": "sid=1", "X-Plan": "gold", "Authorization": "Bearer tok-4711"}
+
+
+def test_secret_headers_do_not_follow_to_another_host():
+    seen = redirected(lambda first, other: f"{other}/end", **SECRET_HEADERS, **{"headers__User-Agent": "me"})
+    public = {"User-Agent": "me", "Accept": "application/json"}
+    assert seen == [("first", SENT | public), ("other", public)] * 2
+
+
+def test_a_variable_makes_any_header_a_secret(monkeypatch):
+    monkeypatch.setenv("AGENT", "agent-4711")
+    seen = redirected(lambda first, other: f"{other}/end", **{"headers__User-Agent": "${AGENT}"})
+    assert [headers["User-Agent"] == "agent-4711" for _, headers in seen] == [True, False] * 2
+
+
+def test_secret_headers_follow_on_the_same_host_and_back_to_it():
+    here = redirected(lambda first, other: "/end", **SECRET_HEADERS)
+    assert [(name, SENT.items() <= headers.items()) for name, headers in here] == [("first", True)] * 4
+    back = redirected(lambda first, other: f"{other}/back", **SECRET_HEADERS)
+    assert [(name, "Authorization" in headers) for name, headers in back[:3]] == [
+        ("first", True), ("other", False), ("first", True),
+    ]  # fmt: skip
+
+
+def test_a_circle_of_redirects_ends():
+    asked_for = []
+
+    async def circle(request: web.Request) -> web.Response:
+        asked_for.append(request.path)
+        return web.Response(status=302, headers={"Location": "/again"})
+
+    assert "SS575" in failing(circle) and len(asked_for) == 11
+
+
+@pytest.mark.parametrize("place", ["file:///etc/passwd", "http://[::1/x"])
+def test_a_redirect_to_no_address_is_an_error(place: str):
+    async def send_away(request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": place})
+
+    assert failing(send_away).startswith("SS574")
+
+
+# --- texts that are none --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "POST", "body": '{"n": {tailnum}}'}])
+def test_a_key_that_is_no_text_is_an_error_of_ours(options: dict[str, object]):
+    text = failing(planes, ("N\ud800",), **options)
+    assert text.startswith("""SS585: key "tailnum" of table "planes" is no Unicode text: 'N\\ud800'""")

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import pytest
 
+from sqlstream.errors import ConnectorError
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.postgres import PostgresError, PostgresSource
@@ -232,3 +233,8 @@ def test_errors_say_what_the_server_says_in_one_line_and_no_password(server) -> 
     with pytest.raises(PostgresError, match="timestamp too large"):
         server.execute("INSERT INTO customers (id, seen) VALUES (3, 'infinity')")
         ask(source(server, "id", "seen"), (3,))
+
+
+def test_a_key_that_is_no_text_is_an_error_of_ours(server) -> None:
+    with pytest.raises(ConnectorError, match='SS585: key "name" of table "customers" is no Unicode text'):
+        ask(source(server, "name", "id"), ("\ud800",))

@@ -249,3 +249,9 @@ def test_an_answer_that_is_no_longer_wanted_is_not_taken_for_the_next(server):
 
 async def _rows(client: LookupClient, k: int) -> Any:
     return await client.ask([(k,)])
+
+
+def test_a_key_that_is_no_text_is_an_error_of_ours(server):
+    found = source(server, "airline:{k}", "k STRING", "k STRING; name STRING")
+    with pytest.raises(ConnectorError, match='SS585: key "k" of table "airlines" is no Unicode text'):
+        asked(found, ("\ud800",))

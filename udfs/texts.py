@@ -1,4 +1,4 @@
-"""Texts that are none: bytes of a STRING that are no UTF-8, and halves of pairs of surrogates."""
+"""Texts that are none: bytes of a STRING that are no UTF-8, halves of pairs of surrogates, paths that are no paths."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ def python_list(rows: Any, what: str) -> list[Any]:
     except UnicodeDecodeError as error:
         raise no_text(what, error.object) from None
     return found
+
+
+def reason_of(error: Exception) -> str:
+    """Why a path cannot be used, without the path, which may be as long as a page."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)

@@ -13,6 +13,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.file_database import first_line
 from sqlstream.udfs.lookup.sources.sql_text import Dialect
+from sqlstream.udfs.texts import reason_of
 
 NO_FILE = "SS566"
 NO_KEY_TYPE = "SS568"
@@ -51,7 +52,7 @@ def columns_there(
     try:
         there = Path(path).is_file()
     except (OSError, ValueError) as error:
-        message = f'path "{path[:100]}" of table "{table.name}" cannot be used: {first_line(error)}'
+        message = f'path "{path[:100]}" of table "{table.name}" cannot be used: {reason_of(error)}'
         raise ConnectorError(NO_FILE, message, hint='Correct the option "path".') from None
     if not there:
         message = f'file "{path}" of table "{table.name}" does not exist'

@@ -46,6 +46,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
+from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -118,8 +119,7 @@ def _credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
 
 
 def _unusable(table: Table, path: str, error: Exception, span: Span | None = None) -> Diagnostic:
-    reason = error.strerror if isinstance(error, OSError) else str(error)
-    message = f'path "{_beginning(path)}" of table "{table.name}" cannot be used: {reason}'
+    message = f'path "{_beginning(path)}" of table "{table.name}" cannot be used: {reason_of(error)}'
     return Diagnostic(PATH_ERROR, message, span, hint='Correct the option "path".')
 
 

@@ -27,6 +27,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat, with_constants, without
+from sqlstream.udfs.texts import reason_of
 
 UNREADABLE = "SS583"
 
@@ -181,8 +182,8 @@ def signature_of(path: str) -> Signature:
     try:
         return _signature_of(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConnectorError(UNREADABLE, f'path "{path[:100]}" cannot be read on this worker: {reason}') from None
+        message = f'path "{path[:100]}" cannot be read on this worker: {reason_of(error)}'
+        raise ConnectorError(UNREADABLE, message) from None
 
 
 def _signature_of(path: str) -> Signature:

@@ -21,7 +21,7 @@ from sqlstream.spark_settings import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.discreet import discreet
+from sqlstream.udfs.lookup.secretive import secretive
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.workspace import Workspace
 
@@ -61,7 +61,7 @@ class SessionSources:
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
         make = connector(node.source.connector).lookup
         assert make is not None, node.source.connector
-        return discreet(make(self.environment, node.source, request_of(node)), secrets_of(node.source))
+        return secretive(make(self.environment, node.source, request_of(node)), secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
         return self.catalog.function(name)

@@ -189,7 +189,7 @@ class Connector:
     def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
         """The function that writes one micro-batch of the table."""
         assert self.write_batches is not None, f"{self.name} is no sink"
-        return partial(_write_discreetly, self.write_batches(environment, table), secrets_of(table))
+        return partial(_write_secretively, self.write_batches(environment, table), secrets_of(table))
 
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""
@@ -237,7 +237,7 @@ class Connector:
                 yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, known, "Metadata keys"))
 
 
-def _write_discreetly(write: BatchWriter, secrets: Secrets, batch: DataFrame, number: int) -> None:
+def _write_secretively(write: BatchWriter, secrets: Secrets, batch: DataFrame, number: int) -> None:
     with hiding(secrets):
         write(batch, number)
 

@@ -15,7 +15,8 @@ from sqlstream.secrets.pieces import MASK
 
 _LONG = 8
 """Secrets of so many characters are hidden within words, too; a shorter one may be a part of any word."""
-_SHORT = 3
+SHORTEST = 3
+"""Fewer characters tell nothing."""
 _EVERYWHERE = frozenset(
     {"true", "false", "null", "none", "yes", "json", "http", "https", "jdbc", "postgres", "postgresql", "redis"}
 )
@@ -65,7 +66,7 @@ def _parts(secret: str) -> Iterator[str]:
 
 def _is_telling(secret: str) -> bool:
     text = secret.strip()
-    return len(text) >= _SHORT and text.casefold() not in _EVERYWHERE and not (text.isdecimal() and len(text) < 4)
+    return len(text) >= SHORTEST and text.casefold() not in _EVERYWHERE and not (text.isdecimal() and len(text) < 4)
 
 
 @lru_cache(64)

@@ -36,7 +36,7 @@ _PROPERTY = re.compile(r"(?:properties|spark\.hadoop)\.(.+)")
 _HEADERS = """
     accept accept-charset accept-encoding accept-language cache-control connection content-encoding content-language
     content-type date expect idempotency-key if-match if-modified-since if-none-match if-unmodified-since max-forwards
-    pragma prefer range te user-agent
+    pragma prefer range user-agent
 """
 _HARMLESS_HEADERS = frozenset(_HEADERS.split())
 _HARMLESS_PROPERTIES = re.compile(

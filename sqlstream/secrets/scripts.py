@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sqlstream.secrets.known import SHORTEST
 from sqlstream.secrets.options import pieces_of
 
 _STRING = r"(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
@@ -18,5 +19,5 @@ def shown_script(text: str) -> str:
 
 def _shown(key: str, value: str) -> str:
     pieces = pieces_of(key, value[1:-1])
-    texts = (_VISIBLE.sub("*", piece.text) if piece.secret else piece.text for piece in pieces)
+    texts = (_VISIBLE.sub("*", p.text) if p.secret and len(p.text) >= SHORTEST else p.text for p in pieces)
     return value[0] + "".join(texts) + value[-1]

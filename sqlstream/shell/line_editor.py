@@ -35,7 +35,7 @@ def line_editor(history: Path, source: Input | None = None, screen: Output | Non
         PROMPT,
         multiline=True,
         prompt_continuation=_CONTINUED,
-        history=DiscreetHistory(str(history)),
+        history=HistoryWithoutSecrets(str(history)),
         auto_suggest=AutoSuggestFromHistory(),
         lexer=PygmentsLexer(SqlStreamLexer),
         key_bindings=_bindings(),
@@ -44,7 +44,7 @@ def line_editor(history: Path, source: Input | None = None, screen: Output | Non
     )
 
 
-class DiscreetHistory(FileHistory):
+class HistoryWithoutSecrets(FileHistory):
     """Statements with secrets are remembered while the shell runs, and not written to the file."""
 
     def store_string(self, string: str) -> None:

@@ -27,7 +27,7 @@ from sqlstream.plans import plan_of
 from sqlstream.results import Rows
 from sqlstream.secrets import is_known, shown_value
 from sqlstream.session import Session
-from sqlstream.shell.line_editor import DiscreetHistory
+from sqlstream.shell.line_editor import HistoryWithoutSecrets
 from sqlstream.udfs.hiding import hiding
 
 BASE: dict[str, dict[str, str]] = {
@@ -267,8 +267,8 @@ def diagnostics(session: Session, text: str) -> str:
 
 def of_the_shell(place: Place, tmp_path: Path) -> dict[str, str]:
     history = tmp_path / "history"
-    DiscreetHistory(str(history)).store_string(f"{place.create};")
-    DiscreetHistory(str(history)).store_string("SELECT 1;")
+    HistoryWithoutSecrets(str(history)).store_string(f"{place.create};")
+    HistoryWithoutSecrets(str(history)).store_string("SELECT 1;")
     return {"history": history.read_text()}
 
 

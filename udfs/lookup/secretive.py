@@ -10,13 +10,13 @@ from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Request, Row
 
 
-def discreet(source: LookupSource, secrets: Secrets) -> LookupSource:
+def secretive(source: LookupSource, secrets: Secrets) -> LookupSource:
     """The source; where there are secrets, one that hides them in errors."""
-    return source if secrets == NO_SECRETS else DiscreetSource(source, secrets)
+    return source if secrets == NO_SECRETS else SecretiveSource(source, secrets)
 
 
 @dataclass(frozen=True)
-class DiscreetSource:
+class SecretiveSource:
     source: LookupSource
     secrets: Secrets = field(repr=False)
 
@@ -30,10 +30,10 @@ class DiscreetSource:
 
     async def open(self) -> LookupClient:
         with hiding(self.secrets):
-            return DiscreetClient(await self.source.open(), self.secrets)
+            return SecretiveClient(await self.source.open(), self.secrets)
 
 
-class DiscreetClient:
+class SecretiveClient:
     def __init__(self, client: LookupClient, secrets: Secrets) -> None:
         self._client = client
         self._secrets = secrets

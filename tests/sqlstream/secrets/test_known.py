@@ -1,0 +1,54 @@
+"""Secrets in texts of others."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+
+import pytest
+
+from sqlstream.secrets import NO_SECRETS, Secrets, shown_script
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["p@ss/w'd \"1", "p%40ss%2Fw%27d%20%221", "p%40ss%2fw%27d%20%221", "p%40ss%2Fw%27d+%221", "p@ss/w''d \"1",
+     "p@ss/w'd \\\"1", "p@ss/w&#x27;d &quot;1", base64.b64encode(b"p@ss/w'd \"1").decode()],
+)  # fmt: skip
+def test_a_secret_is_hidden_however_it_is_spelled(text: str):
+    secrets = Secrets.of(["p@ss/w'd \"1"])
+    assert secrets.hidden(f"no user <{text}>") == "no user <******>"
+    assert secrets.show_in(text) and not secrets.show_in("something else")
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "shown"),
+    [
+        ("Bearer abcd", "bad abcd", "bad ******"),
+        ("sid=abcd; x=1", "session abcd", "session ******"),
+        ("me:hunter2", "no hunter2", "no ******"),
+        ('required password="hunter2";', "no hunter2", "no ******"),
+        ("-----\nMIIE\n-----", "key MIIE", "key ******"),
+        ("plane", "table planes, a plane, %2Fplane", "table planes, a ******, %2F******"),
+        ("longer-one", "xlonger-oney", "x******y"),
+        ("json", "json", "json"),
+        ("80", "port 80", "port 80"),
+    ],
+)
+def test_parts_of_secrets_are_hidden_and_parts_of_words_stay(secret: str, text: str, shown: str):
+    assert Secrets.of([secret]).hidden(text) == shown
+
+
+def test_secrets_travel_and_do_not_show():
+    secrets = Secrets.of(["hunter2"]) + Secrets.of(["s3cr3t"])
+    assert pickle.loads(pickle.dumps(secrets)) == secrets
+    assert repr(secrets) == "Secrets()"
+    assert secrets.hidden("hunter2 s3cr3t") == "****** ******"
+    assert NO_SECRETS.hidden("hunter2") == "hunter2" and Secrets.of([""]) == NO_SECRETS
+
+
+def test_a_script_keeps_its_length():
+    text = """WITH ('password' = 'it''s', "auth.token" = "x\\"y", 'format' = 'json', 'k' = 'a\nb')"""
+    assert (
+        shown_script(text) == """WITH ('password' = '*****', "auth.token" = "****", 'format' = 'json', 'k' = '*\n*')"""
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ import click
 
 from sqlstream.errors import Diagnostic, ParseError, Span
 from sqlstream.python_path import importable
+from sqlstream.secrets import in_option
 
 UNKNOWN_PARAMETER = "SS190"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
@@ -81,18 +83,26 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
 
 
 def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list[Script]:
-    """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that nothing uses."""
+    """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that nothing uses.
+
+    One in an option that is no parameter, but a variable of the environment, stays: its job looks it up.
+    """
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
     if unused := sorted(parameters.keys() - used):
         raise click.UsageError(f'no script uses the parameter "{unused[0]}": there is no ${{{unused[0]}}}')
     unknown = [_unknown(script, match) for script in scripts for match in _missing(script, parameters)]
     if unknown:
         raise ParseError.of(unknown)
-    return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters[match[1]], s.text)) for s in scripts]
+    return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), s.text)) for s in scripts]
 
 
 def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str]]:
-    return [match for match in _PLACEHOLDER.finditer(script.text) if match[1] not in parameters]
+    found = (match for match in _PLACEHOLDER.finditer(script.text) if match[1] not in parameters)
+    return [match for match in found if not _is_variable(match, script.text)]
+
+
+def _is_variable(match: re.Match[str], text: str) -> bool:
+    return match[1] in os.environ and in_option(text, match.start())
 
 
 def _unknown(script: Script, match: re.Match[str]) -> Diagnostic:

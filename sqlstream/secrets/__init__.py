@@ -11,7 +11,7 @@ Imports nothing of the product, because errors and workers need it, too.
 from sqlstream.secrets.known import NO_SECRETS, Secrets
 from sqlstream.secrets.options import is_harmless_header, is_known, secret_texts, shown_value
 from sqlstream.secrets.pieces import MASK, REFERENCE
-from sqlstream.secrets.scripts import shown_script
+from sqlstream.secrets.scripts import in_option, shown_script
 from sqlstream.secrets.urls import is_clear
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "NO_SECRETS",
     "REFERENCE",
     "Secrets",
+    "in_option",
     "is_clear",
     "is_harmless_header",
     "is_known",

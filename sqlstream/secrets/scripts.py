@@ -17,6 +17,11 @@ def shown_script(text: str) -> str:
     return _OPTION.sub(lambda option: f"{option[1]}{option[2]}{_shown(option[1][1:-1], option[3])}", text)
 
 
+def in_option(text: str, place: int) -> bool:
+    """True where a place of a script is in the value of an option."""
+    return any(option.start(3) <= place < option.end(3) for option in _OPTION.finditer(text))
+
+
 def _shown(key: str, value: str) -> str:
     pieces = pieces_of(key, value[1:-1])
     texts = (_VISIBLE.sub("*", p.text) if p.secret and len(p.text) >= SHORTEST else p.text for p in pieces)

@@ -70,3 +70,13 @@ def test_missing_file_is_a_usage_error(tmp_path):
 def test_nothing_to_run_is_a_usage_error():
     with pytest.raises(click.UsageError, match="no SQL given"):
         read_scripts([], [])
+
+
+def test_a_variable_of_the_environment_stays_in_options(monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
+    create = "CREATE TABLE t (a INT) WITH ('connector' = 'redis', 'password' = '${SHOP_PASSWORD}')"
+    (found,) = substitute([Script("-e", create)], {})
+    assert found.text == create
+    assert substitute([Script("-e", create)], {"SHOP_PASSWORD": "x"})[0].text == create.replace("${SHOP_PASSWORD}", "x")
+    with pytest.raises(ParseError, match="SS190"):
+        substitute([Script("-e", "SELECT ${SHOP_PASSWORD} FROM t")], {})

@@ -15,9 +15,21 @@ from sqlstream.grammar.parser import SqlStreamParser
 
 _COMMANDS = ("CALL", "EXPLAIN", "OPTIMIZE", "PREPARE", "VACUUM")
 
+# Spark knows \0 \b \n \r \t \Z \\ \' \" \% \_ (the last two keep their backslash, for LIKE), octal \ooo, \uXXXX and
+# \UXXXXXXXX. It drops the backslash of all others; here that stays, so that '\d' is the regex of Flink and PostgreSQL.
+_ESCAPES = {
+    "\\'": "'",
+    '\\"': '"',
+    **{f"\\{letter}": f"\\{letter}" for letter in "afv"},  # escapes of sqlglot and of other systems
+    "\\000": "\0",  # how it is printed: a digit may follow
+}
+
 
 class SqlStream(Spark):
+    UNESCAPED_SEQUENCES = {**Spark.UNESCAPED_SEQUENCES, **_ESCAPES}
+
     class Tokenizer(Spark.Tokenizer):
+        DROP_UNKNOWN_ESCAPES = False
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **{k: v for k, v in Spark.Tokenizer.KEYWORDS.items() if k not in _COMMANDS},
             "BYTES": TokenType.VARBINARY,

@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType
 from sqlstream.errors import Span
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
-from sqlstream.grammar.spans import mark, shift
+from sqlstream.grammar.spans import mark, mark_double_quoted, shift
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
@@ -31,7 +31,10 @@ def _special_form(name: str) -> Callable[[ExpressionParser], Any]:
 
 
 def _plain_string(self: ExpressionParser, token: Token) -> Any:
-    return self.expression(exp.Literal.string(token.text), token)
+    found = self.expression(exp.Literal.string(token.text), token)
+    if self.sql[token.start : token.start + 1] == '"':
+        mark_double_quoted(found)
+    return found
 
 
 class ExpressionParser(SparkParser):
@@ -57,6 +60,7 @@ class ExpressionParser(SparkParser):
         **SparkParser.PRIMARY_PARSERS,
         TokenType.NATIONAL_STRING: _plain_string,
         TokenType.RAW_STRING: _plain_string,
+        TokenType.STRING: _plain_string,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
@@ -98,6 +102,7 @@ class ExpressionParser(SparkParser):
         """Called right behind a function's closing parenthesis, which ends the function."""
         if isinstance(this, exp.Func) and "start" in this.meta:
             mark(this, this.meta["start"], self._prev.end + 1)
+            this = self._parse_respect_or_ignore_nulls(this)  # Flink has it before FILTER, Spark behind
         found = super()._parse_window(this, alias=alias)
         frame = found.args.get("spec") if isinstance(found, exp.Window) else None
         if frame is not None and not frame.args.get("end"):
@@ -208,13 +213,13 @@ class ExpressionParser(SparkParser):
         return exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(unit.text.upper()), time])
 
     def listagg(self) -> exp.Expression:
-        """``LISTAGG([DISTINCT] x [, separator])``; without a separator it is the empty string, as in Spark."""
+        """``LISTAGG([DISTINCT] x [, separator])``; without a separator it is a comma, as in Flink."""
         distinct = self._match(TokenType.DISTINCT)
         values = self._parse_csv(self._parse_disjunction)
         if not values or len(values) > 2:
             return exp.Anonymous(this="LISTAGG", expressions=[exp.Distinct(expressions=values)] if distinct else values)
         value = exp.Distinct(expressions=[values[0]]) if distinct else values[0]
-        return exp.GroupConcat(this=value, separator=values[1] if len(values) > 1 else exp.Literal.string(""))
+        return exp.GroupConcat(this=value, separator=values[1] if len(values) > 1 else exp.Literal.string(","))
 
     # --- intervals ---
 

@@ -1,4 +1,4 @@
-"""Where in the script an expression stands.
+"""Where in the script an expression stands, and how a text was quoted there.
 
 The parser marks operands, queries and types with their whole range; sqlglot marks identifiers and function names.
 Anything else is the union of its children.
@@ -12,11 +12,22 @@ from sqlstream.errors import Span
 from sqlstream.grammar.nodes import Node
 
 _WHOLE = "span"
+_DOUBLE_QUOTED = "double_quoted"
 
 
 def mark(expression: exp.Expr, start: int, end: int) -> None:
     """Record the range ``[start, end)`` of the expression with everything in it."""
     expression.meta[_WHOLE] = (start, end)
+
+
+def mark_double_quoted(text: exp.Expr) -> None:
+    """Record that a text stands in ``"…"``, which other systems read as the name of a column."""
+    text.meta[_DOUBLE_QUOTED] = True
+
+
+def is_double_quoted(text: exp.Expr) -> bool:
+    """True of a text that was written in ``"…"``."""
+    return bool(text.meta.get(_DOUBLE_QUOTED))
 
 
 def shift(expression: exp.Expr, by: int) -> None:

@@ -10,6 +10,7 @@ from sqlstream.explaining import explained_plan
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.inspection import inspect_statement
 from sqlstream.job_statements import is_job_statement
+from sqlstream.planner.functions.patterns import warnings_of
 from sqlstream.plans import plan_of
 from sqlstream.workspace import Workspace
 
@@ -31,6 +32,12 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
                 broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in found]
     return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
+
+
+def script_warnings(text: str) -> tuple[Diagnostic, ...]:
+    """What the statements of a script say that is allowed and hardly meant, as far as they parse."""
+    statements, _ = parse_script_recovering(text)
+    return tuple(replace(found, source=text) for statement in statements for found in warnings_of(statement))
 
 
 def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:

@@ -28,7 +28,8 @@ class Span:
 class Diagnostic:
     """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into.
 
-    ``source`` may hold secrets, so it is shown by ``render`` alone.
+    ``source`` may hold secrets, so it is shown by ``render`` alone. A ``warning`` is about what is allowed, and hardly
+    meant.
     """
 
     code: str
@@ -37,10 +38,11 @@ class Diagnostic:
     detail: str | None = None
     hint: str | None = None
     source: str | None = field(default=None, repr=False)
+    warning: bool = False
 
     def render(self) -> str:
         """The message as users read it: message, line with carets, detail, hint."""
-        lines = [f"{self.code}: {self.message}"]
+        lines = [f"{'WARNING ' if self.warning else ''}{self.code}: {self.message}"]
         if self.span is not None and self.source is not None:
             lines += _excerpt(shown_script(self.source), self.span)
         if self.detail:
@@ -117,6 +119,10 @@ class SqlStreamError(Exception):
 
 def _rebuild(kind: type[SqlStreamError], diagnostics: tuple[Diagnostic, ...]) -> SqlStreamError:
     return kind(diagnostics[0].code, diagnostics[0].message, diagnostics=diagnostics)
+
+
+class SqlStreamWarning(UserWarning):
+    """What Python's ``warnings`` show of a diagnostic that is a warning."""
 
 
 class ParseError(SqlStreamError):

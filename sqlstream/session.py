@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from sqlstream.checking import check_script
+from sqlstream.checking import check_script, script_warnings
 from sqlstream.connectors import connector
 from sqlstream.definitions import DEFINITIONS, define, table_of_query
-from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.explaining import explained
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.inspection import inspect_statement
@@ -71,6 +72,8 @@ class Session:
         try:
             statements = parse_script(text)
             _require_statements(statements)
+            for found in script_warnings(text):
+                warnings.warn(found.render(), SqlStreamWarning, stacklevel=2)
             results = [self.execute(statement, text) for statement in statements]
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
@@ -126,6 +129,10 @@ class Session:
     def check(self, text: str) -> tuple[Diagnostic, ...]:
         """All mistakes of a script, without running it or changing the session; no Spark."""
         return check_script(text, self.workspace)
+
+    def warnings(self, text: str) -> tuple[Diagnostic, ...]:
+        """What a script says that is allowed and hardly meant. ``sql`` gives them to Python's ``warnings``."""
+        return script_warnings(text)
 
     def register_function(self, name: str, function: Callable[..., object] | type) -> None:
         """Make a Python function or class callable in SQL as ``name``, in place of another of that name."""

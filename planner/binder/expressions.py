@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.quoting import quote_string
+from sqlstream.grammar.spans import is_double_quoted, mark, span_of
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.calls import aggregate_name, check_call
 from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.nulls import TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.operands import check_operands
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
@@ -95,6 +97,8 @@ class _Binder:
                 return self._column(node)
             case exp.Interval():
                 return self._interval(node)
+            case exp.Literal() if is_double_quoted(node) and self._names_column(node.name):
+                return self._wrong(_quoted_name(node))
         if isinstance(node, exp.Order | exp.Limit) and not isinstance(node.parent, exp.WithinGroup):
             self.context.refuse("syntax", node, "It is ORDER BY or LIMIT among the arguments of a function.")
             return exp.Null()
@@ -115,6 +119,12 @@ class _Binder:
         if span is not None:
             mark(node_of(resolved), span.start, span.end)
         return resolved
+
+    def _names_column(self, name: str) -> bool:
+        """True where an unqualified column of that name would be found."""
+        if self.scope.find(name):
+            return True
+        return self.inside is None and self.place.names(exp.column(name)) is not None
 
     def _interval(self, node: exp.Interval) -> exp.Expr:
         """Constant intervals in seconds where Spark does not know the spelling; others stay as they are."""
@@ -145,6 +155,11 @@ class _Binder:
         else:
             self._check_aggregate(node, name)
             bound = replace(self, inside=name)._children(node)
+        if name is not None and not isinstance(node.parent, AGGREGATE_WRAPPERS):
+            bound = with_null_treatment(bound, self.context)
+        elif name is None and self.inside is None and isinstance(node, TREATMENTS):
+            message = "IGNORE NULLS and RESPECT NULLS stand behind aggregates only"
+            self.context.wrong("SS207", message, node, "Remove it.")
         return exp.Null() if wrong else bound
 
     def _check_aggregate(self, node: exp.Expr, name: str) -> None:
@@ -170,6 +185,13 @@ class _Binder:
     def _wrong(self, error: SqlStreamError) -> exp.Expr:
         self.context.report(error)
         return exp.Null()
+
+
+def _quoted_name(text: exp.Literal) -> SqlStreamError:
+    """``"price"`` is a text, as in Spark; in PostgreSQL and standard SQL it is the column."""
+    name = text.name
+    hint = f"Write `{name.replace('`', '``')}` for the column, or {quote_string(name)} for the text."
+    return bind_error("SS234", f'"{name}" in double quotes is a text, and there is a column of that name', text, hint)
 
 
 def _refused_feature(node: exp.Expr) -> str | None:

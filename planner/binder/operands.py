@@ -8,6 +8,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.patterns import misused_escape
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.types import BOOLEAN, from_sqlglot
 
@@ -17,7 +18,7 @@ _NAMES = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
 
 
 def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
-    """SS206 for conditions that are no conditions and comparisons of what cannot be compared."""
+    """SS206 for conditions that are no conditions and comparisons of what cannot be compared, SS235 for LIKE."""
     for node in bound.walk():
         match node:
             case exp.And() | exp.Or():
@@ -34,8 +35,8 @@ def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
                 context.wrong("SS207", "DISTINCT needs a value", node.parent, "Write COUNT(DISTINCT a).")
         if isinstance(node, _COMPARISONS):
             _check_comparison(node, types, context)
-        elif isinstance(node, exp.Func) and spark_name(node) in _TEXT_AS_TIME:
-            _check_text_as_time(node, types, context)
+        elif isinstance(node, exp.Func | exp.Like | exp.ILike):
+            _check_call(node, types, context)
 
 
 def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Context) -> None:
@@ -61,6 +62,21 @@ def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:
     context.wrong(
         "SS206", f"values of type {left} and {right} cannot be compared", node, "Convert one of them with CAST."
     )
+
+
+def _check_call(node: exp.Expr, types: Types, context: Context) -> None:
+    if isinstance(node, exp.Func) and spark_name(node) in _TEXT_AS_TIME:
+        _check_text_as_time(node, types, context)
+    else:
+        _check_like(node, context)
+
+
+def _check_like(node: exp.Expr, context: Context) -> None:
+    found = misused_escape(node)
+    if found is not None:
+        where = f'stands before "{found.behind}"' if found.behind else "stands at the end of the pattern"
+        hint = f"It goes before %, _ and itself only: write {found.better} where it means itself."
+        context.wrong("SS235", f"the escape character of LIKE {where}", found.pattern, hint)
 
 
 def _check_text_as_time(call: exp.Func, types: Types, context: Context) -> None:

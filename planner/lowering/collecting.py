@@ -28,17 +28,23 @@ def with_arrival(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Collecting:
-    """SQL texts that collect values, and read them out again. ``by_arrival`` is for rows ``with_arrival``."""
+    """SQL texts that collect values, and read them out again.
+
+    ``by_arrival`` is for rows ``with_arrival``; NULLs are values too where they are respected.
+    """
 
     by_arrival: bool
+    respecting_nulls: bool = False
 
     def partial(self, value: str, kept: str | None = None) -> str:
-        """The aggregate of the values that are not NULL, of rows where the condition ``kept`` holds."""
+        """The aggregate of the values of rows where the condition ``kept`` holds."""
         if not self.by_arrival:
-            return f"collect_list({value})" + (f" FILTER (WHERE {kept})" if kept is not None else "")
+            respected = " RESPECT NULLS" if self.respecting_nulls else ""
+            return f"collect_list({value})" + (f" FILTER (WHERE {kept})" if kept is not None else "") + respected
         placed = f"named_struct('arrival', {_ARRIVAL}, 'value', {value})"
-        conditions = [f"({text})" for text in (kept,) if text is not None] + [f"({value}) IS NOT NULL"]
-        return f"collect_list({placed}) FILTER (WHERE {' AND '.join(conditions)})"
+        conditions = [] if kept is None else [f"({kept})"]
+        conditions += [] if self.respecting_nulls else [f"({value}) IS NOT NULL"]
+        return f"collect_list({placed})" + (f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else "")
 
     def picked(self, extreme: str, value: str, kept: str | None, *, ignores_nulls: bool) -> str:
         """The value of the row with the least or greatest arrival, as a struct: ``extreme`` is min_by or max_by."""

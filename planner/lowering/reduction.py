@@ -33,9 +33,11 @@ class Reduction:
 
 def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, sessions: bool) -> Reduction:
     """How to compute an aggregate item over ``rows``; SS3xx where DISTINCT has no rewrite."""
-    call, condition = _split_filter(item.expression)
+    treated, nulls = _split_nulls(item.expression)
+    call, condition = _split_filter(treated)
     kept = context.sql(condition) if condition is not None else None
-    partial = _Partial(f"__aggregate_{index}", kept, rows, Collecting(by_arrival=sessions))
+    collecting = Collecting(by_arrival=sessions, respecting_nulls=nulls is exp.RespectNulls)
+    partial = _Partial(f"__aggregate_{index}", kept, rows, collecting)
     function = called_function(call, context.runtime)
     if function is not None and function.kind is FunctionKind.AGGREGATE:
         arguments = _struct([context.sql(a) for a in cast_arguments(call, function)])
@@ -43,9 +45,18 @@ def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, s
     values = _distinct_values(call)
     if values is not None:
         return _distinct(call, [context.sql(v) for v in values], partial, context)
-    return (_in_arrival_order(call, partial, context) if sessions else None) or Reduction(
-        ((partial.name, context.sql(call) + partial.filter),), partial.name
+    treatment = "" if nulls is None else f" {_TREATMENTS[nulls]}"
+    return (_in_arrival_order(call, nulls, partial, context) if sessions else None) or Reduction(
+        ((partial.name, context.sql(call) + partial.filter + treatment),), partial.name
     )
+
+
+_TREATMENTS: dict[type[exp.Expression], str] = {exp.IgnoreNulls: "IGNORE NULLS", exp.RespectNulls: "RESPECT NULLS"}
+
+
+def _split_nulls(call: exp.Expression) -> tuple[exp.Expression, type[exp.Expression] | None]:
+    """The call and what it says of NULLs; the binder puts that around all of it."""
+    return (call.this, type(call)) if isinstance(call, tuple(_TREATMENTS)) else (call, None)
 
 
 def _split_filter(call: exp.Expression) -> tuple[exp.Expression, exp.Expression | None]:
@@ -80,7 +91,7 @@ class _Partial:
         return ((self.name, f"{collect}({value}){self.filter}"),)
 
     def listed(self, value: str) -> tuple[tuple[str, str], ...]:
-        """Collects the values that are not NULL into a list, which ``values`` reads."""
+        """Collects the values into a list, which ``values`` reads."""
         return ((self.name, self.collecting.partial(value, self.kept)),)
 
     @property
@@ -159,12 +170,13 @@ def _joined(values: str, function: exp.Expression, partial: _Partial, context: C
     return f"CASE WHEN size({partial.name}) > 0 THEN {texts} END"
 
 
-def _in_arrival_order(call: exp.Expression, partial: _Partial, context: Context) -> Reduction | None:
+def _in_arrival_order(
+    call: exp.Expression, nulls: type[exp.Expression] | None, partial: _Partial, context: Context
+) -> Reduction | None:
     """The aggregates whose result shows the order of rows; None for the others."""
-    function = call.this if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)) else call
-    extreme = _EXTREMES.get(spark_name(function) or "")
+    extreme = _EXTREMES.get(spark_name(call) or "")
     if extreme is not None:
-        return _picked(call, extreme, partial, context)
+        return _picked(nulls(this=call.copy()) if nulls is not None else call, extreme, partial, context)
     name = _name_of(call)
     if name not in ("collect_list", "listagg"):
         return None

@@ -31,7 +31,7 @@ _BETWEEN = "\n;\n"
 @click.command("check", epilog=_EPILOG)
 @script_options
 def command(files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...]) -> int:
-    """Find all mistakes of scripts at once, without starting Spark."""
+    """Find all mistakes of scripts at once, without starting Spark. Warnings leave the exit code 0."""
     from sqlstream.session import connect
 
     scripts = read_scripts(files, statements, parameters)
@@ -39,9 +39,16 @@ def command(files: tuple[str, ...], statements: tuple[str, ...], parameters: tup
         found = check_scripts(scripts, session)
     for name, diagnostic in found:
         click.echo(f"{name}: {diagnostic.render()}\n", err=True)
-    count = len(found)
-    click.echo(f"{count} mistake{'' if count == 1 else 's'}" if count else "no mistakes", err=bool(count))
+    warnings = warnings_of_scripts(scripts)
+    for name, diagnostic in warnings:
+        click.echo(f"{name}: {diagnostic.render()}\n", err=True)
+    beside = f", {_counted(len(warnings), 'warning')}" if warnings else ""
+    click.echo((_counted(len(found), "mistake") if found else "no mistakes") + beside, err=bool(found))
     return WRONG_SQL if found else OK
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str, Diagnostic]]:
@@ -52,6 +59,13 @@ def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str
         end += len(script.text) + len(_BETWEEN)
     joined = _BETWEEN.join(script.text for script in scripts)
     return [_located(d, joined, scripts, starts) for d in session.check(joined)]
+
+
+def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
+    """What the scripts say that is allowed and hardly meant, each with the name of its script."""
+    from sqlstream.checking import script_warnings
+
+    return [(script.name, found) for script in scripts for found in script_warnings(script.text)]
 
 
 def _located(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from sqlstream.cli.check import check_scripts
+from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.exits import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.cli.output import plain_text, writer_for
 from sqlstream.cli.progress import View, written
@@ -50,6 +50,8 @@ class Execution:
             click.echo(diagnostic.render() if len(scripts) == 1 else f"{name}: {diagnostic.render()}", err=True)
         if wrong:
             return WRONG_SQL
+        for name, diagnostic in warnings_of_scripts(scripts):
+            click.echo(diagnostic.render() if len(scripts) == 1 else f"{name}: {diagnostic.render()}", err=True)
         try:
             for script in scripts:
                 for statement in parse_script(script.text):

@@ -137,6 +137,8 @@ class Shell:
         """Nothing of the text runs where any of it is wrong; that shows without waiting for Spark."""
         if wrong := self._session.check(text):
             raise SqlStreamError.of(wrong)
+        for found in self._session.warnings(text):
+            sys.stderr.write(found.render() + "\n")
         try:
             for statement in parse_script(text):
                 self._show(statement, self._executed(statement, text))

@@ -94,7 +94,9 @@ def test_few_calls_have_nodes_of_their_own(call: str, kind: type[exp.Expression]
 @pytest.mark.parametrize(
     ("text", "spark"),
     [
-        ("LISTAGG(a)", "LISTAGG(a, '')"),
+        ("LISTAGG(a)", "LISTAGG(a, ',')"),
+        ("LISTAGG(DISTINCT a)", "LISTAGG(DISTINCT a, ',')"),
+        ("LISTAGG(a, '')", "LISTAGG(a, '')"),
         ("LISTAGG(DISTINCT a, ',') WITHIN GROUP (ORDER BY b)", "LISTAGG(DISTINCT a, ',') WITHIN GROUP (ORDER BY b)"),
         ("FLOOR(ts TO HOUR)", "DATE_TRUNC('HOUR', ts)"),
         ("TIMESTAMPDIFF(day, a, b)", "TIMESTAMPDIFF(DAY, a, b)"),

@@ -25,6 +25,7 @@ class AggregateCall:
     """``function`` is Spark's name in lower case; ``arguments``, ``filter`` and orderings name columns of the input.
 
     ``constants`` are the arguments that are no columns: the separator of LISTAGG, the percentages of percentiles.
+    ``ignore_nulls`` is said of functions that pick a row, ``respect_nulls`` of lists, which leave NULLs out otherwise.
     ``result`` is the type of the result column ``name``. ``implementation`` is the class of a user's aggregate.
     """
 
@@ -37,4 +38,5 @@ class AggregateCall:
     order: tuple[Ordering, ...] = ()
     constants: tuple[object, ...] = ()
     ignore_nulls: bool = False
+    respect_nulls: bool = False
     implementation: Any = None

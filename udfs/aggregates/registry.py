@@ -245,7 +245,8 @@ def _list_source(call: _Call) -> tuple[Source, tuple[pa.DataType, ...], tuple[Or
     columns = (*call.ordered, *([ARRIVAL] if call.by_number else []))
     types = tuple(call.schema.field(name).type for name in columns)
     order = (*call.call.order, *([Ordering(ARRIVAL)] if call.by_number else []))
-    return Source(columns, call.filters, call.call.arguments), types, order
+    required = () if call.call.respect_nulls else call.call.arguments
+    return Source(columns, call.filters, required), types, order
 
 
 def _collect_list(call: _Call) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -107,7 +107,8 @@ def _split(
         distinct=parts.distinct,
         order=tuple(_ordering(o) for o in parts.order),
         constants=constants,
-        ignore_nulls=parts.ignore_nulls,
+        ignore_nulls=parts.nulls is exp.IgnoreNulls,
+        respect_nulls=parts.nulls is exp.RespectNulls,
         implementation=implementation,
     )
     conditions = [parts.condition] if parts.condition is not None else []
@@ -131,52 +132,53 @@ def _ordering(ordered: exp.Ordered) -> Ordering:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A call without its wrappers. ``values`` are its arguments, without DISTINCT, ORDER BY and IGNORE NULLS."""
+    """A call without its wrappers. ``values`` are its arguments, without DISTINCT and ORDER BY.
+
+    ``nulls`` is IgnoreNulls or RespectNulls where the call says it.
+    """
 
     call: exp.Expression
     values: list[exp.Expression]
     condition: exp.Expression | None
     order: tuple[exp.Ordered, ...]
     distinct: bool
-    ignore_nulls: bool
+    nulls: type[exp.Expression] | None
 
     def ignoring_nulls(self, ignored: bool) -> _Parts:
-        return _Parts(self.call, self.values, self.condition, self.order, self.distinct, self.ignore_nulls or ignored)
+        return replace(self, nulls=exp.IgnoreNulls) if ignored else self
 
 
 def _parts(expression: exp.Expression) -> _Parts:
     condition: exp.Expression | None = None
     order: list[exp.Ordered] = []
-    ignore_nulls, call = False, expression
+    nulls: type[exp.Expression] | None = None
+    call = expression
     while isinstance(call, (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
         match call:
             case exp.Filter():
                 condition = call.expression.this
             case exp.WithinGroup():
                 order = list(call.expression.expressions)
-        ignore_nulls = ignore_nulls or isinstance(call, exp.IgnoreNulls)
+            case _:
+                nulls = type(call)
         call = node_of(call.this)
     values: list[exp.Expression] = []
     for argument in map(node_of, call_arguments(call)):
-        found, inner_order, ignored = _unwrapped(argument)
+        found, inner_order = _unwrapped(argument)
         values += found
         order += inner_order
-        ignore_nulls = ignore_nulls or ignored
-    return _Parts(call, values, condition, tuple(order), call.find(exp.Distinct) is not None, ignore_nulls)
+    return _Parts(call, values, condition, tuple(order), call.find(exp.Distinct) is not None, nulls)
 
 
-def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp.Ordered], bool]:
-    """The values of an argument, its ORDER BY, and whether it ignores NULLs."""
+def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp.Ordered]]:
+    """The values of an argument, and its ORDER BY."""
     match argument:
         case exp.Distinct():
             inner = [_unwrapped(node_of(e)) for e in argument.expressions]
-            return [v for i in inner for v in i[0]], [o for i in inner for o in i[1]], any(i[2] for i in inner)
+            return [v for i in inner for v in i[0]], [o for i in inner for o in i[1]]
         case exp.Order():
-            values, _, ignored = _unwrapped(node_of(argument.this))
-            return values, list(argument.expressions), ignored
-        case exp.IgnoreNulls() | exp.RespectNulls():
-            return [node_of(argument.this)], [], isinstance(argument, exp.IgnoreNulls)
-    return [argument], [], False
+            return _unwrapped(node_of(argument.this))[0], list(argument.expressions)
+    return [argument], []
 
 
 # --- arguments ------------------------------------------------------------------------------------------------

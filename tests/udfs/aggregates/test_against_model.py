@@ -201,6 +201,15 @@ def test_ignoring_nulls_picks_among_the_values(function, parts):
     check(parts, *(one_column(function, column, model.present, ignore_nulls=True) for column in ALL))
 
 
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(PARTS)
+def test_lists_that_respect_nulls_hold_a_value_per_row(parts):
+    for column in ALL:
+        call, _ = one_column("collect_list", column, respect_nulls=True)
+        for group, value in enumerate(computed([call], parts)[0]):
+            assert same(value, [row[column] for row in rows_of(parts, group)])
+
+
 def test_no_rows_and_no_groups_go_through_all_steps_and_through_ipc():
     cases = [one_column(function, column) for function, columns in ARGUMENTS.items() for column in columns]
     cases += [one_column("count", column, distinct=True) for column in ALL]

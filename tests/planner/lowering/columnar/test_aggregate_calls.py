@@ -63,10 +63,16 @@ def test_constants_stay_in_the_call():
         split("PERCENTILE(x, p)")
 
 
-@pytest.mark.parametrize("text", ["FIRST(x, TRUE)", "ANY_VALUE(x IGNORE NULLS)", "LAST_VALUE(x, true)"])
+@pytest.mark.parametrize("text", ["FIRST(x, TRUE)", "ANY_VALUE(x) IGNORE NULLS", "LAST_VALUE(x, true)"])
 def test_nulls_are_ignored_on_demand(text):
     assert split(text).call.ignore_nulls
     assert columns(text) == ["x"]
+
+
+def test_nulls_are_respected_on_demand():
+    call = split("ARRAY_AGG(DISTINCT x) FILTER (WHERE p) RESPECT NULLS").call
+    assert call.respect_nulls and call.distinct and not call.ignore_nulls
+    assert not split("COLLECT_LIST(x)").call.respect_nulls
 
 
 def test_distinct_counts_are_estimated_from_the_hash_of_spark():

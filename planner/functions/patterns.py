@@ -1,0 +1,120 @@
+"""Patterns of LIKE and of regular expressions: where they stand in a call, and what is wrong with constant ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlstream.errors import Diagnostic
+from sqlstream.grammar.nodes import Statement
+from sqlstream.grammar.quoting import quote_string
+from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.walking import walk
+from sqlstream.planner.functions.kinds import spark_name
+
+WARNING = "SS236"
+
+# Their second argument is a regular expression.
+_REGEX_FUNCTIONS = frozenset({
+    "regexp", "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr", "regexp_like", "regexp_replace",
+    "regexp_substr", "rlike", "split",
+})  # fmt: skip
+
+# Escapes that are characters in a text of Spark's and something else in a regular expression.
+_MISTAKEN = {
+    "\b": ("\\b", "a backspace", "the edge of a word"),
+    "\x1a": ("\\Z", "the character 26", "the end of input"),
+}
+
+
+def warnings_of(statement: Statement) -> Iterator[Diagnostic]:
+    """What a statement says that is allowed and hardly meant."""
+    for expression in walk(statement):
+        pattern = _regex(expression)
+        for text in pattern.find_all(exp.Literal) if pattern is not None else ():
+            yield from _mistaken(text)
+
+
+def _regex(expression: exp.Expr) -> exp.Expr | None:
+    """The regular expression of a call or of RLIKE."""
+    match expression:
+        case exp.RegexpLike():
+            found: exp.Expr = expression.expression
+            return found
+        case exp.Anonymous(expressions=[_, pattern, *_]) if spark_name(expression) in _REGEX_FUNCTIONS:
+            return pattern if isinstance(pattern, exp.Expr) else None
+    return None
+
+
+def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
+    for character, (escape, meaning, wanted) in _MISTAKEN.items():
+        if character in text.name:
+            message = f'the pattern holds {meaning}, which is what "{escape}" means in a text'
+            hint = f"Write {quote_pattern(text.name.replace(character, escape))} for {wanted}."
+            yield Diagnostic(WARNING, message, span_of(text), hint=hint, warning=True)
+
+
+# --- LIKE -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Misused:
+    """A constant pattern of LIKE whose escape character stands before ``behind``, or at the end; ``better`` is right."""
+
+    pattern: exp.Literal
+    behind: str
+    better: str
+
+
+def misused_escape(like: exp.Expr) -> Misused | None:
+    """The first pattern of LIKE that Spark refuses, which it does not do before the query runs."""
+    escape = _escape(like)
+    if escape is None:
+        return None
+
+    def doubled(found: re.Match[str]) -> str:
+        return found[0] if found[1] in ("%", "_", escape) else f"{escape}{found[0]}"
+
+    for pattern in _like_patterns(like):
+        pairs = re.compile(re.escape(escape) + "(.?)", re.DOTALL)
+        for found in pairs.finditer(pattern.name):
+            if doubled(found) != found[0]:
+                return Misused(pattern, found[1], quote_pattern(pairs.sub(doubled, pattern.name)))
+    return None
+
+
+def quote_pattern(text: str) -> str:
+    """A text as SQL in which backslashes are not doubled, where that can be said."""
+    plain = "'" not in text and text.isprintable()
+    return f"r'{text}'" if plain and "\\" in text else quote_string(text)
+
+
+def _escape(like: exp.Expr) -> str | None:
+    """The escape character; None where it is not a constant."""
+    match like:
+        case exp.Anonymous(expressions=[_, _, written, *_]):
+            pass
+        case _ if isinstance(like.parent, exp.Escape):
+            written = like.parent.expression
+        case _:
+            return "\\"
+    return written.name if isinstance(written, exp.Literal) and len(written.name) == 1 else None
+
+
+def _like_patterns(like: exp.Expr) -> Iterator[exp.Literal]:
+    """The constant patterns of LIKE, LIKE ANY and the functions of these names."""
+    match like:
+        case exp.Like() | exp.ILike():
+            pattern = like.expression
+        case exp.Anonymous(expressions=[_, pattern, *_]) if spark_name(like) in ("like", "ilike"):
+            pass
+        case _:
+            return
+    if isinstance(pattern, exp.Any | exp.All):
+        found = pattern.this
+        yield from (e for e in (found.expressions or [found.unnest()]) if isinstance(e, exp.Literal))
+    elif isinstance(pattern, exp.Literal):
+        yield pattern

@@ -92,6 +92,7 @@ def number_type(text: str) -> DataType:
 @_type.register(exp.And)
 @_type.register(exp.Or)
 @_type.register(exp.Predicate)
+@_type.register(exp.RegexpLike)
 def _boolean(node: exp.Expr, types: Types) -> DataType:
     return BOOLEAN
 

@@ -67,7 +67,8 @@ def spark_name(call: exp.Expr) -> str | None:
     """The lower-case name under which Spark knows a call; None for operators and special forms."""
     if isinstance(call, exp.Anonymous):
         return call.name.lower()
-    if not isinstance(call, exp.Func) or isinstance(call, (exp.Case, exp.And, exp.Or, exp.Xor, exp.Cast)):
+    # Operators such as RLIKE are functions to sqlglot, and print their left operand first.
+    if not isinstance(call, exp.Func) or isinstance(call, (exp.Binary, exp.Case, exp.Cast)):
         return None
     match = _CALL.match(call.sql(SqlStream))
     return match[1].lower() if match else None

@@ -50,10 +50,13 @@ def _regex(expression: exp.Expr) -> exp.Expr | None:
 
 
 def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
+    meant = text.name
+    for character, (escape, _, _) in _MISTAKEN.items():
+        meant = meant.replace(character, escape)
     for character, (escape, meaning, wanted) in _MISTAKEN.items():
         if character in text.name:
             message = f'the pattern holds {meaning}, which is what "{escape}" means in a text'
-            hint = f"Write {quote_pattern(text.name.replace(character, escape))} for {wanted}."
+            hint = f"Write {quote_pattern(meant)} for {wanted}."
             yield Diagnostic(WARNING, message, span_of(text), hint=hint, warning=True)
 
 
@@ -62,7 +65,7 @@ def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True)
 class Misused:
-    """A constant pattern of LIKE whose escape character stands before ``behind``, or at the end; ``better`` is right."""
+    """A constant pattern of LIKE whose escape character stands before ``behind`` or at the end; ``better`` is right."""
 
     pattern: exp.Literal
     behind: str

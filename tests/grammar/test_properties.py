@@ -83,7 +83,7 @@ def test_nested_queries_and_their_layout(levels: list[n.StreamClauses]) -> None:
 
 
 @many
-@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20))
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=20) | st.text(alphabet="\\\x00\b'\"01dnu", max_size=8))
 def test_strings(text: str) -> None:
     statement = n.Set(text, text[::-1])
     assert parse_script(to_sql(statement)) == (statement,)

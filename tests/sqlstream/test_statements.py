@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import sqlstream
-from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.errors import ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.results import Rows
 from sqlstream.session import Session
 
@@ -272,6 +272,16 @@ def test_a_wrong_table_brings_no_mistakes_of_those_who_use_it(session: Session) 
 
 def test_check_of_a_good_script_finds_nothing(session: Session) -> None:
     assert session.check("INSERT INTO out SELECT auction FROM dear; SHOW TABLES; SET; RESET") == ()
+
+
+def test_warnings_are_told_in_python_and_asked_for(session: Session) -> None:
+    text = r"CREATE VIEW w AS SELECT auction FROM dear WHERE CAST(auction AS STRING) RLIKE '\b'"
+    with pytest.warns(SqlStreamWarning, match=r"WARNING SS236: the pattern holds a backspace.*\nLINE 1") as told:
+        session.sql(text)
+    assert told[0].filename == __file__
+    assert [w.render() for w in session.warnings(text)] == [str(told[0].message)]
+    assert session.check(text.replace(" w ", " w2 ")) == ()
+    assert session.warnings("SELEC 1; " + text.replace(r"\b", r"\d")) == ()
 
 
 # --- functions and the end ------------------------------------------------------------------------------------

@@ -118,6 +118,20 @@ def test_check_accepts_what_is_right(bids, capsys):
     assert capsys.readouterr().out == "no mistakes\n"
 
 
+def test_check_shows_warnings_with_their_places_and_counts_them(bids, tmp_path, capsys):
+    hasty = tmp_path / "hasty.sql"
+    hasty.write_text("SELECT price\nFROM bids WHERE CAST(price AS STRING) RLIKE '\\b1'")
+    assert run(["check", bids, str(hasty)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "no mistakes, 1 warning\n"
+    assert printed.err == (
+        f'{hasty}: WARNING SS236: the pattern holds a backspace, which is what "\\b" means in a text\n'
+        "LINE 2: FROM bids WHERE CAST(price AS STRING) RLIKE '\\b1'\n"
+        "                                                    ^^^^^\n"
+        "HINT: Write r'\\b1' for the edge of a word.\n\n"
+    )
+
+
 def test_modules_beside_a_script_hold_its_functions(tmp_path, capsys):
     (tmp_path / "beside_the_script.py").write_text("def plus(x: int) -> int:\n    return x + 1\n")
     script = tmp_path / "a.sql"

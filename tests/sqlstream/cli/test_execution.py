@@ -36,6 +36,13 @@ def test_query_prints_its_rows_and_nothing_else(spark, capfd):
     assert printed.err == ""
 
 
+def test_warnings_go_to_stderr_and_everything_runs(spark, capfd):
+    assert _run(spark, "jsonl", NUMBERS + "SELECT n FROM numbers WHERE n = 1 AND n NOT RLIKE '\\b'") == 0
+    printed = capfd.readouterr()
+    assert printed.out == '{"n": 1}\n'
+    assert printed.err.startswith("WARNING SS236: ") and "\nLINE 4: SELECT n" in printed.err
+
+
 def test_insert_is_waited_for_before_the_next_statement(spark, tmp_path, capfd):
     copy = f"""CREATE TABLE copy (n BIGINT)
         WITH ('connector' = 'filesystem', 'path' = '{tmp_path / "copy"}', 'format' = 'json');

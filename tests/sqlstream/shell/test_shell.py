@@ -74,6 +74,15 @@ def test_piped_statements_run_in_order_and_go_on_after_a_mistake(shell, capsys):
 
 
 @pytest.mark.spark
+def test_warnings_are_shown_and_are_no_failures(shell, capsys):
+    running, out = shell
+    running.read(io.StringIO(NUMBERS + "CREATE VIEW v AS SELECT n FROM numbers\nWHERE n RLIKE '\\b';\n"))
+    assert out.getvalue() == "OK\nOK\n"
+    assert capsys.readouterr().err.startswith("WARNING SS236: the pattern holds a backspace")
+    assert running.failures == 0
+
+
+@pytest.mark.spark
 def test_source_runs_a_file_and_quit_ends(shell, tmp_path, capsys):
     running, out = shell
     path = tmp_path / "a b.sql"

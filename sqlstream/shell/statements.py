@@ -13,6 +13,7 @@ from sqlstream.shell.commands import Command, command_at
 _PIECE = re.compile(
     r"""--[^\n]*(?:\n|\Z)           # a comment to the end of the line
     | /\*.*?(?:\*/|\Z)              # a comment in brackets
+    | [rR](?:'[^']*(?:'|\Z)|"[^"]*(?:"|\Z))  # a raw string, in which a backslash is one
     | '(?:[^'\\]|\\.|'')*(?:'|\Z)   # a string
     | "(?:[^"\\]|\\.|"")*(?:"|\Z)
     | `[^`]*(?:`|\Z)                # a quoted name

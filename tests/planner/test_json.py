@@ -101,6 +101,7 @@ TEXTS = st.sampled_from([
     "a.b.c", "m['k'][0]", "x -> x", "CAST(a AS DECIMAL(10, 2))", "ts + INTERVAL '0.005' SECOND", "f(a, g(b))",
     "LISTAGG(DISTINCT a, '|')", "a IN (1, 2) AND NOT b", "ARRAY(1, 2)", "TRANSFORM(a, x -> x + 1)", "a LIKE 'b%'",
     "EXTRACT(YEAR FROM ts)", "x IS NOT NULL", "a BETWEEN 1 AND 2", "DATE '2020-01-01'", "a || b", "1e3",
+    r"a RLIKE '\d'", "LAST_VALUE(a) FILTER (WHERE b > 1) IGNORE NULLS", "ARRAY_AGG(DISTINCT a) RESPECT NULLS",
 ])  # fmt: skip
 EXPRESSIONS = st.one_of(
     TEXTS.filter(lambda t: t != "x -> x").map(lambda t: parse_query(f"SELECT {t}").expressions[0]),

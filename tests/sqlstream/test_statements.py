@@ -274,6 +274,17 @@ def test_check_of_a_good_script_finds_nothing(session: Session) -> None:
     assert session.check("INSERT INTO out SELECT auction FROM dear; SHOW TABLES; SET; RESET") == ()
 
 
+def test_texts_with_backslashes_survive_show_create(session: Session) -> None:
+    session.sql(r"CREATE TABLE t (u STRING COMMENT '\d', n AS u RLIKE '^\d\.') WITH ('connector' = 'filesystem', "
+                r"'format' = 'csv', 'path' = 'C:\data\dir')")  # fmt: skip
+    ((text,),) = rows(session, "SHOW CREATE TABLE t")
+    created = session.workspace.catalog.relation("t")
+    session.sql("DROP TABLE t")
+    session.sql(text)
+    assert session.workspace.catalog.relation("t") == created
+    assert r"C:\\data\\dir" in text and r"'^\\d\\.'" in text
+
+
 def test_warnings_are_told_in_python_and_asked_for(session: Session) -> None:
     text = r"CREATE VIEW w AS SELECT auction FROM dear WHERE CAST(auction AS STRING) RLIKE '\b'"
     with pytest.warns(SqlStreamWarning, match=r"WARNING SS236: the pattern holds a backspace.*\nLINE 1") as told:

@@ -15,6 +15,8 @@ from sqlstream.shell.statements import is_blank, joined, split
         ("SELECT 1", [], "SELECT 1"),
         ("SELECT ';' ; SELECT", ["SELECT ';' ;"], " SELECT"),
         ("SELECT 'it''s; \\';' ;", ["SELECT 'it''s; \\';' ;"], ""),
+        (r"SELECT r'\', R'a;\b'; c", [r"SELECT r'\', R'a;\b';"], " c"),
+        (r"SELECT '\d;' ; c", [r"SELECT '\d;' ;"], " c"),
         ("SELECT `a;b` -- no; end\n;", ["SELECT `a;b` -- no; end\n;"], ""),
         ("/* a; b */ SELECT 1; ", ["SELECT 1;"], " "),
         ("SELECT 'open; string", [], "SELECT 'open; string"),

@@ -26,7 +26,7 @@ _ESCAPES = {
 
 
 class SqlStream(Spark):
-    UNESCAPED_SEQUENCES = {**Spark.UNESCAPED_SEQUENCES, **_ESCAPES}
+    UNESCAPED_SEQUENCES = {**Spark.UNESCAPED_SEQUENCES, **_ESCAPES}  # noqa: RUF012 — sqlglot declares no ClassVar
 
     class Tokenizer(Spark.Tokenizer):
         DROP_UNKNOWN_ESCAPES = False

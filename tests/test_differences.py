@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import sqlstream
-from sqlstream.grammar import parse_script
-from sqlstream.planner.nodes import Project
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.planner.nodes import Output, Project
 from sqlstream.plans import plan_of
 from sqlstream.testing import StreamTest
 from tests.differences import AGGREGATES, ERROR, EXPRESSIONS, Difference, tables
@@ -49,8 +49,10 @@ def test_errors_are_errors(spark, line):
     with sqlstream.connect(spark) as session, pytest.raises(PySparkException):
         session.sql(_TABLE)
         (statement,) = parse_script(f"SELECT {line.expression} FROM one")
-        project = plan_of(statement, session.workspace).input
-        assert isinstance(project, Project)
+        assert isinstance(statement, nodes.Query)
+        plan = plan_of(statement, session.workspace)
+        assert isinstance(plan, Output) and isinstance(plan.input, Project)
+        project = plan.input
         spark.sql(f"SELECT {project.items[0].expression.sql('spark')}").collect()
 
 

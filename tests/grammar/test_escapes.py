@@ -7,7 +7,7 @@ import string
 import pytest
 from sqlglot import exp
 
-from sqlstream.grammar import format_script, parse_query, parse_script, to_sql
+from sqlstream.grammar import format_script, nodes, parse_query, parse_script, to_sql
 
 KNOWN = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "\\": "\\", "'": "'", '"': '"'}
 OTHERS = [c for c in string.printable if c not in KNOWN]
@@ -67,6 +67,7 @@ def test_options_comments_and_settings_are_texts_like_all_others():
         r"CREATE TABLE t (a STRING COMMENT '\d') WITH ('path' = 'C:\data\dir', 'regex' = '^\d+\.\w$'); SET 'k' = '\s'"
     )
     table, setting = parse_script(script)
+    assert isinstance(table, nodes.CreateTable) and isinstance(setting, nodes.Set)
     assert [o.value for o in table.options] == [r"C:\data\dir", r"^\d+\.\w$"]
     assert table.columns[0].comment == r"\d"
     assert setting.value == r"\s"

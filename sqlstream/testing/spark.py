@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.session import Session
+from sqlstream.settings import Settings
 from sqlstream.spark import spark_session
+from sqlstream.spark_settings import SparkHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,15 +58,19 @@ def local_spark() -> SparkSession:
     return spark_session(_SETTINGS, "local[2]")
 
 
+class _LocalHandle(SparkHandle):
+    """Starts the session for tests, whatever of a session needs Spark first."""
+
+    def _start(self, settings: Settings) -> SparkSession:
+        local_spark()  # what the session then finds running
+        return super()._start(settings)
+
+
 class LocalSession(Session):
     """A session on the process's Spark session for tests, which starts when it is first needed; with settings."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         super().__init__()
+        self._runner.spark = _LocalHandle(None)
         for key, value in (settings or {}).items():
             self.workspace.settings.set(key, value)
-
-    @property
-    def spark(self) -> SparkSession:
-        local_spark()  # what the session then finds running
-        return super().spark

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -104,7 +105,9 @@ def _reading(text: str) -> tuple[Shell, str]:
 class _WithoutSpark(sqlstream.Session):
     """A session whose Spark nobody needs."""
 
-    spark = None
+    @property
+    def spark(self) -> Any:
+        return None
 
 
 def test_short_commands_swallow_nothing_of_what_follows():

@@ -9,7 +9,7 @@ IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -58,6 +58,9 @@ bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreS
 
 bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to 10 million keys
 	@$(BIN)/python -m examples.throughput.checkpoints
+
+fuzz: $(READY) ## an hour of changed SQL texts: what must hold for every text whatsoever
+	@$(BIN)/python -m tests.fuzz
 
 test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at random moments, and compare
 	@$(BIN)/python -m tests.faults.run

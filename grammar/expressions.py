@@ -12,7 +12,8 @@ from sqlglot.tokens import Token, TokenType
 from sqlstream.errors import Span
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
-from sqlstream.grammar.spans import mark, mark_double_quoted, shift
+from sqlstream.grammar.spans import mark, mark_double_quoted
+from sqlstream.grammar.strict import StrictParser
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
@@ -37,7 +38,7 @@ def _plain_string(self: ExpressionParser, token: Token) -> Any:
     return found
 
 
-class ExpressionParser(SparkParser):
+class ExpressionParser(StrictParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
     ADD_JOIN_ON_TRUE = False
@@ -57,7 +58,7 @@ class ExpressionParser(SparkParser):
         TokenType.LOCALTIMESTAMP: exp.Localtimestamp,
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        **SparkParser.PRIMARY_PARSERS,
+        **StrictParser.PRIMARY_PARSERS,
         TokenType.NATIONAL_STRING: _plain_string,
         TokenType.RAW_STRING: _plain_string,
         TokenType.STRING: _plain_string,
@@ -89,10 +90,6 @@ class ExpressionParser(SparkParser):
     def _parse_lambda(self, alias: bool = False) -> Any:
         read = super()._parse_lambda
         return self._marked(lambda: read(alias=alias))
-
-    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
-        read = super()._parse_types
-        return self._marked(lambda: read(*args, **kwargs))
 
     def _parse_ordered(self, parse_method: Any = None) -> Any:
         read = super()._parse_ordered
@@ -143,32 +140,9 @@ class ExpressionParser(SparkParser):
             items.append(item)
         return items
 
-    def _advance_any(self, ignore_reserved: bool = False) -> Any:
-        """Keywords of two words, such as GROUP BY, are no names."""
-        token = self._curr
-        two_words = " " in token.text and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
-        return None if two_words else super()._advance_any(ignore_reserved)
-
-    def _parse_type_size(self) -> Any:
-        """A number and nothing behind it."""
-        size = self._parse_number()
-        return exp.DataTypeParam(this=size) if size is not None else None
-
     def _parse_function_args(self, alias: bool = False) -> list[Any]:
         name = self._tokens[self._index - 2].text.upper() if self._index > 1 else ""
         return super()._parse_function_args(alias=name in ALIASED_ARGUMENTS)
-
-    def _parse_hint(self) -> Any:
-        """The hint's inside is parsed as a text of its own; its places are moved to the script's."""
-        if not self._match(TokenType.HINT):
-            return None
-        token = self._prev
-        self._prev_comments = token.comments[:-1]  # the last one is the hint itself
-        inside = token.start + len("/*+"), token.end + 1 - len("*/")
-        hint = exp.maybe_parse(self.sql[slice(*inside)], into=exp.Hint, dialect=self.dialect)
-        shift(hint, inside[0])
-        mark(hint, token.start, token.end + 1)
-        return hint
 
     def _parse_value(self, values: bool = True) -> Any:
         """``VALUES 1, 2 AS t(x)`` names the table, not the last value."""

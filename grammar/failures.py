@@ -23,7 +23,7 @@ class SyntaxFailure(SqlglotParseError):
     """A ``Diagnostic`` on its way through sqlglot, whose backtracking catches only its own errors."""
 
     def __init__(self, diagnostic: Diagnostic, terminals: Iterable[str] = ()) -> None:
-        super().__init__(diagnostic.message)
+        super().__init__(diagnostic.message, [{}])  # sqlglot adds to the first of its errors
         self.diagnostic = diagnostic
         self.terminals = tuple(terminals)
 

@@ -1,58 +1,111 @@
-"""Scripts in canonical layout: one clause a line, statements apart, every comment kept."""
+"""Scripts in canonical layout: one clause a line, statements apart, every comment kept in its place."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.grammar import nodes as n
+from sqlstream.grammar.comments import Comment, comments_between, woven
 from sqlstream.grammar.depth import deep_stack
 from sqlstream.grammar.dialect import SqlStream
+from sqlstream.grammar.parser import SqlStreamParser
+from sqlstream.grammar.placeholders import with_stand_ins
 from sqlstream.grammar.print_statements import create_head, insert_head, table_elements, view_head
 from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.quoting import quote_string
-from sqlstream.grammar.script import parse_tokens, split, tokenize
+from sqlstream.grammar.script import parse_script_recovering, parse_tokens, split, tokenize
 
+NOT_PRINTED = "SS108"
 _INDENT = "  "
+_REPORT = "Leave the statement as it is, and report it as a defect of sqlstream."
 
 
 def format_script(text: str) -> str:
     """The script with each clause on a line; formatting it again changes nothing.
 
-    Comments stay where sqlglot keeps them; those between the words of a streaming clause move to the front of
-    their statement.
+    Comments stay beside the words that they stand beside. ``${name}`` may stand for a name, a number or a string.
 
-    :raises ParseError: where a statement does not parse.
+    :raises ParseError: where a statement does not parse; SS108 where the layout would mean something else.
     """
     with deep_stack():
-        return "\n\n".join(_statement(text, tokens) for tokens in split(tokenize(text))) + "\n"
+        return with_stand_ins(text, _mistakes, _formatted)
 
 
-def _statement(text: str, tokens: list[Token]) -> str:
-    written = Counter(_comments(tokens))  # before sqlglot moves comments between tokens
-    statement: n.Statement = parse_tokens(text, tokens, lambda parser: parser.syntax("statement"))
-    printed = pretty(statement, tokens)
-    return "\n".join([*_lost(written, printed), f"{printed};"])
+def _mistakes(text: str) -> list[Diagnostic]:
+    return [d for error in parse_script_recovering(text)[1] for d in error.diagnostics]
 
 
-def _lost(written: Counter[str], printed: str) -> Iterator[str]:
-    """The comments that the printed statement lacks."""
-    for comment, count in written.items():
-        kept = printed.count(f"/* {comment} */")
-        yield from [f"/* {comment} */"] * (count - kept)
+def _formatted(text: str) -> str:
+    pieces = list(_pieces(text))
+    parts, above = list[str](), comments_between(text, 0, pieces[0].start if pieces else len(text), 0)
+    ends = [*(piece.start for piece in pieces[1:]), len(text)]
+    for piece, end in zip(pieces, ends, strict=False):
+        behind = comments_between(text, piece.end, end, 0)
+        same_line = [replace(c, gap=len(piece.words)) for c in behind if not c.below]
+        parts.append(_statement(text, piece, [*above, *piece.comments(text), *same_line]))
+        above = [c for c in behind if c.below]
+    if above:
+        parts.append("".join(f"{c.text}\n" + "\n" * c.spaced for c in above).rstrip())
+    return "\n\n".join(parts) + "\n"
 
 
-def _comments(tokens: Iterable[Token]) -> list[str]:
-    written = (c for t in tokens for c in (t.comments[:-1] if t.token_type == TokenType.HINT else t.comments))
-    return [c.strip() for c in written if c.strip()]
+@dataclass(frozen=True)
+class _Piece:
+    """The tokens of a statement; ``words`` are these and the semicolon behind them."""
+
+    tokens: list[Token]
+    words: list[Token]
+
+    @property
+    def start(self) -> int:
+        return self.words[0].start
+
+    @property
+    def end(self) -> int:
+        return self.words[-1].end + 1
+
+    def comments(self, text: str) -> list[Comment]:
+        """Those between the words."""
+        gaps = enumerate(zip(self.words, self.words[1:], strict=False), 1)
+        return [c for gap, (one, two) in gaps for c in comments_between(text, one.end + 1, two.start, gap)]
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    tokens = tokenize(text)
+    following = dict(zip((t.start for t in tokens), tokens[1:], strict=False))
+    for statement in split(tokens):
+        closing = following.get(statement[-1].start)
+        ends = closing is not None and closing.token_type == TokenType.SEMICOLON
+        yield _Piece(statement, [*statement, closing] if ends and closing else statement)
+
+
+def _statement(text: str, piece: _Piece, comments: list[Comment]) -> str:
+    statement: n.Statement = parse_tokens(text, piece.tokens, _read)
+    printed = pretty(statement)
+    words = tokenize(printed)
+    try:
+        same = parse_tokens(printed, words, _read) == statement
+    except SqlStreamError:
+        same = False
+    if not same:
+        span = Span(piece.start, piece.end)
+        raise ParseError(NOT_PRINTED, "this statement cannot be formatted", span, hint=_REPORT).with_source(text)
+    return woven(f"{printed};", tokenize(f"{printed};"), piece.words, comments)
+
+
+def _read(parser: SqlStreamParser) -> n.Statement:
+    statement: n.Statement = parser.syntax("statement")
+    return statement
 
 
 def _sql(expression: exp.Expression) -> str:
-    return expression.sql(dialect=SqlStream, pretty=True, normalize_functions=False, max_text_width=100)
+    return expression.sql(dialect=SqlStream, pretty=True, comments=False, normalize_functions=False, max_text_width=100)
 
 
 def _plain(expression: exp.Expression) -> str:
@@ -60,8 +113,8 @@ def _plain(expression: exp.Expression) -> str:
 
 
 @singledispatch
-def pretty(statement: n.Node, tokens: list[Token]) -> str:
-    """The statement on several lines; those without a query on one. ``tokens`` are the statement's, for comments."""
+def pretty(statement: n.Node) -> str:
+    """The statement on several lines; those without a query on one."""
     return print_node(statement, _plain)
 
 
@@ -78,52 +131,40 @@ def _indented(text: str) -> str:
 
 
 @pretty.register
-def _(statement: n.Query, tokens: list[Token]) -> str:
+def _(statement: n.Query) -> str:
     return _sql(statement.query)
 
 
 @pretty.register
-def _(statement: n.Insert, tokens: list[Token]) -> str:
+def _(statement: n.Insert) -> str:
     return f"{insert_head(statement)}\n{_sql(statement.query)}"
 
 
 @pretty.register
-def _(statement: n.StatementSet, tokens: list[Token]) -> str:
-    inserts = "\n".join(_indented(f"{pretty(i, tokens)};") for i in statement.inserts)
+def _(statement: n.StatementSet) -> str:
+    inserts = "\n".join(_indented(f"{pretty(i)};") for i in statement.inserts)
     return f"EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND"
 
 
 @pretty.register
-def _(statement: n.Explain, tokens: list[Token]) -> str:
-    return f"EXPLAIN FORMAT {statement.format} {statement.stage}\n{pretty(statement.statement, tokens)}"
+def _(statement: n.Explain) -> str:
+    return f"EXPLAIN FORMAT {statement.format} {statement.stage}\n{pretty(statement.statement)}"
 
 
 @pretty.register
-def _(statement: n.CreateView, tokens: list[Token]) -> str:
+def _(statement: n.CreateView) -> str:
     return f"{view_head(statement)} AS\n{_sql(statement.query)}"
 
 
 @pretty.register
-def _(statement: n.CreateTable, tokens: list[Token]) -> str:
-    elements = _commented(_separated(table_elements(statement, _plain)), statement, tokens)
+def _(statement: n.CreateTable) -> str:
+    elements = table_elements(statement, _plain)
     options = _separated([print_node(o, _plain) for o in statement.options])
     parts = [
         create_head(statement),
-        f" {_block(elements)}" if elements else "",
+        f" {_block(_separated(elements))}" if elements else "",
         f" COMMENT {quote_string(statement.comment)}" if statement.comment is not None else "",
         f" WITH {_block(options)}" if options else "",
         f" AS\n{_sql(statement.query)}" if statement.query is not None else "",
     ]
     return "".join(parts)
-
-
-def _commented(elements: list[str], statement: n.CreateTable, tokens: list[Token]) -> list[str]:
-    """The columns and the watermark, each with the comments that stand between it and the next."""
-    nodes: list[n.Node] = [*statement.columns, *([statement.watermark] if statement.watermark else [])]
-    starts = sorted(node.span.start for node in nodes)
-    commented = list(elements)
-    for index, node in enumerate(nodes):
-        end = next((s for s in starts if s > node.span.start), node.span.end + 1)
-        comments = _comments(t for t in tokens if node.span.start <= t.start < end)
-        commented[index] = " ".join([elements[index], *(f"/* {c} */" for c in comments)])
-    return commented

@@ -25,6 +25,7 @@ class SqlStreamGenerator(SparkGenerator):
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     SUPPORTS_TEMPORAL_PRECISION = True
+    WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
 
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
         **SparkGenerator.TYPE_MAPPING,

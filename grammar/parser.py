@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
@@ -19,14 +19,12 @@ from sqlstream.grammar.modifiers import BEHIND_A_SET_OPERATION, clause_field, mo
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.grammar.tables import TableParser
 
+_BEFORE_A_KEY = frozenset({TokenType.GROUP_BY, TokenType.COMMA, TokenType.ALL, TokenType.DISTINCT, TokenType.L_PAREN})
 _Last = tuple[int, str]
 """Rank and word of the modifier before."""
 
 
 class SqlStreamParser(TableParser):
-    # Spark's window(ts, …) is a key of GROUP BY, not a WINDOW clause.
-    QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = TableParser.QUERY_MODIFIER_TOKENS - {TokenType.WINDOW}
-
     def _parse_match_recognize(self) -> Any:
         start = self._curr
         carrier = Carrier(this=self.syntax("match_recognize"))
@@ -65,7 +63,7 @@ class SqlStreamParser(TableParser):
     def _parse_query_modifiers(self, this: Any) -> Any:
         if not isinstance(this, self.MODIFIABLES):
             return this
-        if not isinstance(this, exp.Select) or this.args.get("from_"):
+        if not isinstance(this, exp.Select | exp.Values) or this.args.get("from_"):
             self._sources(this)
         if not isinstance(this, exp.Query | exp.Values):
             return this
@@ -154,6 +152,9 @@ class SqlStreamParser(TableParser):
     def _parse_grouping_sets(self) -> Any:
         self.offer(openings("group_window"))
         if self.opens("group_window"):
+            if self._prev.token_type not in _BEFORE_A_KEY:
+                word, hint = self._curr.text.upper(), "Write GROUP BY k, TUMBLE(ts, INTERVAL '1' MINUTE)."
+                raise failure(f'a comma must stand before "{word}"', token_span(self._curr), hint=hint)
             return Carrier(this=self.syntax("group_window"))
         return super()._parse_grouping_sets()
 

@@ -118,12 +118,7 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
 def parser_at(text: str, tokens: list[Token]) -> SqlStreamParser:
     """A parser that stands at the first of the tokens, whose places point into ``text``."""
     parser = SqlStreamParser(dialect=_dialect())
-    parser.reset()
-    parser.sql = text
-    parser._tokens = tokens
-    parser._tokens_size = len(tokens)
-    parser._index = -1
-    parser._advance()
+    parser.stand_at(text, tokens)
     return parser
 
 

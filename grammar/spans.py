@@ -30,17 +30,6 @@ def is_double_quoted(text: exp.Expr) -> bool:
     return bool(text.meta.get(_DOUBLE_QUOTED))
 
 
-def shift(expression: exp.Expr, by: int) -> None:
-    """Move the marks of a tree that was parsed from an excerpt of the script."""
-    for node in expression.walk():
-        meta = node.meta
-        if _WHOLE in meta:
-            meta[_WHOLE] = tuple(position + by for position in meta[_WHOLE])
-        for key in ("start", "end"):
-            if key in meta:
-                meta[key] += by
-
-
 def span_of(expression: exp.Expr) -> Span | None:
     """The range of the expression in the script it was parsed from; None where no part of it was parsed."""
     whole = expression.meta.get(_WHOLE)

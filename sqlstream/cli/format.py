@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli.exits import OK, WRONG_SQL
-from sqlstream.cli.scripts import Script, read_scripts
+from sqlstream.cli.scripts import Script, written_scripts
 
 _EPILOG = """\b
 Examples:
@@ -28,7 +28,7 @@ def command(files: tuple[str, ...], statements: tuple[str, ...], check: bool, wr
 
     if check and write:
         raise click.UsageError("--check and --write exclude each other")
-    scripts = read_scripts(files, statements)
+    scripts = written_scripts(files, statements)
     formatted = [(script, format_script(script.text)) for script in scripts]
     if check:
         return _report(formatted)

@@ -53,10 +53,15 @@ def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
     """The scripts of a command line, files first, parameters put in; a usage error where there are none."""
+    return substitute(written_scripts(files, statements), pairs(parameters, "--param"))
+
+
+def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
+    """As ``read_scripts``, with ``${name}`` as it is written."""
     scripts = [_read(name) for name in files] + [Script("-e", text) for text in statements]
     if not scripts:
         raise click.UsageError('no SQL given: name a file, "-" for standard input, or write -e "SELECT …"')
-    return substitute(scripts, pairs(parameters, "--param"))
+    return scripts
 
 
 def _read(name: str) -> Script:

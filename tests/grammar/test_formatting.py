@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sqlstream.errors import ParseError
@@ -20,9 +22,9 @@ set 'a'='b'
 """
 
 _TIDY = """\
-/* bids as they come */
+-- bids as they come
 CREATE TABLE bids (
-  auction BIGINT, /* which one */
+  auction BIGINT, -- which one
   price DECIMAL(10, 2),
   ts TIMESTAMP(3), /* event time */
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
@@ -31,10 +33,9 @@ CREATE TABLE bids (
   'rows-per-second' = '5'
 );
 
-/* five */
 /* the question */
 SELECT
-  auction, /* the key */
+  auction, -- the key
   MAX(price) AS top
 FROM tumble(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)
 WHERE
@@ -43,7 +44,7 @@ GROUP BY
   auction,
   window_start,
   window_end
-TRIGGER EVERY 5 ROWS
+TRIGGER EVERY 5 /* five */ ROWS
 EMIT CHANGES;
 
 SET 'a' = 'b';
@@ -73,10 +74,92 @@ def test_formatting_changes_neither_the_meaning_nor_a_tidy_script() -> None:
 )
 def test_every_comment_is_kept_once(text: str) -> None:
     formatted = format_script(text)
-    written = sorted(c for c in text.replace("-- ", "/* ").replace("*/", " ").split("/* ")[1:] for c in c.split()[:1])
-    kept = sorted(c.split(" */")[0] for c in formatted.split("/* ")[1:])
-    assert kept == written
+    comments = re.compile(r"/\*.*?\*/|--.*")
+    assert comments.findall(formatted) == comments.findall(text)
     assert format_script(formatted) == formatted
+
+
+_WITH_COMMENTS = """\
+-- The head of the file.
+
+-- About the query.
+SELECT
+  a, -- the key
+  -- the price,
+  -- in cents
+  price -- {# money #}
+FROM t /* of
+   trades */ AS x -- all of them
+WHERE
+  /* not
+     those */
+  a > 1 /*+ no hint */
+/* the end */
+GROUP BY
+  a;
+
+SELECT /*+ LOOKUP('table' = 'c') */ -- one
+  1;
+
+-- The tail.
+"""
+
+
+def test_comments_stay_where_they_are() -> None:
+    assert format_script(_WITH_COMMENTS) == _WITH_COMMENTS.replace("/*+ no hint */", "/* + no hint */")
+
+
+@pytest.mark.parametrize(
+    ("text", "formatted"),
+    [
+        ("SELECT a -- one\n, b -- two\nFROM t", "SELECT\n  a, -- one\n  b -- two\nFROM t;\n"),
+        ("SELECT a\n-- key\n, b FROM t", "SELECT\n  a,\n  -- key\n  b\nFROM t;\n"),
+        ("SELECT f(a, -- one\nb) -- two", "SELECT\n  -- one\n  F(a, b); -- two\n".replace("F(", "f(")),
+        ("SELECT a\n-- last\n;", "SELECT\n  a; -- last\n"),
+        ("SELECT 1; -- one\n-- two\n;; -- three\nSELECT 2", "SELECT\n  1; -- one\n\n-- two\n-- three\nSELECT\n  2;\n"),
+        ("-- only this", "\n".join(["-- only this", ""])),
+        ("SELECT a /* x /* y */ z */ FROM t", "SELECT\n  a /* x /* y */ z */\nFROM t;\n"),
+        ("SELECT 'a\n--b' -- c", "SELECT\n  'a\\n--b'; -- c\n"),
+    ],
+)
+def test_comments_move_with_their_words(text: str, formatted: str) -> None:
+    assert format_script(text) == formatted
+    assert format_script(formatted) == formatted
+
+
+def test_parameters_of_the_command_line_stay() -> None:
+    text = (
+        "select ${column}, count(*) from ${db}.${table} where a > ${least} and b = '${dir}/x' -- ${why}\n"
+        "group by ${column} count window (${n} rows) trigger every ${n} rows;"
+        "create table t (a int) with (${key} = ${value}, 'path' = '${dir}/y')"
+    )
+    assert (
+        format_script(text)
+        == """\
+SELECT
+  ${column},
+  COUNT(*)
+FROM ${db}.${table}
+WHERE
+  a > ${least} AND b = '${dir}/x' -- ${why}
+GROUP BY
+  ${column} COUNT WINDOW (${n} ROWS)
+TRIGGER EVERY ${n} ROWS;
+
+CREATE TABLE t (
+  a INT
+) WITH (
+  ${key} = ${value},
+  'path' = '${dir}/y'
+);
+"""
+    )
+
+
+def test_a_mistake_beside_a_parameter_is_told_as_it_is_written() -> None:
+    with pytest.raises(ParseError) as raised:
+        format_script("SELECT ${a} ${b} ${c} FROM t")
+    assert str(raised.value).splitlines()[:2] == ['SS101: unexpected "${c}"', "LINE 1: SELECT ${a} ${b} ${c} FROM t"]
 
 
 def test_a_wrong_script_is_not_formatted() -> None:

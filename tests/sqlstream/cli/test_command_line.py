@@ -190,6 +190,11 @@ def test_format_prints_the_standard_layout(capsys):
     assert capsys.readouterr().out == formatted
 
 
+def test_format_leaves_parameters_as_they_are(capsys):
+    assert run(["format", "-e", "select a from t where a > ${least}"]) == 0
+    assert "a > ${least}" in capsys.readouterr().out
+
+
 def test_format_rewrites_and_checks_files(tmp_path, capsys):
     path = tmp_path / "q.sql"
     path.write_text("select a,b from t")

@@ -1,0 +1,202 @@
+"""What sqlglot reads of other systems, or by forgiving a mistake, is refused.
+
+sqlglot reads more than it can print: the tree of such a text would print as another statement or as none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.errors import TokenError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+from sqlstream.errors import Span
+from sqlstream.grammar.diagnosis import token_error
+from sqlstream.grammar.failures import LITERAL, SyntaxFailure, failure, token_span, unexpected
+from sqlstream.grammar.spans import mark, span_of
+
+_MODIFIERS = frozenset({
+    TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.ORDER_BY, TokenType.LIMIT,
+    TokenType.FETCH, TokenType.OFFSET, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY, TokenType.SORT_BY,
+    TokenType.MATCH_RECOGNIZE,
+})  # fmt: skip
+_NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
+_WORD = re.compile(r"\w+")
+_NOT_WORDS = frozenset({
+    TokenType.NUMBER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING,
+    TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.UNICODE_STRING,
+})  # fmt: skip
+_SIZES = {
+    exp.DType.DECIMAL: 2,
+    **dict.fromkeys((exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR, exp.DType.BINARY), 1),
+    **dict.fromkeys((exp.DType.VARBINARY, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ), 1),
+    **dict.fromkeys((exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ), 1),
+}
+"""How many numbers in parentheses a type may have; the others have none."""
+_AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
+_NO_HEX = "Write X'1F' for bytes; numbers are written with digits only."
+
+
+def _hexadecimal(self: StrictParser, token: Token) -> Any:
+    written = self.sql[token.start : token.end + 1]
+    if written[:1] == "0":
+        raise failure(f'"{written}" is not a number of the dialect', token_span(token), LITERAL, _NO_HEX)
+    read: Callable[..., Any] = SparkParser.PRIMARY_PARSERS[token.token_type]
+    return read(self, token)
+
+
+class StrictParser(SparkParser):
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset({TokenType.L_BRACKET})
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        token: read for token, read in SparkParser.PLACEHOLDER_PARSERS.items() if token != TokenType.L_BRACE
+    }
+    NUMERIC_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.NUMERIC_PARSERS,
+        TokenType.HEX_STRING: _hexadecimal,
+    }
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.PRIMARY_PARSERS,
+        TokenType.HEX_STRING: _hexadecimal,
+    }
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        token: read
+        for token, read in SparkParser.QUERY_MODIFIER_PARSERS.items()
+        if token in _MODIFIERS or token == TokenType.WINDOW
+    }
+    # Spark's window(ts, …) is a key of GROUP BY, not a WINDOW clause.
+    QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(_MODIFIERS)
+
+    def stand_at(self, text: str, tokens: list[Token]) -> None:
+        """Begin at the first of the tokens, whose places point into ``text``."""
+        self.reset()
+        self.sql = text
+        self._tokens = tokens
+        self._tokens_size = len(tokens)
+        self._index = -1
+        self._advance()
+
+    # --- names ---
+
+    def _advance_any(self, ignore_reserved: bool = False) -> Any:
+        """A word in place of a name; keywords of two words, such as GROUP BY, and literals are none."""
+        token = self._curr
+        word = token.token_type not in _NOT_WORDS and _WORD.fullmatch(token.text) is not None
+        return super()._advance_any(ignore_reserved) if word or token.token_type in _NAMES else None
+
+    def _parse_table_part(self, schema: bool = False) -> Any:
+        """A name stands before and behind each dot; ``a..b`` is another system's."""
+        behind_dot = self._prev.token_type == TokenType.DOT
+        part = None if self._curr.token_type == TokenType.DOT else super()._parse_table_part(schema)
+        if part is None and (behind_dot or self._curr.token_type == TokenType.DOT):
+            raise unexpected(self._curr or None, self._prev or None, ["IDENT"])
+        return part
+
+    # --- literals and what stands behind them ---
+
+    def _parse_column_ops(self, this: Any) -> Any:
+        if isinstance(this, exp.Literal) and self._curr.token_type == TokenType.DOT:
+            raise failure("a literal has no fields", token_span(self._curr))
+        return super()._parse_column_ops(this)
+
+    def _parse_dcolon(self) -> Any:
+        """``0.1BD`` comes as ``0.1::BD``: the decimal that holds the number, as in Spark."""
+        number, suffix = self._tokens[self._index - 2], self._curr
+        if suffix.token_type != TokenType.DECIMAL or suffix.start != number.start:
+            return super()._parse_dcolon()
+        self._advance()
+        value = Decimal(number.text).as_tuple()
+        exponent = value.exponent
+        assert isinstance(exponent, int), "a NUMBER is finite"
+        scale = max(0, -exponent)
+        precision = max(len(value.digits) + max(0, exponent), scale)
+        return exp.DataType.build(f"DECIMAL({precision}, {scale})")
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
+        """A name in backticks is no type."""
+        start = self._curr
+        if start.token_type == TokenType.IDENTIFIER:
+            return None
+        found = super()._parse_types(*args, **kwargs)
+        if isinstance(found, exp.DataType) and self._prev.end >= start.start:
+            mark(found, start.start, self._prev.end + 1)
+            _check_sizes(found, Span(start.start, self._prev.end + 1))
+        return found
+
+    def _parse_type_size(self) -> Any:
+        """A number and nothing behind it."""
+        size = self._parse_number()
+        return exp.DataTypeParam(this=size) if size is not None else None
+
+    # --- clauses ---
+
+    def _parse_version(self) -> Any:
+        """``AS OF`` is the only one."""
+        found = super()._parse_version()
+        if found is not None and (found.text("kind") != "AS OF" or found.args.get("expression") is None):
+            raise failure("a version of a table needs AS OF and a time", token_span(self._prev), hint=_AS_OF)
+        return found
+
+    def _parse_table_sample(self, as_modifier: bool = False) -> Any:
+        found = super()._parse_table_sample(as_modifier)
+        if found is not None and found.args.get("method") is not None:
+            raise failure("TABLESAMPLE has no methods", token_span(self._prev), hint="Write TABLESAMPLE (n PERCENT).")
+        return found
+
+    def _parse_window(self, this: Any, alias: bool = False) -> Any:
+        if isinstance(this, exp.Window):
+            raise unexpected(self._curr or None, self._prev or None, [])
+        window = super()._parse_window(this, alias)
+        spec = window.args.get("spec") if isinstance(window, exp.Window) else None
+        if spec is not None and spec.args.get("end") is None:  # it prints so
+            spec.set("end", "CURRENT ROW")
+        return window
+
+    def _parse_per(self, this: Any) -> Any:
+        return this
+
+    # --- hints ---
+
+    def _parse_hint(self) -> Any:
+        """The hint's inside is read like the rest of the script, and its places are those of the script."""
+        if not self._match(TokenType.HINT):
+            return None
+        token = self._prev
+        self._prev_comments = token.comments[:-1]  # the last one is the hint itself
+        start, end = token.start + len("/*+"), token.end + 1 - len("*/")
+        padded = " " * start + self.sql[start:end]
+        inner = type(self)(dialect=self.dialect)
+        try:
+            inner.stand_at(padded, self.dialect.tokenize(padded))
+        except TokenError as error:
+            raise SyntaxFailure(token_error(padded, error).diagnostic) from None
+        hint = inner._parse_hint_body()
+        mark(hint, token.start, token.end + 1)
+        return hint
+
+    def _parse_hint_body(self) -> Any:
+        """Names and calls with commas between; Flink allows the comma to be missing."""
+        hints: list[Any] = []
+        while self._curr:
+            hints += self._parse_csv(lambda: self._parse_hint_function_call() or self._parse_var(upper=True))
+            if self._curr and self._curr.token_type != TokenType.VAR:
+                raise unexpected(self._curr, self._prev or None, [])
+        if not hints:
+            raise unexpected(None, self._prev or None, ["IDENT"])
+        return exp.Hint(expressions=hints)
+
+
+def _check_sizes(kind: exp.DataType, span: Span) -> None:
+    """The numbers in parentheses behind a type: whole ones, and not more than it takes."""
+    sizes = [e for e in kind.expressions if isinstance(e, exp.DataTypeParam)]
+    most = _SIZES.get(kind.this, 0)
+    if len(sizes) > most:
+        what = f"{most} number{'s' if most > 1 else ''}" if most else "no numbers"
+        raise failure(f"type {kind.this.name} takes {what} in parentheses", span)
+    for size in sizes:
+        if not (isinstance(size.this, exp.Literal) and size.name.isdigit()):
+            raise failure(f'"{size.this.sql()}" is not a whole number', span_of(size) or span, LITERAL)

@@ -1,0 +1,51 @@
+"""What must hold for every text holds for the texts of the repository, and for so many changed ones of a seed."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.fuzz.campaign import Campaign
+from tests.fuzz.examine import examine
+from tests.fuzz.minimise import minimised
+from tests.fuzz.mutation import words_of
+from tests.fuzz.seeds import seeds
+
+_SEED, _TEXTS = 14, 3000
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """sqlglot warns of what it leaves out; the tree that comes back shows it."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_all_sql_of_the_repository():
+    found = {s.text: findings for s in seeds() if (findings := examine(s.text, s.workspace).findings)}
+    assert found == {}
+
+
+def test_changed_texts():
+    campaign = Campaign(_SEED)
+    campaign.run(texts=_TEXTS)
+    assert campaign.groups == {}
+    assert campaign.texts == _TEXTS
+    assert campaign.kinds["right"] > _TEXTS // 50, "the changes leave too little that is right"
+
+
+def test_words_are_the_text():
+    assert all("".join(words_of(s.text)) == s.text for s in seeds())
+
+
+def test_the_smallest_text_is_found():
+    assert minimised("SELECT a, f(b, 'x') FROM t WHERE c > 1", lambda t: "f(" in t and "c" in t) == "f(c"
+
+
+def test_a_finding_is_told(monkeypatch):
+    seed = next(s for s in seeds() if s.text.startswith("SELECT"))
+    monkeypatch.setattr("tests.fuzz.examine.format_script", lambda text: "SELECT 1")
+    (name, _), *_ = examine(seed.text, seed.workspace).findings
+    assert name.startswith("format: formatted text means something else, ")

@@ -1,0 +1,68 @@
+"""What sqlglot reads of other systems, or by forgiving a mistake, is refused and has a place."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.errors import ParseError
+from sqlstream.grammar import parse_query, parse_script, to_sql
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "marked"),
+    [
+        ("SELECT v FROM bids GROUP BY k TUMBLE(ts, INTERVAL '1' DAY)", 'a comma must stand before "TUMBLE"', "TUMBLE"),
+        ("SELECT CAST(a AS DECIMAL(20, 0x1F))", '"0x1F" is not a number of the dialect', "0x1F"),
+        ("SELECT CAST(a AS DECIMAL(10, 0.5))", '"0.5" is not a whole number', "0.5"),
+        ("SELECT CAST(a AS DECIMAL(10, 2, 1))", "type DECIMAL takes 2 numbers in parentheses", "DECIMAL(10, 2, 1)"),
+        ("CREATE TABLE t (a VARCHAR(1, 2))", "type VARCHAR takes 1 number in parentheses", "VARCHAR(1, 2)"),
+        ("CREATE TABLE t (a STRING(3))", "type TEXT takes no numbers in parentheses", "STRING(3)"),
+        ("SELECT CAST(a AS `INT`)", 'unexpected "INT"', "`INT`"),
+        ("SELECT 0x1F", '"0x1F" is not a number of the dialect', "0x1F"),
+        ("SELECT /*+ ]TATE_TTL('t' = '1d') */ a FROM t", 'unexpected "]"', "]"),
+        ("SELECT /*+ STATE_TTL('t = '1d') */ a FROM t", "this string is never closed", "'"),
+        ("SELECT /*+ LOOKUP('a' = 'b' */ a FROM t", "unexpected end of the statement", "'"),
+        ("SELECT a FROM t /*+ OPTIONS('a' = 'b'), 5 */", 'unexpected "5"', "5"),
+        ("SELECT a FROM .. bids", 'unexpected "."', "."),
+        ("SELECT a FROM db..bids", 'unexpected "."', "."),
+        ("SELECT a FROM db.", "unexpected end of the statement", "."),
+        ("SELECT a AS r'\\d' FROM t", 'unexpected "\\d"', "r'\\d'"),
+        ("SELECT a AS x'1F' FROM t", 'unexpected "1F"', "x'1F'"),
+        ("SELECT a AS 5 FROM t", 'unexpected "5"', "5"),
+        ("SELECT 2147483648 .len", "a literal has no fields", "."),
+        ("SELECT 'a'.len", "a literal has no fields", "."),
+        ("SELECT o.{x}", 'unexpected "{"', "{"),
+        ("SELECT a FROM t FOR SYSTEM_TIME FROM x TO y", "a version of a table needs AS OF and a time", "y"),
+        ("SELECT a FROM t VERSION AS OF", "a version of a table needs AS OF and a time", "OF"),
+        ("SELECT a FROM t FOR UPDATE", 'unexpected "FOR"', "FOR"),
+        ("SELECT a FROM t TABLESAMPLE BERNOULLI (5 PERCENT)", "TABLESAMPLE has no methods", ")"),
+        ("SELECT SUM(a) OVER (w) OVER () FROM t", 'unexpected "OVER"', "OVER"),
+        ("INSERT INTO t VALUES (1) x, u y", 'unexpected ","', ","),
+    ],
+)
+def test_it_is_refused(text: str, message: str, marked: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_script(text)
+    (found,) = raised.value.diagnostics
+    assert found.message == message
+    assert found.span is not None
+    assert text[found.span.start : found.span.end] == marked
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("SELECT 0.1BD", "SELECT CAST('0.1' AS DECIMAL(1, 1))"),
+        ("SELECT 12.50BD", "SELECT CAST('12.50' AS DECIMAL(4, 2))"),
+        ("SELECT 5BD", "SELECT CAST('5' AS DECIMAL(1, 0))"),
+        ("SELECT 1e2BD", "SELECT CAST('1e2' AS DECIMAL(3, 0))"),
+        ("SELECT a::DECIMAL", "SELECT CAST(a AS DECIMAL)"),
+        ("SELECT * FROM (VALUES (1), (2)), t", "SELECT * FROM (VALUES (1), (2)), t"),
+        ("SELECT SUM(a) OVER (ROWS 2 PRECEDING)", "SELECT SUM(a) OVER (ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"),
+        ("SELECT /*+ A(1), B('x' = 'y') C */ a", "SELECT /*+ A(1), B('x' = 'y'), C */ a"),
+    ],
+)
+def test_it_prints_as_what_it_means(text: str, printed: str) -> None:
+    query = parse_query(text)
+    assert to_sql(query) == printed
+    assert parse_query(printed) == query

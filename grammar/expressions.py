@@ -55,7 +55,7 @@ class ExpressionParser(StrictParser):
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
         **SparkParser.NO_PAREN_FUNCTIONS,
-        TokenType.LOCALTIMESTAMP: exp.Localtimestamp,
+        TokenType.LOCALTIMESTAMP: lambda: exp.Anonymous(this="LOCALTIMESTAMP"),  # Spark wants parentheses
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **StrictParser.PRIMARY_PARSERS,

@@ -74,7 +74,6 @@ BUILDERS: dict[str, Builder] = {
     "CURRENT_DATE": _without_arguments("CURRENT_DATE", exp.CurrentDate),
     "CURRENT_TIMESTAMP": _without_arguments("CURRENT_TIMESTAMP", exp.CurrentTimestamp),
     "ROW": lambda args: exp.Anonymous(this="STRUCT", expressions=args),  # Flink's row constructor
-    "LOCALTIMESTAMP": _without_arguments("LOCALTIMESTAMP", exp.Localtimestamp),
 }
 
 ALIASED_ARGUMENTS = frozenset({"STRUCT"})

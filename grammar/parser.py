@@ -95,6 +95,8 @@ class SqlStreamParser(TableParser):
         clause = self.syntax("stream_clause")
         field = clause_field(clause)
         word = " ".join(t.text.upper() for t in (token, following)) if field == "window" else token.text.upper()
+        if isinstance(this, exp.Select) and not this.args.get("from_"):
+            raise failure(f'"{word}" needs a FROM', clause.span, ORDER)
         if field == "window" and not this.args.get("group"):
             raise failure(f'"{word}" must stand behind "GROUP BY"', clause.span, ORDER)
         if field != "emit" and not isinstance(this, exp.Select):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from math import isinf
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -25,6 +26,13 @@ _MODIFIERS = frozenset({
     TokenType.FETCH, TokenType.OFFSET, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY, TokenType.SORT_BY,
     TokenType.MATCH_RECOGNIZE,
 })  # fmt: skip
+_PREDICATES = (
+    TokenType.BETWEEN, TokenType.ILIKE, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.OVERLAPS, TokenType.RLIKE,
+    TokenType.SIMILAR_TO,
+)  # fmt: skip
+_WHOLE_CONDITIONS = (exp.Predicate, exp.Not, exp.Escape)
+_DISTANCES = frozenset({TokenType.LR_ARROW, TokenType.LLRR_ARROW})
+_CONDITIONS_OF_IS = (exp.Null, exp.Boolean)
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _WORD = re.compile(r"\w+")
 _NOT_WORDS = frozenset({
@@ -39,6 +47,9 @@ _SIZES = {
 }
 """How many numbers in parentheses a type may have; the others have none."""
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
+_IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
+_FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
+_MOST_DIGITS = 38
 _NO_HEX = "Write X'1F' for bytes; numbers are written with digits only."
 
 
@@ -50,7 +61,42 @@ def _hexadecimal(self: StrictParser, token: Token) -> Any:
     return read(self, token)
 
 
+def _number(self: StrictParser, token: Token) -> Any:
+    """A number that Spark can hold."""
+    defect = _defect_of(token.text)
+    if defect is not None:
+        raise failure(f'"{token.text}" {defect}', token_span(token), LITERAL)
+    read: Callable[..., Any] = SparkParser.PRIMARY_PARSERS[token.token_type]
+    return read(self, token)
+
+
+def _defect_of(number: str) -> str | None:
+    if "e" in number.lower():
+        try:
+            return "is out of the range of a DOUBLE" if isinf(float(number)) else None
+        except ValueError:
+            return "is not a number"
+    digits = len(number.lstrip("0").replace(".", "")) or 1
+    return f"has more than the {_MOST_DIGITS} digits of a DECIMAL" if digits > _MOST_DIGITS else None
+
+
+def _one_predicate(read: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, this: read(self, _enclosed(this))
+
+
+def _enclosed(value: Any) -> Any:
+    """``a IS NULL IS NULL`` is ``(a IS NULL) IS NULL``: Spark takes one predicate behind a value."""
+    return exp.Paren(this=value) if isinstance(value, _WHOLE_CONDITIONS) else value
+
+
 class StrictParser(SparkParser):
+    ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
+    FACTOR: ClassVar[dict[TokenType, Any]] = {
+        token: kind for token, kind in SparkParser.FACTOR.items() if token not in _DISTANCES
+    }
+    RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        token: _one_predicate(SparkParser.RANGE_PARSERS[token]) for token in _PREDICATES
+    }
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset({TokenType.L_BRACKET})
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         token: read for token, read in SparkParser.PLACEHOLDER_PARSERS.items() if token != TokenType.L_BRACE
@@ -58,10 +104,12 @@ class StrictParser(SparkParser):
     NUMERIC_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.NUMERIC_PARSERS,
         TokenType.HEX_STRING: _hexadecimal,
+        TokenType.NUMBER: _number,
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.PRIMARY_PARSERS,
         TokenType.HEX_STRING: _hexadecimal,
+        TokenType.NUMBER: _number,
     }
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         token: read
@@ -95,6 +143,12 @@ class StrictParser(SparkParser):
         if part is None and (behind_dot or self._curr.token_type == TokenType.DOT):
             raise unexpected(self._curr or None, self._prev or None, ["IDENT"])
         return part
+
+    def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Any:
+        behind_dot = any_token and self._prev.token_type == TokenType.DOT
+        if behind_dot and self._curr.token_type in (*_NOT_WORDS, TokenType.STRING):
+            raise unexpected(self._curr, self._prev, ["IDENT"])
+        return super()._parse_field(any_token, *args, **kwargs)
 
     # --- literals and what stands behind them ---
 
@@ -131,6 +185,41 @@ class StrictParser(SparkParser):
         """A number and nothing behind it."""
         size = self._parse_number()
         return exp.DataTypeParam(this=size) if size is not None else None
+
+    # --- operators ---
+
+    def _parse_is(self, this: Any) -> Any:
+        found = super()._parse_is(this)
+        test = found.this if isinstance(found, exp.Not) else found
+        if isinstance(test, exp.Is) and not isinstance(test.expression, _CONDITIONS_OF_IS):
+            raise failure("IS needs NULL, TRUE, FALSE or DISTINCT FROM", token_span(self._prev))
+        return found
+
+    def _build_predicate(self, klass: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
+        return super()._build_predicate(klass, _enclosed(this), *args, **kwargs)
+
+    def _parse_in(self, this: Any, alias: bool = False) -> Any:
+        """A list or a query in parentheses."""
+        if self._curr.token_type != TokenType.L_PAREN:
+            raise failure("IN needs a list or a query in parentheses", token_span(self._prev), hint=_IN_LIST)
+        return super()._parse_in(this, alias)
+
+    def _parse_term(self, *args: Any, **kwargs: Any) -> Any:
+        term = super()._parse_term(*args, **kwargs)
+        if isinstance(term, exp.Collate) and not isinstance(term.expression, exp.Column | exp.Identifier | exp.Var):
+            raise failure("a collation is a name", span_of(term.expression) or token_span(self._prev))
+        return term
+
+    def _parse_slice(self, this: Any) -> Any:
+        if self._curr.token_type == TokenType.COLON:
+            raise failure("an array has no [from:to]", token_span(self._curr), hint="Write SLICE(a, start, length).")
+        return this
+
+    def _parse_cast(self, strict: bool, safe: bool | None = None) -> Any:
+        cast = super()._parse_cast(strict, safe)
+        if not isinstance(cast, exp.Cast) or cast.args.get("format") or cast.args.get("default"):
+            raise failure("a CAST is written CAST(a AS type)", token_span(self._prev), hint=_FORMAT)
+        return cast
 
     # --- clauses ---
 

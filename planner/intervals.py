@@ -184,7 +184,7 @@ def is_calendar(interval: exp.Interval) -> bool:
     return any(word in name.upper() for word in _CALENDAR)
 
 
-_SPARK_SPELLS = frozenset({"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
+_SPARK_SPELLS = frozenset({"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"})
 
 
 def for_spark(interval: exp.Interval) -> exp.Interval:
@@ -196,6 +196,8 @@ def for_spark(interval: exp.Interval) -> exp.Interval:
     number = _parse_number(text)
     if name == "SECOND" or (name in _SPARK_SPELLS and number.denominator == 1):
         return interval.copy()
+    if name == "QUARTER" and number.denominator == 1:
+        return exp.Interval(this=exp.Literal.string(str(3 * number)), unit=exp.var("MONTH"))
     microseconds = number * _factor(name) * 1000
     if microseconds.denominator != 1:
         raise NotAnInterval("has a part of less than a microsecond", "Spark keeps times in microseconds.")

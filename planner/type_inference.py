@@ -110,12 +110,18 @@ def _interval(node: exp.Interval, types: Types) -> DataType:
 
 @_type.register(exp.Paren)
 @_type.register(exp.Alias)
-@_type.register(exp.Neg)
 @_type.register(exp.Filter)
 @_type.register(exp.IgnoreNulls)
 @_type.register(exp.RespectNulls)
 def _inner(node: exp.Expr, types: Types) -> DataType:
     return types.of(node.this)
+
+
+@_type.register(exp.Neg)
+def _negated(node: exp.Neg, types: Types) -> DataType:
+    """A text is read as a DOUBLE."""
+    found = types.of(node.this)
+    return DOUBLE if found == STRING else found
 
 
 @_type.register(exp.WithinGroup)

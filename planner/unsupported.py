@@ -134,6 +134,24 @@ FEATURES: dict[str, Unsupported] = {
         "Filter below the window, as in TABLE (SELECT … WHERE …), and keep window_start and window_end.",
         "Windows of rows, and those with TRIGGER, EVICT, LATE DATA, EMIT or panes, fire where they are assigned.",
     ),
+    "similar to": Unsupported(
+        "SS353",
+        "SIMILAR TO predicates with a pattern that is no constant text",
+        "Write the pattern as a text, or use RLIKE.",
+    ),
+    "overlaps": Unsupported("SS354", "OVERLAPS predicates", "Write start1 < end2 AND start2 < end1."),
+    "quantified": Unsupported(
+        "SS355",
+        "comparisons with ANY, SOME and ALL",
+        "Write a IN (1, 2), ARRAY_CONTAINS(b, a), or EXISTS(b, x -> a > x) and FORALL(b, x -> a > x) of an array b.",
+    ),
+    "extract": Unsupported(
+        "SS356",
+        "calls of EXTRACT and DATE_PART with this field",
+        "Fields are YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, DOW, ISODOW, DOY, ISOYEAR, DECADE, CENTURY, "
+        "MILLENNIUM and EPOCH; UNIX_MILLIS(ts) and UNIX_MICROS(ts) count smaller units.",
+    ),
+    "time": Unsupported("SS357", "values of type TIME", "Keep a TIMESTAMP, or the text 'HH:mm:ss'."),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
+from sqlstream.planner.functions import arities
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, hint_for, kind_of, spark_name
 from sqlstream.planner.nodes import Schema
 from sqlstream.planner.type_inference import Types, call_arguments
@@ -119,6 +120,18 @@ def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
             context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
         case Kind.TABLE:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
+        case _:
+            _check_count(node, name, context)
+
+
+def _check_count(node: exp.Expr, name: str, context: Context) -> None:
+    """SS207 where a function of Spark's gets too few or too many arguments; other forms of calls have their own."""
+    if not isinstance(node, exp.Anonymous):
+        return
+    distinct = [e for e in node.expressions if isinstance(e, exp.Distinct)]
+    count = len(node.expressions) + sum(len(e.expressions) - 1 for e in distinct)
+    if not arities.takes(name, count):
+        context.wrong("SS207", f'function "{name}" takes {arities.wanted(name)}, not {count}', node)
 
 
 def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:

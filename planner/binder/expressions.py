@@ -18,6 +18,7 @@ from sqlstream.planner.binder.calls import aggregate_name, check_call
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.nulls import TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.operands import check_operands
+from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
 from sqlstream.planner.rewriting import node_of
@@ -36,6 +37,7 @@ _AGGREGATE_HINTS = {
     "END_WHEN": "It sees one row.",
     "SESSION": "The gap is that of one row.",
 }
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
 def _unknown(_: exp.Expr) -> Answer:
@@ -57,8 +59,9 @@ class Place:
 
 def bind(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> exp.Expression:
     """A copy over the fields of ``scope``."""
-    bound = node_of(_Binder(scope, context, place).bind(expression))
-    check_operands(bound, types_of(scope, context), context)
+    types = types_of(scope, context)
+    bound = respelled(_Binder(scope, context, place).bind(expression), types, context)
+    check_operands(bound, types, context)
     return bound
 
 
@@ -204,6 +207,8 @@ def _refused_feature(node: exp.Expr) -> str | None:
             return "subquery"
         case exp.Kwarg():
             return "named arguments"
+        case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
+            return "quantified"
         case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
             return "parameter"
     return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from sqlglot import exp
 
 from sqlstream.grammar.dialect import SqlStream
@@ -14,29 +17,36 @@ from sqlstream.types import BOOLEAN, from_sqlglot
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _TEXT_AS_TIME = frozenset({"to_timestamp_ltz", "to_timestamp_ntz"})
+_NESTED = ("ARRAY", "MAP", "STRUCT")
+_NEVER_CALCULATED = (*_NESTED, "BOOLEAN", "BINARY", "VARIANT")
 _NAMES = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
 
 
 def check_operands(bound: exp.Expr, types: Types, context: Context) -> None:
-    """SS206 for conditions that are no conditions and comparisons of what cannot be compared, SS235 for LIKE."""
+    """SS206 for conditions that are no conditions, and for values that do not go together; SS235 for LIKE."""
     for node in bound.walk():
-        match node:
-            case exp.And() | exp.Or():
-                _check_condition(_NAMES[type(node)], node.left, types, context)
-                _check_condition(_NAMES[type(node)], node.right, types, context)
-            case exp.Not():
-                _check_condition("NOT", node.this, types, context)
-            case exp.Case() if node.this is None:
-                for branch in node.args["ifs"]:
-                    _check_condition("WHEN", branch.this, types, context)
-            case exp.Cast():
-                _check_type(node.to, context)
-            case exp.Distinct(expressions=[]):
-                context.wrong("SS207", "DISTINCT needs a value", node.parent, "Write COUNT(DISTINCT a).")
-        if isinstance(node, _COMPARISONS):
-            _check_comparison(node, types, context)
-        elif isinstance(node, exp.Func | exp.Like | exp.ILike):
-            _check_call(node, types, context)
+        for kinds, check in _CHECKS:
+            if isinstance(node, kinds):
+                check(node, types, context)
+
+
+def _check_conditions(node: exp.Expr, types: Types, context: Context) -> None:
+    match node:
+        case exp.And() | exp.Or():
+            _check_condition(_NAMES[type(node)], node.left, types, context)
+            _check_condition(_NAMES[type(node)], node.right, types, context)
+        case exp.Not():
+            _check_condition("NOT", node.this, types, context)
+        case exp.Is(expression=exp.Boolean()):
+            _check_condition("IS", node.this, types, context)
+        case exp.Case() if node.this is None:
+            for branch in node.args["ifs"]:
+                _check_condition("WHEN", branch.this, types, context)
+
+
+def _check_distinct(node: exp.Distinct, types: Types, context: Context) -> None:
+    if not node.expressions:
+        context.wrong("SS207", "DISTINCT needs a value", node.parent, "Write COUNT(DISTINCT a).")
 
 
 def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Context) -> None:
@@ -48,7 +58,8 @@ def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Cont
     context.wrong("SS206", message, operand, "Compare the value, as in a > 0.")
 
 
-def _check_type(target: exp.DataType, context: Context) -> None:
+def _check_type(node: exp.Cast, types: Types, context: Context) -> None:
+    target = node.to
     defect = from_sqlglot(target).defect
     if defect is not None:
         context.wrong("SS206", f"type {target.sql(SqlStream)} {defect}", target)
@@ -64,14 +75,7 @@ def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:
     )
 
 
-def _check_call(node: exp.Expr, types: Types, context: Context) -> None:
-    if isinstance(node, exp.Func) and spark_name(node) in _TEXT_AS_TIME:
-        _check_text_as_time(node, types, context)
-    else:
-        _check_like(node, context)
-
-
-def _check_like(node: exp.Expr, context: Context) -> None:
+def _check_like(node: exp.Expr, types: Types, context: Context) -> None:
     found = misused_escape(node)
     if found is not None:
         where = f'stands before "{found.behind}"' if found.behind else "stands at the end of the pattern"
@@ -81,8 +85,77 @@ def _check_like(node: exp.Expr, context: Context) -> None:
 
 def _check_text_as_time(call: exp.Func, types: Types, context: Context) -> None:
     """Flink's TO_TIMESTAMP_LTZ takes numbers, Spark's function of that name takes text."""
+    if spark_name(call) not in _TEXT_AS_TIME:
+        return
     arguments = call_arguments(call)
     found = types.of(arguments[0]) if arguments else None
     if found is not None and found.is_numeric:
         hint = "Write TIMESTAMP_MILLIS(n) or TIMESTAMP_SECONDS(n) for a number since 1970."
         context.wrong("SS206", f"{(spark_name(call) or '').upper()} needs a text, not {found}", call, hint)
+
+
+def _check_arithmetic(node: exp.Expr, types: Types, context: Context) -> None:
+    operands = [node.this] if isinstance(node, exp.Neg) else [node.this, node.expression]
+    found = [types.of(operand) for operand in operands]
+    wrong = [kind for kind in found if kind.name in _NEVER_CALCULATED]
+    if wrong:
+        context.wrong("SS206", f"a value of type {wrong[0]} is no number", node, "Convert it, as in CAST(x AS INT).")
+    elif [kind.name for kind in found] == ["STRING", "STRING"]:
+        hint = "Write a || b for a text of both, or convert one of them, as in CAST(x AS INT)."
+        context.wrong("SS206", "two texts cannot be calculated with", node, hint)
+    elif any(kind.is_timestamp for kind in found) and any(kind.is_numeric for kind in found):
+        hint = "Write ts + INTERVAL '1' SECOND."
+        context.wrong("SS206", "a timestamp and a number cannot be calculated with", node, hint)
+
+
+def _check_text(node: exp.Expr, types: Types, context: Context) -> None:
+    found = types.of(node.this)
+    if found.name in _NESTED:
+        context.wrong("SS206", f"a pattern needs a text, not {found}", node.this)
+
+
+def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
+    found = types.of(node.this)
+    if not (found.is_unknown or found.name in (*_NESTED, "VARIANT", "VOID")):
+        context.wrong("SS206", f"a value of type {found} has no elements", node, "Brackets read from arrays and maps.")
+
+
+def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
+    """The values of IN and BETWEEN, which are compared with the one before."""
+    found = types.of(node.this)
+    candidates = node.expressions if isinstance(node, exp.In) else [node.args["low"], node.args["high"]]
+    for candidate in candidates:
+        other = types.of(candidate)
+        if "STRING" not in (found.name, other.name) and incompatible(found, other):
+            message = f"values of type {found} and {other} cannot be compared"
+            context.wrong("SS206", message, node, "Convert one of them with CAST.")
+            return
+
+
+def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
+    """A nested type comes from one of its own kind; everything becomes a text."""
+    found, target = types.of(node.this), from_sqlglot(node.to)
+    nested = [kind for kind in (found, target) if kind.name in _NESTED]
+    free = found.is_unknown or target.is_unknown or {"VOID", "VARIANT"} & {found.name, target.name}
+    if nested and not free and found.name != target.name and target.name != "STRING":
+        context.wrong("SS206", f"a value of type {found} cannot be converted to {target}", node)
+    elif target.name == "VOID":
+        context.wrong("SS206", "nothing can be converted to VOID", node, "Write NULL.")
+    elif target.name == "TIME":
+        context.refuse("time", node)
+
+
+_CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (
+    ((exp.And, exp.Or, exp.Not, exp.Is, exp.Case), _check_conditions),
+    (exp.Cast, _check_type),
+    (exp.Cast, _check_cast),
+    (exp.Distinct, _check_distinct),
+    (_COMPARISONS, _check_comparison),
+    ((exp.In, exp.Between), _check_candidates),
+    ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg), _check_arithmetic),
+    ((exp.Like, exp.ILike, exp.RegexpLike), _check_text),
+    (exp.Bracket, _check_container),
+    (exp.Func, _check_text_as_time),
+    ((exp.Func, exp.Like, exp.ILike), _check_like),
+)
+"""By kind of expression what is looked at."""

@@ -13,7 +13,7 @@ from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, UNK
 
 Rule = Callable[[Sequence[DataType]], DataType]
 
-_BINARY, _DATE, _TINYINT = DataType("BINARY"), DataType("DATE"), DataType("TINYINT")
+_BINARY, _DATE, _TINYINT, _NTZ = (DataType(n) for n in ("BINARY", "DATE", "TINYINT", "TIMESTAMP_NTZ"))
 
 
 def _always(result: DataType) -> Rule:
@@ -140,6 +140,8 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_always(TIMESTAMP), "current_timestamp now to_timestamp timestamp_millis timestamp_micros")),
     **dict(_of(_always(TIMESTAMP), "to_timestamp_ltz try_to_timestamp")),
     **dict(_of(_always(TIMESTAMP), "timestamp_seconds date_trunc from_utc_timestamp to_utc_timestamp")),
+    **dict(_of(_always(_NTZ), "localtimestamp")),
+    **dict(_of(_always(INT), "unix_date")),
     **dict(_of(_always(_DATE), "current_date curdate to_date date_sub add_months last_day trunc next_day")),
     **dict(_of(_with_unit(UNKNOWN, _DATE), "date_add dateadd timestampadd")),
     # collections

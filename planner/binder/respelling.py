@@ -1,0 +1,153 @@
+"""Expressions of standard SQL and of Flink in the words that Spark knows; what has none is refused."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.planner import intervals
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.type_inference import Types
+from sqlstream.types import DataType
+
+_EXTRACTING = frozenset({"extract", "date_part", "datepart"})
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Anonymous)
+
+_OF_DATES = frozenset({
+    "YEAR", "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QUARTER", "QTR", "MONTH", "MON", "MONS", "MONTHS", "WEEK", "W",
+    "WEEKS", "DAY", "D", "DAYS", "DAYOFWEEK", "DOW", "DAYOFWEEK_ISO", "DOW_ISO", "DOY", "HOUR", "H", "HOURS", "HR",
+    "HRS", "MINUTE", "M", "MIN", "MINS", "MINUTES", "SECOND", "S", "SEC", "SECONDS", "SECS",
+})  # fmt: skip
+_OF_INTERVALS = frozenset({
+    "DAY", "D", "DAYS", "HOUR", "H", "HOURS", "HR", "HRS", "MINUTE", "M", "MIN", "MINS", "MINUTES", "SECOND", "S",
+    "SEC", "SECONDS", "SECS",
+})  # fmt: skip
+_OTHER_NAMES = {"ISODOW": "DAYOFWEEK_ISO", "ISOYEAR": "YEAROFWEEK", "DAYOFYEAR": "DOY"}
+_YEARS = {"DECADE": 10, "CENTURY": 100, "MILLENNIUM": 1000}
+_SECONDS_OF_A_DAY = 86_400
+
+_AS_IN_REGEX = frozenset("|*+?{}()")
+
+
+def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
+    """The bound expression as Spark can run it; refusals are reported to the context."""
+    if bound.find(*_RESPELLED) is None:
+        return node_of(bound)
+    return node_of(bound.transform(_respelled, types, context))
+
+
+def _respelled(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
+    match node:
+        case exp.Escape(this=exp.SimilarTo() as similar):
+            return _similar(similar, node.expression, context)
+        case exp.SimilarTo() if not isinstance(node.parent, exp.Escape):
+            return _similar(node, None, context)
+        case exp.Overlaps():
+            context.refuse("overlaps", node)
+        case exp.Interval(this=exp.Expr() as value) if not isinstance(value, exp.Literal):
+            return _multiplied(node)
+        case exp.Extract() | exp.Anonymous():
+            return _extracted(node, types, context)
+    return node
+
+
+# --- SIMILAR TO -----------------------------------------------------------------------------------------------
+
+
+def _similar(node: exp.SimilarTo, escape: exp.Expr | None, context: Context) -> exp.Expr:
+    pattern, mark = node.expression, escape.name if escape is not None else ""
+    constant = isinstance(pattern, exp.Literal) and pattern.is_string
+    if not constant or len(mark) > 1:
+        context.refuse("similar to", node)
+        return exp.Null()
+    return exp.RegexpLike(this=node.this, expression=exp.Literal.string(similar_as_regex(pattern.name, mark)))
+
+
+def similar_as_regex(pattern: str, escape: str = "") -> str:
+    """The regular expression of Java that finds what the whole text is SIMILAR TO."""
+    found, position = "", 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char == escape and position + 1 < len(pattern):
+            position += 1
+            found += _literally(pattern[position])
+        elif char == "[" and "]" in pattern[position + 2 :]:
+            end = pattern.index("]", position + 2)
+            found += f"[{_inside_brackets(pattern[position + 1 : end])}]"
+            position = end
+        else:
+            found += {"%": ".*", "_": "."}.get(char) or (char if char in _AS_IN_REGEX else _literally(char))
+        position += 1
+    return rf"(?s)\A(?:{found})\z"
+
+
+def _literally(char: str) -> str:
+    return char if char.isalnum() or not char.isascii() else f"\\{char}"
+
+
+def _inside_brackets(chars: str) -> str:
+    return "".join(f"\\{c}" if c in "\\[&" else c for c in chars)
+
+
+# --- INTERVAL and EXTRACT -------------------------------------------------------------------------------------
+
+
+def _multiplied(interval: exp.Interval) -> exp.Expr:
+    """``INTERVAL n DAY`` of a column is ``n * INTERVAL '1' DAY``."""
+    unit = interval.args.get("unit")
+    value = interval.this
+    negated = isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)
+    if negated or not isinstance(unit, exp.Var):
+        return interval
+    one = intervals.for_spark(exp.Interval(this=exp.Literal.string("1"), unit=unit.copy()))
+    return exp.Paren(this=exp.Mul(this=value.copy(), expression=one))
+
+
+def _extracted(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
+    found = _field_and_source(node)
+    if found is None:
+        return node
+    field, source = found
+    kind = types.of(source)
+    if field == "EPOCH":
+        return _epoch(node, source, kind, context)
+    if kind.name == "INTERVAL" or field in _OF_DATES:
+        if kind.name == "INTERVAL" and field not in _OF_INTERVALS:
+            context.refuse("extract", node, f"{field} is no field of an interval of days and seconds.")
+        return node
+    if field in _OTHER_NAMES:
+        return exp.Anonymous(this="DATE_PART", expressions=[exp.Literal.string(_OTHER_NAMES[field]), source.copy()])
+    if field in _YEARS:
+        return _period_of_years(field, source)
+    context.refuse("extract", node, f"{field} is no field that Spark extracts.")
+    return exp.Null()
+
+
+def _field_and_source(node: exp.Expr) -> tuple[str, exp.Expr] | None:
+    if isinstance(node, exp.Extract):
+        return node.this.name.upper(), node.expression
+    arguments = node.expressions if spark_name(node) in _EXTRACTING else []
+    if len(arguments) == 2 and isinstance(arguments[0], exp.Literal) and arguments[0].is_string:
+        return arguments[0].name.upper(), arguments[1]
+    return None
+
+
+def _epoch(node: exp.Expr, source: exp.Expr, kind: DataType, context: Context) -> exp.Expr:
+    if kind.name == "DATE":
+        days = exp.Anonymous(this="UNIX_DATE", expressions=[source.copy()])
+        whole = exp.cast(days, exp.DataType.build("BIGINT"))
+        return exp.Paren(this=exp.Mul(this=whole, expression=exp.Literal.number(_SECONDS_OF_A_DAY)))
+    if kind.name == "TIMESTAMP":
+        return exp.Anonymous(this="UNIX_SECONDS", expressions=[source.copy()])
+    context.refuse("extract", node, "EPOCH is extracted from a TIMESTAMP or a DATE.")
+    return exp.Null()
+
+
+def _period_of_years(field: str, source: exp.Expr) -> exp.Expr:
+    """The 21st century begins with 2001, the decade 202 with 2020."""
+    length = _YEARS[field]
+    year: exp.Expr = exp.Anonymous(this="YEAR", expressions=[source.copy()])
+    if field != "DECADE":
+        year = exp.Paren(this=exp.Add(this=year, expression=exp.Literal.number(length - 1)))
+    return exp.Paren(this=exp.IntDiv(this=year, expression=exp.Literal.number(length)))

@@ -1,0 +1,113 @@
+"""``python -m tests.fuzz.against_spark --seed N``: whatever the binder accepts, Spark's analyzer accepts as well.
+
+Which types of arguments a function takes only Spark knows, so it may refuse those. The types of results must be
+Spark's wherever the binder says one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from sqlglot import exp
+
+from sqlstream.catalog import Catalog
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import parse_query
+from sqlstream.planner.binder import bind_query
+from sqlstream.planner.nodes import Item, Project, WindowAggregate
+from sqlstream.types import DataType, from_spark
+from tests.fuzz.expressions import COLUMNS, random_expressions
+from tests.planner.plans import created
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FOR_SPARK_ALONE = ("DATATYPE_MISMATCH", "NON_FOLDABLE", "INVALID_PARAMETER_VALUE", "VALUE_OUT_OF_RANGE")
+"""Errors that depend on types or values of arguments."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``text`` is what the user writes, ``sql`` what Spark gets."""
+
+    text: str
+    sql: str
+    reason: str
+
+
+def differences(texts: Iterable[str], spark: SparkSession) -> tuple[int, list[Difference]]:
+    """How many of the expressions the binder accepts, and those that Spark refuses or types otherwise."""
+    rows = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
+    catalog, accepted, found = _catalog(), 0, list[Difference]()
+    for text in texts:
+        for item in _bound(text, catalog):
+            accepted += 1
+            sql = item.expression.sql(dialect="spark", comments=False)
+            reason = _difference(sql, item.type, rows)
+            if reason is not None:
+                found.append(Difference(text, sql, reason))
+    return accepted, found
+
+
+def _catalog() -> Catalog:
+    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    return created(f"CREATE TABLE r ({columns}, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'test')")
+
+
+def _bound(text: str, catalog: Catalog) -> Iterator[Item]:
+    """The expression as an item of a plan, of rows or of a window; none where it is refused."""
+    for query in (f"SELECT {text} AS x FROM r", f"SELECT {text} AS x FROM r GROUP BY TUMBLE(at, INTERVAL '1' DAY)"):
+        try:
+            plan = bind_query(parse_query(query), catalog)
+        except SqlStreamError:
+            continue
+        for node in plan.walk():
+            if isinstance(node, WindowAggregate):
+                yield from node.aggregates
+            elif isinstance(node, Project):
+                yield from (
+                    item for item in node.items if item.name == "x" and not isinstance(item.expression, exp.Column)
+                )
+        return
+
+
+def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:
+    try:
+        found = from_spark(rows.selectExpr(f"{sql} AS x").schema["x"].dataType.jsonValue())
+    except PySparkException as error:
+        condition = error.getCondition() or type(error).__name__
+        return None if condition.startswith(_FOR_SPARK_ALONE) else f"Spark refuses it: {condition}"
+    except Py4JError:
+        return "Spark fails"
+    except SqlStreamError:  # a type that we have no name for
+        return None if kind.is_unknown else f"its type is {kind}, but not in Spark"
+    return None if kind.is_unknown or kind == found else f"its type is {kind}, in Spark {found}"
+
+
+def main() -> int:
+    """Prints a report; 1 where there are differences."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.against_spark", description=__doc__)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--functions", type=int, default=3000, help="Calls of random functions.")
+    arguments = parser.parse_args()
+    from sqlstream.testing.spark import local_spark
+
+    logging.disable(logging.CRITICAL)  # PySpark logs each refusal with its stack
+    texts = random_expressions(arguments.seed, arguments.functions)
+    accepted, found = differences(texts, local_spark())
+    print(f"seed {arguments.seed}: {len(texts):,} expressions, {accepted:,} accepted, {len(found):,} unlike Spark")
+    for difference in found:
+        print(f"{difference.reason}: {difference.text}  =>  {difference.sql}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Whatever the binder accepts, Spark accepts; counts of arguments are Spark's."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from pyspark.errors import PySparkException
+
+from sqlstream.planner.functions import arities
+from tests.fuzz.against_spark import differences
+from tests.fuzz.expressions import random_expressions
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """PySpark logs each refusal with its stack."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_expressions_of_every_form(spark):
+    accepted, found = differences(random_expressions(seed=14, functions=120), spark)
+    assert found == []
+    assert accepted > 200
+
+
+def test_counts_of_arguments(spark):
+    """Each function with one argument more, and with one less, than it takes."""
+    rows = spark.createDataFrame([], "a INT")
+    wrong = []
+    for name in sorted(arities.names())[::7]:
+        for count in _edges(name):
+            try:
+                rows.selectExpr(f"`{name}`({', '.join(['NULL'] * count)})")
+                refused = False
+            except PySparkException as error:
+                refused = (error.getCondition() or "").startswith("WRONG_NUM_ARGS")
+            if refused == arities.takes(name, count):
+                wrong.append((name, count))
+    assert wrong == []
+
+
+def _edges(name: str) -> list[int]:
+    """The counts on both sides of where what a function takes begins and ends."""
+    taken = [arities.takes(name, count) for count in range(10)]
+    changes = [count for count in range(9) if taken[count] != taken[count + 1]]
+    return sorted({edge for count in changes for edge in (count, count + 1)})

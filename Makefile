@@ -9,7 +9,7 @@ IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -61,6 +61,9 @@ bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to
 
 fuzz: $(READY) ## an hour of changed SQL texts: what must hold for every text whatsoever
 	@$(BIN)/python -m tests.fuzz
+
+fuzz-expressions: java $(READY) ## thousands of expressions that check accepts, before Spark's analyzer
+	@$(BIN)/python -m tests.fuzz.against_spark
 
 test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at random moments, and compare
 	@$(BIN)/python -m tests.faults.run

@@ -28,6 +28,12 @@ OWN_FUNCTIONS = {
 """What Spark does not have, or not so, by kind."""
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
+_OF_TIMES = frozenset({
+    "make_time", "time", "time_from_micros", "time_from_millis", "time_from_seconds", "time_to_micros",
+    "time_to_millis", "time_to_seconds", "time_trunc", "to_time", "try_to_time",
+})  # fmt: skip
+_ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
+
 # Aggregates that need a number; Spark would cast a string silently.
 _NUMERIC = frozenset({"sum", "avg", "mean", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance"})
 
@@ -104,7 +110,10 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
         context.wrong("SS221", f"{name} needs a GROUP BY with a window", node, hint)
     elif name == "current_watermark":
         context.refuse("watermark function", node)
-    elif name not in _GROUPING:
+    elif name in _GROUPING:
+        hint = "Use it in the select list of a query with GROUPING SETS, CUBE or ROLLUP, outside of aggregates."
+        context.wrong("SS221", f"{name.upper()} needs grouping sets", node, hint)
+    else:
         _check_kind(node, name, context)
 
 
@@ -120,12 +129,23 @@ def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
             context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
         case Kind.TABLE:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
+        case _ if name in _OF_TIMES:
+            context.refuse("time", node)
+        case _ if name in _ORDERED and not _has_order(node, name):
+            hint = f"Write {name.upper()}(…) WITHIN GROUP (ORDER BY a)."
+            context.wrong("SS207", f'function "{name}" needs an order', node, hint)
         case _:
             _check_count(node, name, context)
 
 
+def _has_order(node: exp.Expr, name: str) -> bool:
+    return isinstance(node.parent, exp.WithinGroup) or (name == "mode" and bool(node.expressions))
+
+
 def _check_count(node: exp.Expr, name: str, context: Context) -> None:
     """SS207 where a function of Spark's gets too few or too many arguments; other forms of calls have their own."""
+    if isinstance(node, exp.Count) and node.this is None:
+        context.wrong("SS207", 'function "count" takes at least 1 argument, not 0', node, "Write COUNT(*).")
     if not isinstance(node, exp.Anonymous):
         return
     distinct = [e for e in node.expressions if isinstance(e, exp.Distinct)]

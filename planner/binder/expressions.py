@@ -209,6 +209,8 @@ def _refused_feature(node: exp.Expr) -> str | None:
             return "named arguments"
         case exp.Any() | exp.All() if isinstance(node.parent, _COMPARISONS):
             return "quantified"
+        case exp.Anonymous() if node.name.upper() == "ALL":
+            return "quantified"
         case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
             return "parameter"
     return None

@@ -23,7 +23,10 @@ Examples:
 @click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 def command(files: tuple[str, ...], statements: tuple[str, ...], check: bool, write: bool) -> int:
-    """Print SQL in the standard layout."""
+    """Print SQL in the standard layout.
+
+    Comments stay beside their words, and ${name} as it is.
+    """
     from sqlstream.grammar import format_script
 
     if check and write:

@@ -69,7 +69,8 @@ def test_options_comments_and_settings_are_texts_like_all_others():
     table, setting = parse_script(script)
     assert isinstance(table, nodes.CreateTable) and isinstance(setting, nodes.Set)
     assert [o.value for o in table.options] == [r"C:\data\dir", r"^\d+\.\w$"]
-    assert table.columns[0].comment == r"\d"
+    column = table.columns[0]
+    assert isinstance(column, nodes.PhysicalColumn) and column.comment == r"\d"
     assert setting.value == r"\s"
     assert parse_script(f"{to_sql(table)}; {to_sql(setting)}") == (table, setting)
 

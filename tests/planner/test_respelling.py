@@ -71,11 +71,13 @@ _VALUES = {
 def test_values_are_those_of_the_standard(spark):
     from sqlstream.grammar import parse_query
     from sqlstream.planner.binder import bind_query
+    from sqlstream.planner.nodes import Project
     from tests.planner.plans import created
 
     columns = "s STRING, n INT, dt DATE, ts TIMESTAMP"
     catalog = created(f"CREATE TABLE r ({columns}) WITH ('connector' = 'test')")
     (project,) = bind_query(parse_query(f"SELECT {', '.join(_VALUES)} FROM r"), catalog).inputs
+    assert isinstance(project, Project)
     texts = [item.expression.sql(dialect="spark") for item in project.items]
     rows = spark.sql("SELECT 'abc' AS s, 3 AS n, DATE '2000-02-29' AS dt, TIMESTAMP '2020-03-01 00:00:00Z' AS ts")
     (found,) = rows.selectExpr(*texts).collect()

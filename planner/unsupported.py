@@ -56,7 +56,7 @@ FEATURES: dict[str, Unsupported] = {
         "SS309",
         "aggregates without a window",
         "Add a window: GROUP BY …, TUMBLE(ts, INTERVAL '1' MINUTE).",
-        "Its result would change with every row for as long as the stream runs.",
+        "Its result would change with every row that comes.",
     ),
     "unbounded window aggregate": Unsupported(
         "SS309",

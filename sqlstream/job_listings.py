@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlstream.jobs.records import moment
+from sqlstream.jobs.waiting import waiting_text
 from sqlstream.results import Rows
 from sqlstream.times import time_text, watermark_text
 
@@ -92,6 +93,8 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield from ((f'bad rows of "{name}"', f"{rows:,}") for name, rows in progress.bad_rows.items())
     if progress.pending is not None:
         yield "rows waiting", f"{progress.pending:,}"
+    if progress.waiting:
+        yield "waiting for the next run", waiting_text(progress.waiting)
     for number, totals in progress.lookups.items():
         yield from ((f"lookup {number}: {name}", value) for name, value in _lookup(totals))
 

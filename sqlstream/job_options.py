@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.secrets import masked, secrets_of_plan, without_secrets
+from sqlstream.errors import ConnectorError
 from sqlstream.jobs.coordinator import Checkpointing, Retention
+from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.records import Description
 from sqlstream.planner.explain import to_json
 from sqlstream.versions import versions
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from sqlstream.planner.nodes import Node
     from sqlstream.settings import Settings
 
+PAUSE_WITHOUT_CHECKPOINT = "SS540"
+END_OF_INPUT = "execution.end-of-input"
+
 _PREFIX = "execution.checkpointing"
+_RETENTION = f"{_PREFIX}.externalized-checkpoint-retention"
 
 
 def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpointing:
     """The settings ``execution.checkpointing.*``; ``poll_ms`` gives the interval where they say none."""
     interval_ms = settings[f"{_PREFIX}.interval"]
-    retention = settings[f"{_PREFIX}.externalized-checkpoint-retention"]
+    retention = settings[_RETENTION]
     return Checkpointing(
         interval_ms=poll_ms() if interval_ms is None else interval_ms,
         min_pause_ms=settings[f"{_PREFIX}.min-pause"],
@@ -29,6 +35,25 @@ def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpoi
         tolerable_failures=settings[f"{_PREFIX}.tolerable-failed-checkpoints"],
         retention=Retention.ALWAYS if retention is None else Retention(retention),
     )
+
+
+def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
+    """The setting ``execution.end-of-input``. Not given, it is PAUSE where the next run finds the checkpoint again: the
+    user has named its directory, it is that of a job with a name (``named``), and it is kept when the job ends.
+
+    ConnectorError SS540 where a job is to pause in a checkpoint that goes away at its end.
+    """
+    given = settings[END_OF_INPUT]
+    retention = settings.text(_RETENTION)
+    kept = retention is None
+    if given == EndOfInput.PAUSE.value and not kept:
+        message = f"a job cannot pause at the end of its input and delete its checkpoint there ('{_RETENTION}')"
+        hint = f"RESET '{_RETENTION}', which is '{retention}', or SET '{END_OF_INPUT}' = 'final'."
+        raise ConnectorError(PAUSE_WITHOUT_CHECKPOINT, message, hint=hint)
+    if given is not None:
+        return EndOfInput(given)
+    found_again = named and kept and settings[f"{_PREFIX}.dir"] is not None
+    return EndOfInput.PAUSE if found_again else EndOfInput.FINAL
 
 
 def description_of(plan: Node, sql: str, settings: Settings) -> Description:

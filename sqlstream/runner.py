@@ -94,7 +94,7 @@ class Runner:
             return self._start(plan, workspace, sql)
 
     def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
-        from sqlstream.job_options import checkpointing_of, description_of
+        from sqlstream.job_options import checkpointing_of, description_of, end_of_input_of
         from sqlstream.jobs import checkpoint_exists, run_of, start_job
         from sqlstream.jobs.history import last_committed
         from sqlstream.jobs.restart import restart_strategy
@@ -132,6 +132,7 @@ class Runner:
             restart=restart_strategy(settings),
             savepoints=settings["execution.checkpointing.savepoint-dir"],
             temporary=sink is None or settings["execution.checkpointing.dir"] is None,
+            end_of_input=end_of_input_of(settings, named=sink is not None),
             description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
         )
         self.jobs.append(job)

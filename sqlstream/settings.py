@@ -122,6 +122,14 @@ OPTIONS = (
         "Where savepoints go that are given no path. Not given, in savepoints beside the checkpoint of the job.",
     ),
     Option(
+        "execution.end-of-input",
+        one_of("final", "pause"),
+        "What happens when a job has read all of its bounded input. final: the watermark goes to infinity, all open "
+        "windows and timers fire, and the job is over. pause: they stay in the checkpoint, and the next run goes on "
+        "with the rows that have come by then. Not given, pause for INSERT where execution.checkpointing.dir is set "
+        "and keeps the checkpoints of finished jobs, else final.",
+    ),
+    Option(
         "execution.state-recovery.path",
         PATH,
         "A savepoint, or the checkpoint of a job that has ended, from which the jobs started next begin. They must "

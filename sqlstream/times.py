@@ -11,6 +11,11 @@ def time_text(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
+def exact_text(ms: int) -> str:
+    """Milliseconds since 1970, with those of the second where there are some."""
+    return watermark_text(ms) + (f".{ms % 1000:03}" if ms % 1000 else "")
+
+
 def watermark_text(watermark_ms: int | None) -> str:
     """A watermark, or words where it is no time."""
     if watermark_ms is None:

@@ -29,6 +29,8 @@ from sqlstream.udfs.lookup.sources.fed import Behaviour, FedSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sqlstream.udfs.spark.adapter import KernelProcessor
+
 Row = tuple[Any, ...]
 
 
@@ -170,6 +172,9 @@ class Streams:
 
     def clock(self) -> DataFrame:
         return self.control_rows.clock(self.spark)
+
+    def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
+        pass
 
     def event_time_from_rows(self, name: str) -> bool:
         return self.from_rows

@@ -96,24 +96,29 @@ def test_every_make_target_explains_itself():
 
 def _shell(script: str, folder: Path) -> str:
     """What a script prints, with ``sqlstream`` from this checkout."""
+    return _run(script, folder).stdout
+
+
+def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = f'set -eu\nsqlstream() {{ {sys.executable} -m sqlstream "$@"; }}\n{script}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_MASTER": "local[1]"}
     done = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 @pytest.mark.spark
 def test_quickstart_prints_what_it_says(tmp_path):
     steps = re.findall(r"^```(sh|text)\n(.*?)^```", _text("docs/quickstart.md"), re.DOTALL | re.MULTILINE)
-    printed = ""
     for language, block in steps:
         if language == "sh":
-            printed = _shell(block, tmp_path)
+            done = _run(block, tmp_path)
+        elif done.stdout:
+            assert done.stdout == block
         else:
-            assert printed == block
+            assert block in done.stderr
     assert list((tmp_path / "highest").glob("*.parquet"))
     assert (tmp_path / "checkpoints" / "insert_into_highest").is_dir()
 

@@ -24,6 +24,7 @@ from sqlstream.udfs.driver import GroupContext, MicroBatch, drive
 from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.memory import MemoryStore, Traffic
+from sqlstream.udfs.waiting import Wait, added
 
 Row = dict[str, Any]
 
@@ -143,6 +144,11 @@ class KernelHarness:
     @property
     def stores(self) -> list[MemoryStore]:
         return [group.store for group in self._groups]
+
+    def waits(self) -> tuple[Wait, ...]:
+        """What the state of all key groups holds for later."""
+        contexts = (GroupContext(g.store, self._watermark, self._processing_time) for g in self._groups)
+        return added(wait for context in contexts for wait in self.kernel.waits(context))
 
     @property
     def traffic(self) -> Traffic:

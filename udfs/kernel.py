@@ -19,11 +19,14 @@ and with ``on_event_time`` reaches operators above before the watermark passes t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from sqlstream.udfs.waiting import Wait
 
 NO_WATERMARK = -(2**63)
 """The watermark before any row or control row."""
@@ -134,6 +137,10 @@ class Kernel(ABC):
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``."""
         return rows
+
+    def waits(self, context: Context) -> Iterable[Wait]:
+        """What the state holds for later, between two calls; the context takes no results then."""
+        return ()
 
     @abstractmethod
     def on_rows(self, rows: pa.Table, context: Context) -> None: ...

@@ -7,6 +7,8 @@ CREATE TABLE alerts (carrier STRING, delay INT, tailnum STRING, departures_since
 WITH ('connector' = 'filesystem', 'path' = '${out}/alerts', 'format' = 'parquet');
 
 SET 'execution.checkpointing.dir' = '${out}/checkpoints';
+-- The year is complete: its last hour closes, too.
+SET 'execution.end-of-input' = 'final';
 
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO hourly_delays

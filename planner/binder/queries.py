@@ -55,11 +55,11 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
 
 
 def refuse_sort(query: exp.Expr, context: Context) -> None:
-    """A sort needs all rows, and a stream never has them all."""
+    """A sort needs all rows, and rows of a query come out as they are computed."""
     for key in ("order", "sort", "distribute", "cluster"):
         found = query.args.get(key)
         if found is not None:
-            message = f"{_SORTS[key]} cannot sort a stream, which has no end"
+            message = f"{_SORTS[key]} needs all rows at once, and a query gives rows as they come"
             context.wrong("SS217", message, found, _ORDER_HINT)
 
 

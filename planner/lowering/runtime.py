@@ -11,6 +11,8 @@ from sqlstream.udfs.lookup.source import LookupSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sqlstream.udfs.spark.adapter import KernelProcessor
+
 
 class Runtime(Protocol):
     """Sources, control rows and functions of one job."""
@@ -66,6 +68,11 @@ class Runtime(Protocol):
 
     def lookup(self, node: Lookup) -> LookupSource:
         """What answers the node's lookups; its request names the node's keys, ``read`` fields and filters."""
+        ...
+
+    def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
+        """Told of each operator of Spark with state on the columnar gear. ``numbers``: those of the plan that run in
+        it, the lowest first; they are numbered from the top."""
         ...
 
     def event_time_from_rows(self, table: str) -> bool:

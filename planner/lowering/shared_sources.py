@@ -23,6 +23,8 @@ from sqlstream.udfs.lookup.source import LookupSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sqlstream.udfs.spark.adapter import KernelProcessor
+
 
 class SharedSources:
     """The ``Runtime`` of a statement set over that of its job."""
@@ -81,6 +83,9 @@ class SharedSources:
 
     def lookup(self, node: Lookup) -> LookupSource:
         return self._runtime.lookup(node)
+
+    def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
+        self._runtime.runs(numbers, processor)
 
     def event_time_from_rows(self, table: str) -> bool:
         return self._runtime.event_time_from_rows(table)

@@ -101,6 +101,8 @@ class Execution:
             if view is not None:
                 view.close()
         writer.close()
+        if query.job.waiting is not None and not (self._progress or self._quiet):
+            click.echo(query.job.waiting, err=True)
 
     def _print_rows(self, statement: Statement, rows: Rows) -> None:
         """What SHOW and the like return; that a definition went well is not worth a line."""

@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.cli.status import StatusLine
+from sqlstream.jobs.waiting import waiting_text
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.suggestions import counted
 from sqlstream.times import watermark_text
@@ -32,6 +33,7 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
     parts += [*_late(progress), *_bad(progress), *_lookups(progress), *_pending(progress), *_restarts(progress)]
+    parts += [waiting_text(progress.waiting)] if progress.waiting else []
     return f"{name}: {', '.join(parts)}, {seconds:.0f} s"
 
 
@@ -88,7 +90,8 @@ def line_of(job: Job, seconds: float) -> str:
 
 
 def written(job: Job) -> str:
-    """What an INSERT has done that has ended: the rows, by table where it has several."""
+    """What an INSERT has done that has ended: the rows, by table where it has several, and what it leaves to the next
+    run."""
     progress = job.progress()
     match job.plan:
         case Insert(table=table):
@@ -97,7 +100,8 @@ def written(job: Job) -> str:
             rows = {table.name: progress.rows_by_table.get(table.name, 0) for table in tables}
         case _:
             raise TypeError(type(job.plan).__name__)
-    return ", ".join(f'{counted(count, "row")} written to "{table}"' for table, count in rows.items())
+    done = ", ".join(f'{counted(count, "row")} written to "{table}"' for table, count in rows.items())
+    return done if job.waiting is None else f"{done}; {job.waiting}"
 
 
 class View:

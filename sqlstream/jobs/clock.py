@@ -14,7 +14,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
 from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.lowering.lower import watermarked_nodes
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Lookup, Node
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Clock:
 
     ``ends``: bounded input ends processing time by a tick. ``calls``: ticks make micro-batches, also after the end of
     bounded input, in which rows are asked for again that wait for the answers to lookups; ``calls_only``: they do
-    nothing else, so that none is needed where no row waits.
+    nothing else, so that none is needed where no row waits. ``lookups``: the numbers of the operators that wait so.
     """
 
     tables: tuple[str, ...] = ()
@@ -32,9 +32,15 @@ class Clock:
     calls: bool = False
     calls_only: bool = False
     interval_ms: int = 1000
+    lookups: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.tables) or self.ticks
+
+    @property
+    def tells_time(self) -> bool:
+        """True where windows or timers wait for the clock."""
+        return bool(self) and not self.calls_only
 
     def start(self, control: ControlRows, stopped: Event, rows_wait: Callable[[], bool] = lambda: True) -> Thread:
         """Tick until ``stopped``. ``rows_wait``: rows may wait for the answers to lookups."""
@@ -68,5 +74,6 @@ def clock_of(plan: Node, gear: Gear, interval_ms: int = 1000) -> Clock:
     if gear is Gear.NATIVE:
         return Clock(tables, interval_ms=interval_ms)
     ticks, calls = clocks.clock_ticks(plan), clocks.defers(plan)
+    lookups = tuple(n for n, node in enumerate(clocks.stateful_nodes(plan)) if isinstance(node, Lookup))
     calls_only = calls and not ticks and not tables
-    return Clock(tables, ticks or calls, clocks.ends_by_tick(plan), calls, calls_only, interval_ms)
+    return Clock(tables, ticks or calls, clocks.ends_by_tick(plan), calls, calls_only, interval_ms, lookups)

@@ -39,7 +39,7 @@ from sqlstream.planner.nodes import (
 Declared = Callable[[str], str]
 """What a process function declares as its state, as text, by the function's name."""
 
-VERSION = 3
+VERSION = 4
 """Also counts how kernels lay out their state: what another version has written is refused."""
 
 CHAIN = "chaining"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from threading import Event, Thread
@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from sqlstream.connectors.secrets import secrets_of_plan
-from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.coordinator import Checkpointing, EpochDeadline, Pace
+from sqlstream.jobs.end_of_input import after_the_end
 from sqlstream.jobs.failure import is_cancellation
 from sqlstream.jobs.history import CheckpointLine, checkpoints, last_committed
 from sqlstream.jobs.launch import Launch
@@ -24,10 +25,9 @@ from sqlstream.jobs.restarting import Restarts
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.running_query import RunningQuery
 from sqlstream.jobs.savepoint_taking import SavepointTaking
+from sqlstream.jobs.waiting import Waiting, waiting_text
 from sqlstream.planner.nodes import Node
 from sqlstream.udfs.hiding import without_secrets
-
-ROWS_AFTER_END = "SS422"
 
 _FIRST_PAUSE_S = 0.05
 _EMITTED_TOO_LATE = "EMITTING_ROWS_OLDER_THAN_WATERMARK"
@@ -42,8 +42,8 @@ class JobState(Enum):
 
 
 class Job:
-    """A plan at work. A thread of its own watches Spark's query and, for bounded input, starts it again to flush, and
-    as often as rows wait for the answers to lookups.
+    """A plan at work. A thread of its own watches Spark's query and, for bounded input that is to end, starts it again
+    to flush, and as often as rows wait for the answers to lookups.
 
     All that survives a crash at any point: rows are read to their end before the end is written to the checkpoint,
     and a job that restarts does whatever is still undone.
@@ -59,10 +59,12 @@ class Job:
         checkpointing: Checkpointing,
         restart: RestartStrategy = NO_RESTART,
         savepoints: str | None = None,
+        count_waiting: Callable[[], tuple[Waiting, ...]] = tuple,
     ) -> None:
         self.name = name
         self.plan = plan
         self._results = results
+        self._count_waiting = count_waiting
         self._state = JobState.RUNNING
         self._error: SqlStreamError | None = None
         path, storage = launch.checkpoint.path, launch.checkpoint.storage
@@ -118,6 +120,12 @@ class Job:
     def progress(self) -> Progress:
         """Totals up to the last micro-batch, at most a second old."""
         return self._query.progress
+
+    @property
+    def waiting(self) -> str | None:
+        """What stays in the checkpoint of a bounded job that has ended, for rows of the next run: ``3 rows wait in open
+        windows for the watermark 2013-06-14 12:59:59.999``. None where nothing does."""
+        return waiting_text(self.progress().waiting) or None
 
     @property
     def record(self) -> JobRecord:
@@ -249,16 +257,30 @@ class Job:
             self._go_on_in_pace()
         except Exception as error:
             if self._query.launch.ended and _EMITTED_TOO_LATE in str(error):  # so kernels tell Spark of late rows
-                raise _rows_after_the_end() from error
+                raise after_the_end() from error
             raise
         launch = self._query.launch
         if launch.ended and self.progress().rows_in:
-            raise _rows_after_the_end()
+            raise after_the_end()
         if launch.needs_flush and not self._stopping.is_set():
-            launch.end_input()
-            self._query.go_on()
+            self._end_or_pause()
         if launch.bounded and launch.clock.calls:
             self._drain()
+        if launch.drained:
+            raise after_the_end()
+        if launch.pauses and not self._stopping.is_set():
+            self._query.tell_waiting(self._count_waiting())
+
+    def _end_or_pause(self) -> None:
+        """Let all fire that waits for the end of the input, or only what is due by now."""
+        launch = self._query.launch
+        if not launch.pauses:
+            launch.end_input()
+        elif launch.clock.tells_time:
+            launch.clock.tick(launch.control)
+        else:
+            return
+        self._query.go_on()
 
     def _go_on_in_pace(self) -> None:
         while self._pace is not None and not self._stopping.is_set() and not self._query.launch.bounded:
@@ -266,13 +288,21 @@ class Job:
             self._query.go_on()
 
     def _drain(self) -> None:
-        """Until no row waits for the answer to a lookup, which only a micro-batch can tell."""
+        """Until no row waits for the answer to a lookup, which only a micro-batch can tell, nor for a barrier where the
+        input has ended."""
         launch = self._query.launch
         pause_s, longest_s = _FIRST_PAUSE_S, launch.clock.interval_ms / 1000
-        while self.progress().pending != 0 and not self._stopping.wait(min(pause_s, longest_s)):
+        while self._rows_go_on() and not self._stopping.wait(min(pause_s, longest_s)):
             launch.clock.tick(launch.control)
             self._query.go_on()
             pause_s *= 2
+
+    def _rows_go_on(self) -> bool:
+        """True where rows may go on without more input, or no micro-batch has told yet."""
+        launch, progress = self._query.launch, self.progress()
+        if not launch.pauses:
+            return progress.pending != 0
+        return any(progress.pending_by_operator.get(number, 1) for number in launch.clock.lookups)
 
     def _on_reports(self, reports: Sequence[Mapping[str, Any]], last_batch: int) -> None:
         self._recorder.on_reports(reports)
@@ -290,12 +320,3 @@ class Job:
             return
         self._error = self._told(error)
         self._state = JobState.FAILED
-
-
-def _rows_after_the_end() -> ExecutionError:
-    return ExecutionError(
-        ROWS_AFTER_END,
-        "rows came after the end of the input",
-        detail="An earlier run of the job has read its input to the end and closed all windows; these rows are late.",
-        hint="Start in a new directory ('execution.checkpointing.dir'), or let the source go on without an end.",
-    )

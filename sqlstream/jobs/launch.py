@@ -12,6 +12,7 @@ from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint
 from sqlstream.jobs.clock import Clock
 from sqlstream.jobs.control import ControlRows
+from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.failure import is_slow_start, job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
 from sqlstream.planner.lowering.lower import watermarked_nodes
@@ -31,7 +32,9 @@ _STARTS = 3
 class Launch:
     """``flushed`` are the tables whose end must be told when a bounded input has been read.
 
-    ``ended``: an earlier run has told it, so that all windows are closed. ``watermarks``: of jobs with several sources.
+    ``ended``: an earlier run has told it, so that all windows are closed; ``drained``: one whose input has no end, and
+    which is started only to do what that run may have left undone. ``end_of_input``: whether this run tells it.
+    ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
     ``temporary``: the checkpoint vanishes with its session.
     """
@@ -46,14 +49,21 @@ class Launch:
     clock: Clock
     interval_ms: int
     ended: bool = False
+    drained: bool = False
     watermarks: SourceWatermarks | None = None
     paced: bool = False
     temporary: bool = False
+    end_of_input: EndOfInput = EndOfInput.FINAL
 
     @property
     def needs_flush(self) -> bool:
-        """True where something waits for the end of a bounded input."""
+        """True where something may wait for the end of a bounded input."""
         return self.bounded and (bool(self.flushed) or self.clock.ends)
+
+    @property
+    def pauses(self) -> bool:
+        """True where what waits for the end of a bounded input stays in the checkpoint."""
+        return self.needs_flush and self.end_of_input is EndOfInput.PAUSE and not self.ended
 
     def start_after(self, query: StreamingQuery) -> StreamingQuery:
         """Start Spark's query where ``query`` has ended, with the watermark of each source where it was."""

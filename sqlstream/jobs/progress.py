@@ -15,6 +15,7 @@ from sqlstream.jobs.observed import counts_of
 from sqlstream.jobs.observed import observed as observed_sets
 from sqlstream.jobs.table_counts import added as added_by_name
 from sqlstream.jobs.table_counts import rows_by_table, rows_read
+from sqlstream.jobs.waiting import Waiting, waiting_from_json
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -39,9 +40,10 @@ class Progress:
     of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
     columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
     ``pending`` are the rows that wait after the last batch for deferred lookups or barriers; None before the first
-    batch of a query with such. ``restarts``: how often the job has failed and started again. ``bad_rows``:
-    those of each table and function that tolerates them.
+    batch of a query with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has
+    failed and started again. ``bad_rows``: those of each table and function that tolerates them.
     ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
+    ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
     """
 
     rows_in: int = 0
@@ -53,10 +55,12 @@ class Progress:
     late_by_operator: Mapping[int, int] = field(default_factory=dict)
     lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
     pending: int | None = None
+    pending_by_operator: Mapping[int, int] = field(default_factory=dict)
     bad_rows: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
     last_batch: int = -1
     rows_by_table: Mapping[str, int] = field(default_factory=dict)
+    waiting: tuple[Waiting, ...] = ()
 
     @property
     def rows_per_second(self) -> float:
@@ -71,7 +75,8 @@ class Progress:
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""
     known = {f.name for f in fields(Progress)}
-    return Progress(**{name: _from_json(value) for name, value in values.items() if name in known})
+    found = {name: _from_json(value) for name, value in values.items() if name in known}
+    return Progress(**{**found, "waiting": waiting_from_json(values.get("waiting", ()))})
 
 
 def _from_json(value: Any) -> Any:
@@ -113,7 +118,8 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         lookups=added_lookups(progress.lookups, lookups_of(report)),
         bad_rows=added_by_name(progress.bad_rows, bad_rows(report)),
-        pending=progress.pending if pending is None else pending,
+        pending=progress.pending if not pending else sum(pending.values()),
+        pending_by_operator=pending or progress.pending_by_operator,
         last_batch=int(report["batchId"]),
     )
 
@@ -138,10 +144,10 @@ def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def pending_rows(report: Mapping[str, Any]) -> int | None:
-    """The rows that wait after a micro-batch for the answers to lookups; None where no operator tells."""
-    found = [pending for _, (_, pending) in _operators(report)]
-    return sum(found) if found else None
+def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
+    """The rows of each operator of the columnar gear that wait after a micro-batch for the answers to lookups, or for
+    barriers, by its number."""
+    return {number: pending for number, (_, pending) in _operators(report)}
 
 
 def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:

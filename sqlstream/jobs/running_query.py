@@ -9,10 +9,12 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.jobs.coordinator import EpochDeadline
+from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
 from sqlstream.jobs.failure import is_spark_gone
 from sqlstream.jobs.launch import Launch
 from sqlstream.jobs.progress import Progress, advanced
+from sqlstream.jobs.waiting import Waiting
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -49,8 +51,8 @@ class RunningQuery:
                     raise
 
     def read_to_end(self) -> None:
-        """From its next start on, take what is there for all there is."""
-        self.launch = replace(self.launch, bounded=True)
+        """From its next start on, take what is there for all there is, and end the input behind it."""
+        self.launch = replace(self.launch, bounded=True, end_of_input=EndOfInput.FINAL)
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -136,6 +138,10 @@ class RunningQuery:
     def count_restart(self) -> None:
         with self._counting:
             self.progress = replace(self.progress, restarts=self.progress.restarts + 1)
+
+    def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
+        with self._counting:
+            self.progress = replace(self.progress, waiting=waiting)
 
     def _keep_deadline(self, query: StreamingQuery) -> None:
         """Give up an epoch that takes too long, and begin it again where that is tolerated."""

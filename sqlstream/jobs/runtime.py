@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS
@@ -13,6 +13,10 @@ from sqlstream.udfs.lookup.source import LookupSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from sqlstream.udfs.spark.adapter import KernelProcessor
+
+RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 
 
 class Sources(Protocol):
@@ -31,7 +35,7 @@ class Sources(Protocol):
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """The ``planner.lowering.Runtime`` of a job, whose rows move all watermarks."""
+    """The ``planner.lowering.Runtime`` of a job, whose rows move all watermarks. ``operators``: what it is told of."""
 
     spark: SparkSession
     sources: Sources
@@ -39,6 +43,7 @@ class JobRuntime:
     gear: str = AUTO
     max_parallelism: int = DEFAULT_KEY_GROUPS
     chains: bool = True
+    operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.read(scan, in_order=in_order)
@@ -54,6 +59,9 @@ class JobRuntime:
 
     def clock(self) -> DataFrame:
         return self.control_rows.clock(self.spark)
+
+    def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
+        self.operators.append((numbers, processor))
 
     def event_time_from_rows(self, table: str) -> bool:
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import UnsupportedError
@@ -12,6 +13,7 @@ from sqlstream.jobs.clock import clock_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing
 from sqlstream.jobs.declared_states import declared_states
+from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.job import Job
 from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
 from sqlstream.jobs.layout import AUTO
@@ -22,6 +24,7 @@ from sqlstream.jobs.restart import NO_RESTART, RestartStrategy
 from sqlstream.jobs.results import Results
 from sqlstream.jobs.runtime import JobRuntime, Sources
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
+from sqlstream.jobs.state_counts import waiting_in
 from sqlstream.jobs.storage import storage_at
 from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.table_counts import CountedSources
@@ -66,6 +69,7 @@ def start_job(
     description: Description | None = None,
     savepoints: str | None = None,
     temporary: bool = False,
+    end_of_input: EndOfInput = EndOfInput.FINAL,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -75,7 +79,8 @@ def start_job(
     ``side`` gets what a query without ``sink`` has for other tables. ``restart`` says what happens when the job fails.
     ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
     ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint. ``temporary``: the
-    checkpoint vanishes with its session.
+    checkpoint vanishes with its session. ``end_of_input`` says what becomes of what is pending when bounded input has
+    been read.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
@@ -87,30 +92,34 @@ def start_job(
     rises_often = bool(clock) or observes_watermarks(plan)  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
     watermarks = restored_watermarks(plan, control)
-    rows = lower(
-        plan, JobRuntime(spark, CountedSources(sources), control, layout.gear, layout.key_groups, layout.chained)
-    )
+    runtime = JobRuntime(spark, CountedSources(sources), control, layout.gear, layout.key_groups, layout.chained)
+    rows = lower(plan, runtime)
     flushed = flushed_tables(plan)
     results = None
     if sink is None:
         results = _results_of(plan, spark, checkpoint, side)
         sink = results.sink
+    ended = input_has_ended(control, flushed, clock)
     launch = Launch(
         query_name=f"{name or 'query'}-{number}",
         rows=observed(rows),
         sink=sink,
         checkpoint=checkpoint,
         control=control,
-        bounded=bounded,
+        bounded=bounded or ended,
         flushed=flushed,
         clock=clock,
         interval_ms=checkpointing.interval_ms,
         paced=checkpointing.min_pause_ms > 0 and not bounded,
-        ended=bounded and input_has_ended(control, flushed, clock),
+        ended=ended,
+        drained=ended and not bounded,
         watermarks=watermarks,
         temporary=temporary or checkpoint_dir is None,
+        end_of_input=end_of_input,
     )
-    return Job(name or launch.query_name, plan, launch, results, recorder, checkpointing, restart, savepoints)
+    count_waiting = partial(waiting_in, checkpoint, runtime.operators, spark)
+    name = name or launch.query_name
+    return Job(name, plan, launch, results, recorder, checkpointing, restart, savepoints, count_waiting)
 
 
 def _results_of(plan: Node, spark: SparkSession, checkpoint: Checkpoint, side: SideSinks | None) -> Results:

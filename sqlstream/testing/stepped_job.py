@@ -221,7 +221,7 @@ class SteppedJob:
     def pending(self) -> int:
         """How many rows wait for the answers to lookups."""
         found = [] if self._query is None else map(pending_rows, self._query.recentProgress)
-        return next((rows for rows in reversed(list(found)) if rows is not None), 0)
+        return next((sum(rows.values()) for rows in reversed(list(found)) if rows), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
         """The micro-batches with rows in the sink that are newer than ``after``."""

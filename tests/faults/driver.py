@@ -59,7 +59,11 @@ class Jobs:
 
     def _start(self, kind: str, strategy: str) -> None:
         checkpoints = self._folder / "checkpoints" / kind
-        options = {"execution.checkpointing.dir": str(checkpoints), "restart-strategy.type": strategy}
+        options = {
+            "execution.checkpointing.dir": str(checkpoints),
+            "execution.end-of-input": "final",
+            "restart-strategy.type": strategy,
+        }
         session = self._sessions[kind] = connect(self._spark, **options)
         job = session.sql((self._folder / kind / "job.sql").read_text())
         assert isinstance(job, Job)

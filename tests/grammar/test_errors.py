@@ -92,7 +92,11 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
             'SS101: unexpected "PARTITIONED BY"',
             "PARTITIONED BY is not part of the dialect.",
         ),
-        ("INSERT OVERWRITE t SELECT 1", 'SS101: unexpected "OVERWRITE"', "Write INSERT INTO: a stream is appended to."),
+        (
+            "INSERT OVERWRITE t SELECT 1",
+            'SS101: unexpected "OVERWRITE"',
+            "Write INSERT INTO: a job appends to its table.",
+        ),
         (
             "SHOW THINGS",
             'SS101: unexpected "THINGS"',

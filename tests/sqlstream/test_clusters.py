@@ -92,13 +92,20 @@ def _environment(folder: Path, workers: Path | None = None) -> dict[str, str]:
 
 def _run(folder: Path, master: str, name: str, sql: str = _SQL) -> pa.Table:
     """The totals of a job that a process of its own runs with ``master``."""
+    _start(folder, master, name, sql, "--set", "execution.end-of-input=final")
+    return committed(folder / name)
+
+
+def _start(folder: Path, master: str, name: str, sql: str, *more: str) -> str:
+    """What the process writes to standard error."""
     script = folder / f"{name}.sql"
     script.write_text(sql.format(folder=folder, out=folder / name))
     command = [sys.executable, "-m", "sqlstream", "run", str(script), "--master", master]
     settings = ["--set", f"execution.checkpointing.dir={folder / name}-state", "--set", "pipeline.max-parallelism=2"]
-    done = subprocess.run([*command, *settings], env=_environment(folder), capture_output=True, text=True, check=False)
+    command = [*command, *settings, *more]
+    done = subprocess.run(command, env=_environment(folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return committed(folder / name)
+    return done.stderr
 
 
 def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(folder, expected):
@@ -110,6 +117,9 @@ def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(fold
 
 
 def test_connect_runs_kernels_that_its_server_does_not_have_installed(folder, expected, server):
+    paused = _start(folder, server, "remote", _SQL)
+    waiting = "40 rows wait in open windows for the watermark 2024-01-01 00:08:59.999"
+    assert waiting in paused
     assert difference(expected, _run(folder, server, "remote")) is None
     (state,) = (folder / "remote-state").glob("*/spark/state/0")
     assert {path.name for path in state.glob("[0-9]*")} == {"0", "1"}, "a partition per core, as here"

@@ -99,7 +99,7 @@ def test_operators_in_one_call_count_their_own_late_rows(session):
 
 @pytest.mark.spark
 def test_a_late_row_fails_the_job_and_leaves_its_checkpoint(open_session, tmp_path):
-    keep = f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'"
+    keep = f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'; SET 'execution.end-of-input' = 'final'"
     statement = f"INSERT INTO counts {COUNTS} LATE DATA FAIL"
     with open_session() as session:
         session.sql(keep)

@@ -128,6 +128,7 @@ def test_a_checkpoint_may_be_gone_on_from_with_other_shares(spark, folder, tmp_p
     """Of files that are larger, in more tasks, and of a directory that is watched no more."""
     script = f"""
     SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+    SET 'execution.end-of-input' = 'final';
     CREATE TABLE totals (auction BIGINT, n BIGINT)
         WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
     """

@@ -29,6 +29,7 @@ CREATE TABLE odd (k BIGINT, ts TIMESTAMP(3)) WITH (
 CREATE TABLE counts (k BIGINT, n BIGINT) WITH (
     'connector' = 'filesystem', 'path' = '{folder}/counts', 'format' = 'json');
 SET 'execution.checkpointing.dir' = '{folder}/checkpoints';
+SET 'execution.end-of-input' = 'final';
 """
 
 STATEMENT_SET = """

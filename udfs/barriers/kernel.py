@@ -7,7 +7,7 @@ the rows that were held: they reach operators above behind the watermark of that
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,6 +22,7 @@ from sqlstream.udfs.barriers.tracking import track
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey
 from sqlstream.udfs.state.chunked import ChunkedState
+from sqlstream.udfs.waiting import Pending, Wait
 
 CHANNEL = "__channel"
 """STRING column: the channel of a row or mark."""
@@ -105,6 +106,12 @@ class Barriers(Kernel):
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         Call(self, context).rows(rows)
 
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows behind barriers that have not come on all channels."""
+        held = Call(self, context).held_rows()
+        if held:
+            yield Wait(Pending.HELD, None, held)
+
     def on_held(self, context: Context) -> None:
         Call(self, context).held_again()
 
@@ -177,6 +184,10 @@ class Call:
         self._replace(rows, passage)
         self._kept.memory = memory
         self._emit(rows, passage)
+
+    def held_rows(self) -> int:
+        """The rows that are held, without marks."""
+        return int((self._stored().column(KIND).to_numpy() == Kind.ROW).sum())
 
     # --- items ------------------------------------------------------------------------------------------------
 

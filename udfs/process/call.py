@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from sqlstream.udfs.process.timers import KeyTimers
 from sqlstream.udfs.process.waiting import Waiting
 from sqlstream.udfs.state.timers import Firing, Timer, TimerService, hashable
 from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
+from sqlstream.udfs.waiting import Pending, Wait, waits
 
 if TYPE_CHECKING:
     from sqlstream.udfs.process.kernel import Process
@@ -72,6 +74,15 @@ class Call:
         rows = waiting.take(self._outside.watermark) if waiting is not None else self._kernel.schema.empty_table()
         self._run(rows, waiting)
         self._close()
+
+    def waits(self) -> Iterator[Wait]:
+        """The rows and timers that wait, counted; nothing is run."""
+        if self._waiting is not None:
+            yield from waits(Pending.ROWS, Domain.EVENT, self._waiting.all_times())
+        if self._kernel.has_timers:
+            for domain in Domain:
+                times = [timer.time for timer in self._timers.registered(domain)]
+                yield from waits(Pending.TIMERS, domain, np.array(times, np.int64))
 
     def _run(self, rows: pa.Table, waiting: Waiting | None) -> None:
         with ExitStack() as stack:

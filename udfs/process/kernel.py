@@ -8,6 +8,7 @@ no order is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -19,6 +20,7 @@ from sqlstream.udfs.process.calls import Calls, InputTable
 from sqlstream.udfs.process.declarations import states_of
 from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
 from sqlstream.udfs.process.memories import Layout
+from sqlstream.udfs.waiting import Wait
 
 TABLE = "__table"
 """INT column of the input where there are several tables: the number of the row's table."""
@@ -104,6 +106,10 @@ class Process(Kernel):
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         Call(self, context).rows(rows)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows until their turn in order of time, timers until they fire."""
+        return Call(self, context).waits()
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         Call(self, context).time(Domain.EVENT)

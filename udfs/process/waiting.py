@@ -39,6 +39,10 @@ class Waiting:
     def times(self, rows: pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._time).to_numpy())
 
+    def all_times(self) -> np.ndarray:
+        """The times of all rows that wait."""
+        return np.asarray(self._state.load_all().column(EVENT_TIMER).to_numpy())
+
     def next_time(self) -> int:
         """The time of the first row that waits."""
         return self._state.next_timer(Domain.EVENT)

@@ -19,6 +19,8 @@ from sqlstream.udfs.spark.group_entry import GroupEntry
 from sqlstream.udfs.spark.stages import Part, Ran, Stage, entry_key, run_stages
 from sqlstream.udfs.spark.state_server import Entries
 from sqlstream.udfs.spark.store import CallStore
+from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.waiting import Wait
 
 OUTPUT = (
     "ahead BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, stage INT, "
@@ -61,6 +63,15 @@ class KernelProcessor:
 
     def expired(self, timers: TimerValues, timer: ExpiredTimerInfo) -> Iterator[Row]:
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
+
+    def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
+        """What waits in all state of a key group, by stage."""
+        store = MemoryStore(dict(entries))
+        for place, stage in enumerate(self._stages):
+            (found,) = store.get([self._own[place]])
+            entry = GroupEntry.from_bytes(found)
+            context = GroupContext(Part(store, place), entry.watermark, entry.clock)
+            yield from ((place, wait) for wait in stage.kernel.waits(context))
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""

@@ -11,6 +11,7 @@ HOP and CUMULATE with aggregates that depend on the order in which rows of diffe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
 from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.numbering import number, renumbered, runs
@@ -192,6 +194,14 @@ class AlignedWindows(Kernel):
             collapse(state, entries, panes, clock, self.keys, self._counted)
         state.mark = clock
         self._finish(state, context)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Until the first of their windows closes, and the last."""
+        state, panes = self._state(context), self._panes
+        stored = state.ids()
+        rows = np.array([self._row_count(parts) for parts in state.read(stored).values()], np.int64)
+        first, last = map(panes.closing_time, (panes.first_open(stored, state.mark), panes.last_end(stored)))
+        return waits(Pending.ROWS_IN_WINDOWS, self.assigner.domain, last, rows, first)
 
     def _finish(self, state: ChunkedState, context: Context) -> None:
         """Writes the state and sets the timer to the closing of the first window that has rows."""

@@ -16,7 +16,7 @@ from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.clocks import EachBatch
-from sqlstream.udfs.triggers.trigger import Due, Run, Windows
+from sqlstream.udfs.triggers.trigger import Due, Fires, Run, Windows
 from sqlstream.udfs.windows.contents import Held, Pane
 from sqlstream.udfs.windows.emission import EARLY, LATE, ON_TIME, Emitted, Firings, bounds, in_order
 from sqlstream.udfs.windows.instances import END, START, Instances, Touched, joined
@@ -101,7 +101,7 @@ class WindowCall:
         ends = np.cumsum(np.bincount(owner, minlength=touched.instances.count))
         starts = ends - np.diff(ends, prepend=0)
         run = Run(rows, assigned.row[order], starts, ends, self.windows(touched.instances))
-        self.fire_rows(touched.instances, run, order)
+        self.fire_rows(touched.instances, run, order, is_last=_last_of_rows(assigned)[order])
         return touched
 
     def _in_time(self, rows: pa.Table, assigned: Assigned) -> Assigned:
@@ -146,11 +146,17 @@ class WindowCall:
         return Touched(instances, place, used[:count]), (np.cumsum(used) - 1)[ids.ids[count:]]
 
     def fire_rows(
-        self, instances: Instances, run: Run, arrival: Values, hull: Callable[[], tuple[Values, Values]] | None = None
+        self,
+        instances: Instances,
+        run: Run,
+        arrival: Values,
+        hull: Callable[[], tuple[Values, Values]] | None = None,
+        is_last: Values | None = None,
     ) -> None:
         """All firings at the rows of a run. By position: ``arrival`` orders firings, ``hull`` has the bounds of windows
-        that grow."""
+        that grow, ``is_last`` is true for the last window of each row, None where a row has one."""
         fires = self.kernel.trigger.fires(instances.trigger, run)
+        instances.rows = _rows_after(instances.rows, run, fires, is_last)
         pane = self.held.on_rows(instances, run, fires).without(fires.silent)
         if len(fires.position) == 0:
             return
@@ -198,6 +204,7 @@ class WindowCall:
             return
         answer = self.kernel.trigger.on_time(state, due)
         instances.trigger.put(active, state)
+        instances.rows[active[answer.purges]] = 0
         chosen = np.flatnonzero((answer.fires | answer.purges) & instances.filled[active])
         index = active[chosen]
         if len(index) == 0:
@@ -269,6 +276,25 @@ class WindowCall:
         if self.context.watermark != END_OF_TIME:
             timers[Domain.EVENT] = np.maximum(timers[Domain.EVENT], self.context.watermark + 1)
         return timers
+
+
+def _last_of_rows(assigned: Assigned) -> Values:
+    """True for the pairs of a row and the last of its windows."""
+    order = np.lexsort((assigned.end, assigned.row))
+    last = np.empty(len(order), bool)
+    last[order] = np.append(np.diff(assigned.row[order]) != 0, True)[: len(order)]
+    return last
+
+
+def _rows_after(rows: Values, run: Run, fires: Fires, is_last: Values | None) -> Values:
+    """How many rows each instance has behind a run, which begins anew where a firing empties it."""
+    emptied = fires.position[fires.purge]
+    last = np.full(len(rows), -1)
+    np.maximum.at(last, np.searchsorted(run.starts, emptied, side="right") - 1, emptied)
+    counts = np.append(0, np.cumsum(np.ones(len(run.row), np.int64) if is_last is None else is_last))
+    begin = np.maximum(run.starts, last + 1)
+    found: Values = np.where(last < 0, rows, 0) + counts[run.ends] - counts[begin]
+    return found
 
 
 def _without_empty(firings: Firings, empty: Values | None) -> Firings:

@@ -14,6 +14,7 @@ Rows of no session count as late when their own windows are over.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -25,10 +26,11 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, taken_windows
 from sqlstream.udfs.assigners.session import Session
-from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.cutting import Ordered, Pieces, cut
 from sqlstream.udfs.windows.emission import bounds
 from sqlstream.udfs.windows.functions import AllRows
@@ -87,7 +89,7 @@ class CutSessionKernel(Kernel):
         return self.assigner.domain
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        state = KeyedState(context.store, "rows", self._schema)
+        state = self._state(context)
         arrived = self._stored(rows, context)
         if self._domain is Domain.EVENT:
             for turn in self._turns(arrived, context.watermark):
@@ -106,7 +108,7 @@ class CutSessionKernel(Kernel):
 
     def _on_time(self, domain: Domain, context: Context) -> None:
         if domain is self._domain:
-            self._advance(KeyedState(context.store, "rows", self._schema), context)
+            self._advance(self._state(context), context)
 
     def _now(self, context: Context) -> int:
         return context.watermark if self._domain is Domain.EVENT else context.processing_time
@@ -243,7 +245,20 @@ class CutSessionKernel(Kernel):
             return rows.select(list(self.function.columns))
         return self.function.finish(self.function.lift(rows, owner, count))
 
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows of open sessions, until these close."""
+        rows = self._state(context).load_all().combine_chunks()
+        if rows.num_rows == 0:
+            return iter(())
+        found = self._cut(rows)
+        closes = found.pieces.end - MILLISECOND
+        closes[closes <= self._now(context)] = END_OF_TIME  # closed, and kept for late rows
+        return waits(Pending.ROWS_IN_WINDOWS, self._domain, _by_row(found, closes, np.full(rows.num_rows, END_OF_TIME)))
+
     # --- state ------------------------------------------------------------------------------------------------
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._schema)
 
     @property
     def _timer(self) -> str:

@@ -17,7 +17,7 @@ from sqlstream.udfs.triggers.trigger import Trigger, Windows
 Values = np.ndarray[Any, np.dtype[Any]]
 
 START, END = "__start", "__end"
-FILLED, PANES, EMITTED = "__filled", "__panes", "__emitted"
+FILLED, PANES, EMITTED, ROWS = "__filled", "__panes", "__emitted", "__rows"
 TRIGGER, LAST = "__trigger.", "__last."
 
 _ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def schema(self) -> pa.Schema:
-        own = [(name, pa.int64()) for name in (START, END, EVENT_TIMER, PROCESSING_TIMER, PANES)]
+        own = [(name, pa.int64()) for name in (START, END, EVENT_TIMER, PROCESSING_TIMER, PANES, ROWS)]
         flags = [(name, pa.bool_()) for name in (FILLED, EMITTED)]
         of_trigger = [(TRIGGER + name, _ARROW[values.dtype.kind]) for name, values in self.trigger.fresh(0).columns()]
         last = [(LAST + column.name, column.type) for column in self.last]
@@ -48,10 +48,9 @@ class Layout:
     def fresh(self, keys: pa.Table, start: Values, end: Values, held: pa.Table) -> Instances:
         count = len(start)
         last = pa.table([pa.nulls(count, column.type) for column in self.last], schema=self.last)
-        state = self.trigger.fresh(count)
-        return Instances(
-            keys, start, end, state, np.zeros(count, bool), np.zeros(count, np.int64), held, np.zeros(count, bool), last
-        )
+        panes, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        filled, emitted = np.zeros(count, bool), np.zeros(count, bool)
+        return Instances(keys, start, end, self.trigger.fresh(count), filled, panes, rows, held, emitted, last)
 
     def decode(self, rows: pa.Table) -> Instances:
         state = self.trigger.fresh(rows.num_rows)
@@ -64,6 +63,7 @@ class Layout:
             state,
             _numpy(rows, FILLED),
             _numpy(rows, PANES),
+            _numpy(rows, ROWS),
             rows.select(self.held.names),
             _numpy(rows, EMITTED),
             last,
@@ -77,6 +77,7 @@ class Layout:
             EVENT_TIMER: timers[Domain.EVENT],
             PROCESSING_TIMER: timers[Domain.PROCESSING],
             PANES: instances.panes,
+            ROWS: instances.rows,
             FILLED: instances.filled,
             EMITTED: instances.emitted,
             **{TRIGGER + name: values for name, values in instances.trigger.columns()},
@@ -91,7 +92,8 @@ class Layout:
 class Instances:
     """Columns of window instances, changed in place or replaced.
 
-    ``filled``: the window holds something. ``panes``: how many came out. ``held``: what the contents keep here.
+    ``filled``: the window holds something. ``panes``: how many came out. ``rows``: how many rows have come since it was
+    emptied, not counting those that are in later windows too. ``held``: what the contents keep here.
     ``last``: the result that was emitted last, where ``emitted``.
     """
 
@@ -101,6 +103,7 @@ class Instances:
     trigger: TriggerState
     filled: Values
     panes: Values
+    rows: Values
     held: pa.Table
     emitted: Values
     last: pa.Table
@@ -124,6 +127,7 @@ class Instances:
             self.trigger.at(index),
             self.filled[index],
             self.panes[index],
+            self.rows[index],
             self.held.take(index),
             self.emitted[index],
             self.last.take(index),
@@ -137,6 +141,7 @@ class Instances:
             self.trigger.followed_by(other.trigger),
             np.concatenate([self.filled, other.filled]),
             np.concatenate([self.panes, other.panes]),
+            np.concatenate([self.rows, other.rows]),
             joined(self.held, other.held),
             np.concatenate([self.emitted, other.emitted]),
             joined(self.last, other.last),

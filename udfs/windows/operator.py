@@ -7,24 +7,29 @@ watermark passes its end and what lateness is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.evictors import Evictor
-from sqlstream.udfs.kernel import BARRIER, KEY_HASH, Context, Domain, Kernel
-from sqlstream.udfs.triggers.trigger import Trigger
+from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.triggers.trigger import LAST_MOMENT, Trigger
+from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.barriers import between_barriers
 from sqlstream.udfs.windows.buffered import Buffered
 from sqlstream.udfs.windows.call import WindowCall
 from sqlstream.udfs.windows.contents import Accumulated, Contents
 from sqlstream.udfs.windows.emission import Emission
 from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.instances import Layout, names_of
+from sqlstream.udfs.windows.instances import END, ROWS, Layout, names_of
 from sqlstream.udfs.windows.late import NO_LATENESS, Lateness
 
 NOT_MERGEABLE = "SS397"
@@ -97,6 +102,19 @@ class WindowKernel(Kernel):
                 WindowCall.of(self, context).on_barrier()
             if between.num_rows:
                 WindowCall.of(self, context).on_rows(between)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Until the windows close; rows of windows without an end, until a timer of theirs."""
+        instances = KeyedState(context.store, "windows", self.layout.schema).load_all()
+        rows, end = (instances.column(name).to_numpy() for name in (ROWS, END))
+        timers = {domain: instances.column(TIMERS[TIMER_OF[domain]]).to_numpy() for domain in Domain}
+        own, now = self.assigner.domain, {Domain.EVENT: context.watermark, Domain.PROCESSING: context.processing_time}
+        close = np.where(end == END_OF_TIME, timers[own], end - LAST_MOMENT)
+        close[close <= now[own]] = END_OF_TIME  # closed, and kept for late rows
+        yield from waits(Pending.ROWS_IN_WINDOWS, own, close, rows)
+        other = next(domain for domain in Domain if domain is not own)
+        endless = np.where((end == END_OF_TIME) & (close == END_OF_TIME), timers[other], END_OF_TIME)
+        yield from waits(Pending.ROWS_IN_WINDOWS, other, endless, rows)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         WindowCall.of(self, context).on_time(Domain.EVENT, watermark)

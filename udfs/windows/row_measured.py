@@ -15,6 +15,7 @@ the newest. The window function sees the rows in order of time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,6 +29,7 @@ from sqlstream.udfs.kernel import Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import bounds
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.kept_rows import KeptRows
@@ -98,6 +100,12 @@ class RowMeasuredKernel(Kernel):
 
     def _now(self, context: Context) -> int:
         return context.watermark if self.domain is Domain.EVENT else context.processing_time
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows that no clock has reached yet."""
+        rows = self._state(context).load_all()
+        waiting = rows.column(POSITION).to_numpy() == NOT_COUNTED
+        return waits(Pending.ROWS_IN_WINDOWS, self.domain, rows.column(self._timer).to_numpy()[waiting])
 
     # --- firing -----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ late row that meets a live session joins it, and all others are late.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import LATE, Session, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.assigner import Rows
 from sqlstream.udfs.assigners.merging import MILLISECOND
@@ -22,11 +23,14 @@ from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kerne
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.arrival import numbered
 from sqlstream.udfs.windows.emission import bounds
 from sqlstream.udfs.windows.instances import END, START
 from sqlstream.udfs.windows.kept_rows import KeptRows
 from sqlstream.udfs.windows.late import Lateness
+
+_ROWS = "__rows"
 
 
 class Live(NamedTuple):
@@ -122,10 +126,17 @@ class SessionKernel(Kernel):
             state.replace(rows.filter(pa.array(~closed)))
         self._finish(state, context)
 
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Until their sessions close."""
+        rows = self._state(context).load_all()
+        count = self._function.finish(rows.select(self._function.accumulators.names)).column(_ROWS).to_numpy()
+        return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)
+
     # --- output and state -------------------------------------------------------------------------------------
 
     def _results(self, rows: pa.Table) -> pa.Table:
-        results = self._function.finish(rows.select(self._function.accumulators.names)).columns
+        accumulators = rows.select(self._function.accumulators.names)
+        results = self._function.finish(accumulators).select(self.function.results.names).columns
         start, end = (bounds(rows.column(name).to_numpy()) for name in (START, END))
         return pa.Table.from_arrays([*rows.select(list(self.keys)).columns, start, end, *results], schema=self.output)
 
@@ -143,7 +154,9 @@ class SessionKernel(Kernel):
 
     @cached_property
     def _function(self) -> Aggregates:
-        return self.function.for_merging_windows()
+        """With the number of rows, which tells how many wait."""
+        rows = AggregateCall(_ROWS, "count", (), pa.int64())
+        return Aggregates((*self.function.calls, rows), self.function.input).for_merging_windows()
 
     @cached_property
     def _keys(self) -> pa.Schema:

@@ -237,6 +237,7 @@ def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values
     joint.trigger = call.kernel.trigger.merge(sources.trigger, groups, call.windows(sources), call.windows(joint))
     np.logical_or.at(joint.filled, groups, sources.filled)
     np.maximum.at(joint.panes, groups, sources.panes)
+    np.add.at(joint.rows, groups, sources.rows)
     alone = np.bincount(groups[sources.emitted], minlength=growth.count)[groups] == 1
     withdrawn = np.flatnonzero(sources.emitted & ~alone)
     if len(withdrawn):

@@ -138,7 +138,9 @@ def run(
     blobs = told.of_blobs(blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))
-    out = _processed(blobs, operator, [one.stage for one in above])
+    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [one.stage for one in above])
+    runtime.runs(tuple(one.number for one in operators), processor)
+    out = _processed(blobs, operator, processor)
     for stage, one in enumerate(operators):
         counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
         out = out.observe(f"{METRIC}/{one.number}", *counted)
@@ -183,14 +185,14 @@ def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
     ])  # fmt: skip
 
 
-def _processed(blobs: DataFrame, operator: Operator, above: Sequence[Stage]) -> DataFrame:
-    processor = ShippedProcessor(KernelProcessor(operator.kernel, operator.clocks, operator.late_table, above))
+def _processed(blobs: DataFrame, operator: Operator, processor: KernelProcessor) -> DataFrame:
+    shipped = ShippedProcessor(processor)
     grouped = blobs.groupBy("key_group")
     if operator.watermark is Watermark.NONE:
-        return grouped.transformWithState(processor, OUTPUT, "append", "None")
+        return grouped.transformWithState(shipped, OUTPUT, "append", "None")
     if operator.goes_on:  # Spark refuses rows with a time that the watermark has passed, as it has passed every one
-        return grouped.transformWithState(processor, OUTPUT, "append", "EventTime")
-    return grouped.transformWithState(processor, OUTPUT, "append", "EventTime", eventTimeColumnName="never")
+        return grouped.transformWithState(shipped, OUTPUT, "append", "EventTime")
+    return grouped.transformWithState(shipped, OUTPUT, "append", "EventTime", eventTimeColumnName="never")
 
 
 def _decoded(output: StructType, decoder: Decoder) -> StructType:

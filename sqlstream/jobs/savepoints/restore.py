@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN, require_compatible
+from sqlstream.jobs.control import END_FILE
 from sqlstream.jobs.fingerprint import Part, laid_out_as
 from sqlstream.jobs.layout import require_same, stored_layout
 from sqlstream.jobs.records import read_record
@@ -105,7 +106,9 @@ def origin_at(source: str) -> Origin:
     _require_ended(found)
     require_whole_checkpoint(found)
     partitions = partitions_of(found.root / "spark", epoch)
-    return Origin(found.root, "checkpoint", epoch, partitions, tuple(epoch_of(found.root, epoch)))
+    files = tuple(epoch_of(found.root, epoch))
+    drained = any(Path(file).name == END_FILE for file in files)
+    return Origin(found.root, "checkpoint", epoch, partitions, files, drained)
 
 
 def _require_ended(storage: LocalStorage) -> None:
@@ -131,8 +134,9 @@ def _require_fits(origin: Origin, plan: tuple[Part, ...], gear: str, key_groups:
     if layout is not None:
         require_same(str(origin.folder), layout, gear, key_groups)
     if origin.drained and any(part.kind != "source" for part in plan):
-        message = f'savepoint "{origin.folder}" was taken with DRAIN: all of its windows and timers have fired'
-        hint = f"Start from a savepoint without DRAIN, or anew: {_RESET}."
+        how = "was taken with DRAIN" if origin.what == "savepoint" else "is that of a job whose input has ended"
+        message = f'{origin.what} "{origin.folder}" {how}: all of its windows and timers have fired'
+        hint = f"Start from one of a job that has not ended its input, or anew: {_RESET}."
         raise ExecutionError(
             DRAINED, message, detail="Its time is at an end, and all rows to come would be late.", hint=hint
         )

@@ -74,6 +74,7 @@ class Run:
         }
         command = [sys.executable, "-m", "sqlstream", "run", str(self.folder / "job.sql"), "--master", "local[2]"]
         command += ["--set", f"execution.checkpointing.dir={self.folder / 'checkpoints'}"]
+        command += ["--set", "execution.end-of-input=final"]
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 

@@ -112,7 +112,7 @@ def test_rows_behind_the_end_of_the_input_are_an_error_and_no_silent_loss(spark,
     streams.write(EVENTS, ROWS[:2])
     start_job(spark, Insert(totals(), TOTALS), streams, **start).wait()
     streams.write(EVENTS, ROWS[2:])
-    with pytest.raises(ExecutionError, match="SS422: rows came after the end of the input"):
+    with pytest.raises(ExecutionError, match="SS422: an earlier run of the job has ended its input for good"):
         start_job(spark, Insert(totals(), TOTALS), streams, **start).wait()
     assert files.rows() == EXPECTED[:1]
 

@@ -113,6 +113,13 @@ class Case:
 
 _DESCRIPTIVE = {"id", "source", "license", "checked", "category", "description", "level", "notes", "why"}
 _EXPECTATIONS = {"expect", "expect_final", "expect_finals", "expect_state", "error", "late_dropped", "lookup_tries_max"}
+_TYPES = {
+    **dict.fromkeys(("id", "level", "script", "category", "why", "error"), (str, "text")),
+    **dict.fromkeys(("steps", "input", "expect", "expect_finals", "expect_state"), (list, "list")),
+    **dict.fromkeys(("config", "expect_final"), (dict, "object")),
+    **dict.fromkeys(("late_dropped", "lookup_tries_max"), (int, "number")),
+}
+_SHOWN = 100
 _KNOWN = _DESCRIPTIVE | _EXPECTATIONS | {"script", "steps", "input", "config", "expected"}
 
 
@@ -120,16 +127,16 @@ def load_case(path: Path, root: Path) -> Case:
     """The case of a file; ``root`` is the folder that its ``file`` steps are relative to. CaseFormatError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        unknown = found.keys() - _KNOWN
-        if unknown:
-            raise CaseFormatError(f"unknown fields: {', '.join(sorted(unknown))}")
+        _check_fields(found)
         steps = tuple(_step(step, root) for step in found.get("steps", ()))
+        expected_rows = tuple(_expected(found, len(steps)))
+        _check_places(expected_rows, len(steps))
         return Case(
             id=found["id"],
             level=found.get("level", "sql"),
             script=found.get("script", ""),
             steps=steps,
-            expected=tuple(_expected(found, len(steps))),
+            expected=expected_rows,
             error=found.get("error"),
             late_dropped=found.get("late_dropped"),
             lookup_tries_max=found.get("lookup_tries_max"),
@@ -140,8 +147,31 @@ def load_case(path: Path, root: Path) -> Case:
             results=tuple(expected) if isinstance(expected := found.get("expected"), list) else (),
             outcome=expected if isinstance(expected, dict) else {},
         )
-    except (KeyError, TypeError, json.JSONDecodeError, OSError) as error:
+    except CaseFormatError:
+        raise
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         raise CaseFormatError(f"{type(error).__name__}: {error}") from error
+
+
+def _check_fields(found: Any) -> None:
+    """CaseFormatError where the file is no object, or a field of it is unknown, missing or of another type."""
+    if not isinstance(found, dict):
+        raise CaseFormatError(f"a case is a JSON object, not {json.dumps(found)[:_SHOWN]}")
+    unknown = found.keys() - _KNOWN
+    if unknown:
+        raise CaseFormatError(f"unknown fields: {', '.join(sorted(unknown))}")
+    if "id" not in found:
+        raise CaseFormatError('the field "id" is missing')
+    for name, (kind, words) in _TYPES.items():
+        if name in found and not isinstance(found[name], kind):
+            raise CaseFormatError(f'the field "{name}" is {json.dumps(found[name])[:_SHOWN]}, which is no {words}')
+
+
+def _check_places(expected: tuple[Changes | State, ...], steps: int) -> None:
+    """CaseFormatError where something is expected after a step that there is not, and would never be compared."""
+    for after in (e.after for e in expected):
+        if not isinstance(after, int) or after not in range(steps):
+            raise CaseFormatError(f'"after" is {json.dumps(after)[:_SHOWN]}, which is no number of a step')
 
 
 def _step(step: dict[str, Any], root: Path) -> Step:

@@ -51,6 +51,36 @@ def test_what_is_not_executed_is_refused_with_its_code(run):
     assert result.line() == "REFUSED suite/case SS304 OVER windows are not executed yet"
 
 
+MALFORMED = {
+    "list": (b"[1, 2]", "a case is a JSON object, not [1, 2]"),
+    "null": (b"null", "a case is a JSON object, not null"),
+    "bytes": (b"\xff\xfe", "UnicodeDecodeError"),
+    "cut": (b'{"id": "a", "scr', "JSONDecodeError"),
+    "deep": (b"[" * 100_000, "RecursionError"),
+    "nameless": (b"{}", 'the field "id" is missing'),
+    "id": (b'{"id": 7}', 'the field "id" is 7, which is no text'),
+    "steps": (b'{"id": "a", "steps": {}}', 'the field "steps" is {}, which is no list'),
+    "step": (b'{"id": "a", "steps": [3]}', "unknown step 3"),
+    "after": (b'{"id": "a", "steps": [], "expect": [{"after": 1, "rows": []}]}', '"after" is 1, which is no number'),
+    "rows": (b'{"id": "a", "steps": [{"finish": true}], "expect": [3]}', "TypeError"),
+}
+
+
+def test_malformed_files_fail_with_their_reason_and_the_others_run(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("cases")
+    (tmp_path / "suite").mkdir()
+    for name, (content, _) in MALFORMED.items():
+        (tmp_path / "suite" / f"{name}.json").write_bytes(content)
+    over = EVENTS + "SELECT SUM(v) OVER (PARTITION BY k ORDER BY ts) FROM events"
+    (tmp_path / "suite" / "well.json").write_text(json.dumps({"id": "suite/well", "script": over}))
+    assert main(tmp_path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    for name, (_, reason) in MALFORMED.items():
+        assert [line for line in lines if line.startswith(f"FAIL suite/{name} no case file: ") and reason in line], name
+    assert "REFUSED suite/well SS304 OVER windows are not executed yet" in lines
+    assert lines[-1].split()[:4] == ["total", "0", "1", str(len(MALFORMED))]
+
+
 def test_kernel_cases_are_refused(run):
     assert (run(level="kernel").verdict, run(level="kernel").code) == (Verdict.REFUSED, "SS396")
 

@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType
 from sqlstream.errors import Span
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
-from sqlstream.grammar.spans import mark, mark_double_quoted
+from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
 from sqlstream.grammar.strict import StrictParser
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
@@ -116,12 +116,9 @@ class ExpressionParser(StrictParser):
         return found
 
     def _parse_bracket(self, this: Any = None) -> Any:
-        """``MAP['k', v]`` is Flink's constructor; with one key it reads from a column named map."""
-        found = super()._parse_bracket(this)
-        if not isinstance(found, exp.Bracket) or len(found.expressions) % 2:
-            return found
-        named_map = isinstance(found.this, exp.Column) and found.this.name.upper() == "MAP" and not found.this.table
-        return exp.Anonymous(this="MAP", expressions=found.expressions) if named_map else found
+        """``MAP['k', v]`` is Flink's constructor, whose values may be asked for; with one key it reads from a column
+        named map. sqlglot calls this again for each bracket that follows."""
+        return _map_constructor(super()._parse_bracket(_map_constructor(this)))
 
     # --- strictness ---
 
@@ -245,3 +242,15 @@ class ExpressionParser(StrictParser):
 
 def _present(node: exp.Expression, *keys: str) -> list[exp.Expression]:
     return [node.args[key] for key in keys if node.args.get(key) is not None]
+
+
+def _map_constructor(found: Any) -> Any:
+    """The call that ``MAP['k', v, …]`` stands for; what else there is as it is."""
+    if not isinstance(found, exp.Bracket) or not isinstance(found.this, exp.Column) or len(found.expressions) < 2:
+        return found
+    if found.this.name.upper() != "MAP" or found.this.table:
+        return found
+    if len(found.expressions) % 2:
+        hint = "Write MAP['a', 1, 'b', 2], or MAP('a', 1, 'b', 2)."
+        raise failure("MAP has a key without a value", span_of(found.this) or Span(0, 0), hint=hint)
+    return exp.Anonymous(this="MAP", expressions=found.expressions)

@@ -17,7 +17,6 @@ _FEATURES: dict[str, str] = {
     "distinct": "distinct",
     "hint": "hint",
     "hints": "hint",
-    "match": "match",
     "pivots": "pivot",
     "sample": "sample",
     "limit": "limit",

@@ -25,7 +25,7 @@ from sqlstream.planner.nodes import Filter, Item, Project
 
 _CONSUMED = (
     "with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "sort", "distribute",
-    "cluster", "hint", ARG,
+    "cluster", "hint", "match", ARG,
 )  # fmt: skip
 
 
@@ -33,6 +33,8 @@ def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.
     """The plan of one SELECT."""
     refuse_rest(select, _CONSUMED, context)
     scope = bind_from(select, context, bind_query)
+    if select.args.get("match"):  # whose columns are all that the rest of the query knows
+        raise unsupported.refusal("match", span_of(select.args["match"]))
     where = select.args.get("where")
     if where is not None:
         condition = bind_condition(where.this, scope, context, Place("WHERE"))

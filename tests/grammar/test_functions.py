@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
+from sqlstream.errors import ParseError
 from sqlstream.grammar import parse_query, to_sql
 
 # sqlglot's Spark dialect renames or rewrites most of these.
@@ -102,6 +103,8 @@ def test_few_calls_have_nodes_of_their_own(call: str, kind: type[exp.Expression]
         ("TIMESTAMPDIFF(day, a, b)", "TIMESTAMPDIFF(DAY, a, b)"),
         ("DATEADD(`day`, 1, b)", "DATEADD(`day`, 1, b)"),
         ("MAP['k', 1]", "MAP('k', 1)"),
+        ("MAP['k', 1]['k']", "MAP('k', 1)['k']"),
+        ("map['k', MAP['l', 1]]['k']['l']", "MAP('k', MAP('l', 1))['k']['l']"),
         ("ROW(1, a)", "STRUCT(1, a)"),
         ("ARRAY[1, 2]", "ARRAY(1, 2)"),
         ("SUBSTRING(a FROM 2 FOR 3)", "SUBSTRING(a, 2, 3)"),
@@ -122,6 +125,11 @@ def test_few_calls_have_nodes_of_their_own(call: str, kind: type[exp.Expression]
 def test_flinks_forms_print_for_spark(text: str, spark: str) -> None:
     printed = parse_query(f"SELECT {text}").expressions[0].sql(dialect="spark")
     assert printed in (spark, spark.replace("\\'", "''"))
+
+
+def test_a_map_needs_a_value_for_each_key() -> None:
+    with pytest.raises(ParseError, match="SS101: MAP has a key without a value"):
+        parse_query("SELECT MAP['k', 1, 'l'] FROM t")
 
 
 def test_a_map_column_is_read_not_constructed() -> None:

@@ -19,7 +19,7 @@ from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
 from sqlstream.statement_sets import misused_in_set
-from sqlstream.table_uses import looked_up_tables, place_in, scanned_tables, side_tables
+from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
@@ -164,7 +164,9 @@ def _lookup_hint(table: Table) -> str:
 
 
 def require_sources(plan: Node) -> None:
-    """ConnectorError where a source on this machine is not there."""
-    missing = [d for table in scanned_tables(plan) for d in connector(table.connector).ready(table, {})]
-    if missing:
-        raise SqlStreamError.of(missing)
+    """ConnectorError where a source on this machine is not there, or does not hold what the plan reads of it."""
+    wrong = [d for table in scanned_tables(plan) for d in connector(table.connector).ready(table, {})]
+    if not wrong:
+        wrong = [d for table, names in read_columns(plan) for d in connector(table.connector).inspect(table, names)]
+    if wrong:
+        raise SqlStreamError.of(wrong)

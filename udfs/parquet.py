@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.file_schema import Mismatch, is_text
 from sqlstream.udfs.kernel import KEY_HASH
 
 FILE = "__file"
@@ -31,8 +32,6 @@ LENGTH = "__length"
 
 SHARE, SHARES = "__share", "__shares"
 """INT columns of places: the number of the task, from 0, and how many tasks there are."""
-
-OTHER_TYPE = "SS467"
 
 _ROWS_PER_BATCH = 1 << 17
 
@@ -70,20 +69,22 @@ class _Part(NamedTuple):
 @dataclass(frozen=True)
 class ParquetRows:
     """Batches of ``schema`` for the places of a task. What is not among ``columns`` are columns of the places, PARTS,
-    or KEY_HASH of rows without keys."""
+    or KEY_HASH of rows without keys. ``nulls``: columns that a file lacks are NULL, else errors."""
 
     schema: pa.Schema
     columns: Mapping[str, FromFile]
+    nulls: bool = False
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """ExecutionError SS467 where a column of a file has another type than in the table, SS401 at a NULL time."""
+        """SS524 where a file lacks a column, SS467 where its column has another type than in the table, SS401 at a NULL
+        time."""
         for part in _parts([place for batch in places for place in batch.to_pylist()]):
             yield from self._of(part)
 
     def _of(self, part: _Part) -> Iterator[pa.RecordBatch]:
         known = {**part.place, KEY_HASH: 0, PARTS[0]: _modified(part.path)}
         names = sorted({column.source for column in self.columns.values()})
-        for first, batch in _read(part, names):
+        for first, batch in _read(part, names, nulls=self.nulls):
             known[PARTS[2]] = first
             columns = {name: self._column(column, batch, part.path) for name, column in self.columns.items()}
             filled = (
@@ -114,7 +115,7 @@ def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
             start += place[LENGTH]
 
 
-def _read(part: _Part, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of the part, each batch with the number of the part's first row in the file; of the columns ``names``,
     in any case as Spark has it, those that the file has.
 
@@ -128,7 +129,7 @@ def _read(part: _Part, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBat
         ends = np.cumsum(counts)
         groups = np.flatnonzero((start < ends) & (ends - counts < stop)).tolist()
         position = sum(counts[: groups[0]])
-        own = _own_names(file.schema_arrow.names, names)
+        own = _own_names(file.schema_arrow, names, None if nulls else part.path)
         for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
             rows = batch.slice(max(start - position, 0), stop - max(start, position))
             position += batch.num_rows
@@ -138,10 +139,14 @@ def _read(part: _Part, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBat
                 return
 
 
-def _own_names(there: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """By their names in the file, those of the table."""
+def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> dict[str, str]:
+    """By their names in the file, those of the table; SS524 where one is missing in the file ``strict``."""
     lower = {name.lower(): name for name in wanted}
-    return {name: lower[name.lower()] for name in there if name.lower() in lower}
+    own = {name: lower[name.lower()] for name in there.names if name.lower() in lower}
+    missing = [name for name in wanted if name not in own.values()]
+    if missing and strict is not None:
+        raise Mismatch(missing[0], pa.null(), None, tuple(there.names)).error(strict)
+    return own
 
 
 def _modified(path: str) -> int:
@@ -159,8 +164,7 @@ def _as(values: pa.Array, column: FromFile, path: str) -> pa.Array:
             return _cast(values, column.type)
     except pa.ArrowInvalid:
         pass  # a value that the type does not have
-    message = f'column "{column.source}" is {values.type} in file "{path}", not {column.type}'
-    raise ExecutionError(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
+    raise Mismatch(column.source, column.type, values.type).error(path)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -178,14 +182,9 @@ _KINDS = (
 )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_one(kind) for is_one in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
-                                           pa.types.is_binary, pa.types.is_large_binary))  # fmt: skip
-
-
 def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
     """True where all values of one are values of the other, as far as Spark reads one as the other."""
-    if pa.types.is_null(found) or (_is_text(found) and _is_text(wanted)):
+    if pa.types.is_null(found) or (is_text(found) and is_text(wanted)):
         return True
     if any(is_found(found) and is_wanted(wanted) for is_found, is_wanted in _KINDS):
         exact = pa.types.is_decimal(found) or pa.types.is_timestamp(found)

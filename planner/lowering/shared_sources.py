@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from sqlstream.planner.bad_rows import columns_to_read
 from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
@@ -32,6 +33,7 @@ class SharedSources:
     def __init__(self, runtime: Runtime, plan: Node) -> None:
         self._runtime = runtime
         self._ordered = _read_in_order(plan)
+        self._columns = _read_columns(plan)
         self._tables: dict[str, DataFrame] = {}
         self._control: dict[str, DataFrame] = {}
         self._clock: DataFrame | None = None
@@ -53,9 +55,9 @@ class SharedSources:
         return self._runtime.chains
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The columns of this scan, and the hidden ones, among all of the table, of which Spark reads what it needs."""
+        """The columns of this scan, and the hidden ones, among those that all scans of the table read."""
         name = scan.table.name
-        columns = _columns_of_source(scan.table)
+        columns = self._columns[name]
         if name not in self._tables:
             whole = replace(scan, columns=columns, predicates=())
             self._tables[name] = self._runtime.read(whole, in_order=name in self._ordered)
@@ -97,9 +99,16 @@ class SharedSources:
         return self._runtime.implementation(function)
 
 
-def _columns_of_source(table: Table) -> tuple[str, ...]:
-    """Physical columns and metadata: what is not computed of them."""
-    return tuple(c.name for c in table.columns if c.physical or c.metadata_key is not None)
+def _read_columns(plan: Node) -> dict[str, tuple[str, ...]]:
+    """By table, the columns that its scans read, in the table's order."""
+    needed: dict[str, set[str]] = {}
+    tables: dict[str, Table] = {}
+    for scan in plan.walk():
+        if isinstance(scan, Scan):
+            tables[scan.table.name] = scan.table
+            read = columns_to_read(scan.table, scan.columns, scan.on_error)
+            needed.setdefault(scan.table.name, set()).update(read)
+    return {name: tuple(c.name for c in tables[name].columns if c.name in read) for name, read in needed.items()}
 
 
 def _read_in_order(plan: Node) -> set[str]:

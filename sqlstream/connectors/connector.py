@@ -95,6 +95,7 @@ Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
 BatchWriter = Callable[["DataFrame", int], None]
 WriteBatches = Callable[[Environment, Table], BatchWriter]
 Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
+Inspect = Callable[[Table, tuple[str, ...]], Iterable[Diagnostic]]
 Drop = Callable[[Path, Table], None]
 MakeLookup = Callable[["Environment", Table, Request], LookupSource]
 
@@ -123,6 +124,10 @@ def _no_check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     return ()
 
 
+def _nothing_wrong(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Connector:
     """A connector as data.
@@ -139,6 +144,7 @@ class Connector:
     those of updating queries have their kind in the column ROW_KIND behind them.
     ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
+    ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
     ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
     ``metadata`` are the keys of METADATA columns with their natural types.
@@ -160,6 +166,7 @@ class Connector:
     bounded: Callable[[Table], bool] = _never
     check: Check = _no_check
     ready: Check = _no_check
+    inspect: Inspect = _nothing_wrong
     drop: Drop = _keep
     poll_ms: Callable[[Table], int | None] = _at_once
     metadata: tuple[tuple[str, DataType], ...] = ()

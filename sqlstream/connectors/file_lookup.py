@@ -10,6 +10,7 @@ from sqlstream.connectors.connector import Environment
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import DURATION, Option, one_of
 from sqlstream.planner.catalog import Table
+from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, Request
@@ -99,4 +100,4 @@ def _format(table: Table, values: Mapping[str, Any], zone: str) -> FileFormat:
     if name == "json":
         standard, drop = values["json.timestamp-format.standard"], values["json.ignore-parse-errors"]
         return FileFormat(name, columns, zone, timestamps=standard, drop=drop)
-    return FileFormat(name, columns, zone)
+    return FileFormat(name, columns, zone, nulls=missing_are_null(table))

@@ -22,6 +22,13 @@ from sqlstream.connectors.connector import (
     columns_of,
     folder_of_batch,
 )
+from sqlstream.connectors.file_columns import (
+    MOST_FILES,
+    has_more_files,
+    newest_files,
+    wrong_columns,
+    wrong_columns_through_spark,
+)
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
 from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
@@ -40,7 +47,10 @@ from sqlstream.connectors.formats import (
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import tolerates_bad_rows
+from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Table
+from sqlstream.planner.missing_columns import FORMATS as WITH_NAMES
+from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import secret_texts, shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
@@ -127,6 +137,21 @@ def _beginning(path: str) -> str:
     return path if len(path) <= _LONGEST_SHOWN else f"{path[:_LONGEST_SHOWN]}…"
 
 
+def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
+    """Of local files the newest must hold the columns."""
+    path = local_path(table.option("path") or "")
+    if path is None:
+        return []
+    files = newest_files(_matching(path))
+    return wrong_columns(table, CONNECTOR.values(table), _in_files(table, columns), files)
+
+
+def _in_files(table: Table, columns: tuple[str, ...]) -> tuple[TableColumn, ...]:
+    """The columns that files have in them, not in their names."""
+    partitions = partition_columns(table)
+    return tuple(c for c in columns_of(table, columns) if c.physical and c.name not in partitions)
+
+
 def _exists(path: str) -> bool:
     return any(p.exists() for p in _matching(path))
 
@@ -142,11 +167,16 @@ def _matching(path: str) -> Iterable[Path]:
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
+    from sqlstream.udfs.spark.file_checks import checked, with_known_files
+
     values = CONNECTOR.values(table)
     path = values["path"]
     parses = values["format"] in ("csv", "json")
+    _require_columns(environment, table, columns)
     files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
-    return files.select(
+    checks = _needs_checks(environment, table, columns)
+    files = with_known_files(files) if checks else files
+    rows = files.select(
         *(
             F.col(f"_metadata.{_METADATA[c.metadata_key][0]}").cast(c.type.ddl()).alias(c.name)
             if c.metadata_key is not None
@@ -156,6 +186,30 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
         *(_parts(environment.spark, path, is_bounded(table)) if environment.in_order else ()),
     )
+    return checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
+
+
+def _require_columns(environment: Environment, table: Table, columns: tuple[str, ...]) -> None:
+    """ConnectorError where remote files do not hold the columns; Spark alone can look into them."""
+    if local_path(table.option("path") or "") is not None:
+        return
+    wrong = wrong_columns_through_spark(environment.spark, table, CONNECTOR.values(table), _in_files(table, columns))
+    if wrong:
+        raise SqlStreamError.of(wrong)
+
+
+def _needs_checks(environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+    """True of Parquet files that are not all known at the start, of which Spark takes a column that is not there for
+    one of NULLs. Not through Spark Connect, where the two readers of the files would be two sources.
+    """
+    from sqlstream.spark import is_connect
+
+    path = local_path(table.option("path") or "")
+    if path is None or CONNECTOR.values(table)["format"] != "parquet" or missing_are_null(table):
+        return False
+    if not _in_files(table, columns) or is_connect(environment.spark):
+        return False
+    return not is_bounded(table) or has_more_files(_matching(path), MOST_FILES)
 
 
 def _files(environment: Environment, table: Table, schema: str, format: str | None = None) -> DataFrame:  # noqa: A002
@@ -398,6 +452,15 @@ CONNECTOR = Connector(
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
         Option("csv.header", BOOLEAN, "The first line names the columns; they are checked.", "false", sink=True),
+        *(
+            Option(
+                f"{name}.missing-columns",
+                one_of("error", "null"),
+                f"What columns are that the {name} files of a query lack: a mistake, or NULL.",
+                "error",
+            )
+            for name in WITH_NAMES
+        ),
         *CSV_OPTIONS,
         *JSON_OPTIONS,
         *LOOKUP_OPTIONS,
@@ -409,6 +472,7 @@ CONNECTOR = Connector(
     bounded=is_bounded,
     check=check,
     ready=ready,
+    inspect=inspect,
     poll_ms=poll_ms,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
     lookup=lookup,

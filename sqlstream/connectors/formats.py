@@ -115,7 +115,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
     """Options of another format than the one given, and columns that the format cannot hold."""
     chosen = (table.option("format") or "").lower()
     for key, _ in table.options:
-        if key.startswith(("csv.", "json.")) and not key.startswith(f"{chosen}."):
+        if key.startswith(_OF_FORMATS) and not key.startswith(f"{chosen}."):
             message = f'option "{key}" has no effect with format "{chosen}"'
             yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Leave it out.")
     ignores = f"{chosen}.ignore-parse-errors"
@@ -128,6 +128,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield from _check_text(table, chosen)
 
 
+_OF_FORMATS = ("csv.", "json.", "orc.", "parquet.")
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _STRING = DataType("STRING")
 

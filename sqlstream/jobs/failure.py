@@ -6,14 +6,18 @@ import re
 import shutil
 from contextlib import suppress
 from dataclasses import replace
+from urllib.parse import unquote, urlsplit
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
 from sqlstream.jobs.storage import local_storage_at
 from sqlstream.spark_log import where_spark_tells
+from sqlstream.types import parse_type
+from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
 
 JOB_FAILED = "SS400"
 BAD_ROW = "SS402"
+WRONG_HEADER = "SS525"
 SPARK_GONE = "SS464"
 WORKER_GONE = "SS466"
 NO_MODULE = "SS496"
@@ -36,6 +40,14 @@ _CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is know
     re.MULTILINE,
 )
 _NO_ROOM_BYTES = 1 << 20
+_OTHER_TYPE = re.compile(  # "actual" is what Parquet calls it: INT64, BINARY
+    r"reading file (?P<file>\S+?)\. Data type mismatches when reading Parquet column \[(?P<column>[^\]]+)\]\. "
+    r"Expected Spark type (?P<wanted>.+?), actual Parquet type (?P<actual>\w+)\."
+)
+_OTHER_HEADER = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: (?P<there>.+)\s+Schema: .+\s+"
+    r"Expected: (?P<wanted>.+) but found: (?P<found>.+)\s+CSV file: (?P<file>\S+)"
+)
 _NOT_BACK = "Python worker failed to connect back"
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
@@ -109,6 +121,9 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
     full = NO_SPACE.search(text)
     if full:
         return disk_full(full[1]).diagnostic
+    other = _other_columns(text)
+    if other is not None:
+        return other
     file = _UNREADABLE.search(text)
     if file:
         return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic
@@ -125,6 +140,35 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
         return _cut_off(checkpoint)
     missing = _NO_MODULE.search(text)
     return _no_module(missing[1]) if missing else None
+
+
+def _other_columns(text: str) -> Diagnostic | None:
+    """A file that has come while the job ran, and has other columns than the table."""
+    typed = _OTHER_TYPE.search(text)
+    if typed:
+        file = unquote(urlsplit(typed["file"]).path)
+        found = _type_there(file, typed["column"]) or typed["actual"]
+        message = f'column "{typed["column"]}" is {found} in file "{file}", not {parse_type(typed["wanted"])}'
+        return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
+    named = _OTHER_HEADER.search(text)
+    if named is None:
+        return None
+    file = unquote(urlsplit(named["file"]).path)
+    message = f'the header of file "{file}" has "{named["found"].strip()}" in place of "{named["wanted"].strip()}"'
+    hint = f"A table of CSV files has their columns in their order: {named['there'].strip()}."
+    return Diagnostic(WRONG_HEADER, message, hint=hint)
+
+
+def _type_there(file: str, column: str) -> str | None:
+    """The type of the column in a Parquet file; None where that is not to be read from here."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with suppress(pa.ArrowException, OSError):
+        for field in pq.read_schema(file):
+            if field.name.casefold() == column.casefold():
+                return type_name(field.type)
+    return None
 
 
 def _cut_off(checkpoint: str) -> Diagnostic:

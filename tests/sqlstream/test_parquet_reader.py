@@ -21,7 +21,8 @@ ROWS = 30_000
 TABLE = """
 CREATE TABLE bids (auction BIGINT, channel STRING, price DOUBLE, at TIMESTAMP, day DATE,
     WATERMARK FOR at AS at - INTERVAL '1' SECOND)
-WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet', 'source.max-files-per-trigger' = '2')
+WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet', 'source.max-files-per-trigger' = '2',
+    'parquet.missing-columns' = 'null')
 """
 READ_BY_EXCHANGE = [
     "SELECT auction, COUNT(*), SUM(price) AS total FROM bids GROUP BY auction, TUMBLE(at, INTERVAL '2' SECOND)",
@@ -98,7 +99,8 @@ def test_spark_reads_what_expressions_need(query, session):
     ],
 )
 def test_spark_reads_what_only_spark_can(columns, options, session, folder):
-    given = {"connector": "filesystem", "path": str(folder), "format": "parquet"} | options
+    missing = {"parquet.missing-columns": "null"} if "format" not in options else {}
+    given = {"connector": "filesystem", "path": str(folder), "format": "parquet"} | missing | options
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     session.sql(f"CREATE TABLE t ({columns}) WITH ({listed})")
     query = "SELECT k, COUNT(v) AS n FROM t GROUP BY k COUNT WINDOW (10 ROWS)"
@@ -133,7 +135,7 @@ def test_a_checkpoint_may_be_gone_on_from_with_other_shares(spark, folder, tmp_p
         WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
     """
     query = READ_BY_EXCHANGE[0].replace(", SUM(price) AS total", "")
-    watching = TABLE.replace("'2')", "'2', 'source.monitor-interval' = '100 ms')")
+    watching = TABLE.replace("'null')", "'null', 'source.monitor-interval' = '100 ms')")
     (tmp_path / "in").mkdir()
     for number, (table, tasks) in enumerate([(watching, 3), (TABLE, 2)]):
         shutil.copy(folder / f"{2 * number}.parquet", tmp_path / "in")

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.udfs.exchange import CLOCK, PARTS
+from sqlstream.udfs.file_schema import type_name
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES, FromFile, ParquetRows
 
@@ -130,24 +131,31 @@ def test_times_are_microseconds_whatever_their_unit(written, kind, int96):
 def test_a_column_of_another_type_is_an_error_with_the_file(written, found, kind):
     path = written({"V": pa.array([None], found)})
     reader = reader_of({"v": kind}, v=FromFile("v", kind))
-    with pytest.raises(ExecutionError, match=re.escape(f'SS467: column "v" is {found} in file "{path}", not {kind}')):
+    message = f'SS467: column "v" is {type_name(found)} in file "{path}", not {type_name(kind)}'
+    with pytest.raises(ExecutionError, match=re.escape(message)):
         read(reader, places(path))
 
 
 def test_a_value_that_the_type_does_not_have_is_an_error(written):
     reader = reader_of({"v": pa.string()}, v=FromFile("v", pa.string()))
-    with pytest.raises(ExecutionError, match='SS467: column "v" is binary'):
+    with pytest.raises(ExecutionError, match='SS467: column "v" is BINARY in file'):
         read(reader, places(written({"v": [b"\xff"]})))
 
 
-def test_columns_are_found_in_any_case_and_are_null_where_files_have_none(written):
+def test_columns_are_found_in_any_case_and_are_null_where_files_may_lack_them(written):
     path = written({"Price": [1, 2]})
-    reader = reader_of(
-        {"price": pa.int64(), "new": pa.string()},
-        price=FromFile("price", pa.int64()),
-        new=FromFile("new", pa.string()),
-    )
+    columns = {"price": FromFile("price", pa.int64()), "new": FromFile("new", pa.string())}
+    reader = ParquetRows(pa.schema({"price": pa.int64(), "new": pa.string()}), columns, nulls=True)
     assert read(reader, places(path)).to_pylist() == [{"price": 1, "new": None}, {"price": 2, "new": None}]
+
+
+def test_a_column_that_a_file_lacks_is_an_error_with_the_file(written):
+    path = written({"Price": [1, 2], "at": [0, 0]})
+    reader = reader_of({"pricee": pa.int64()}, pricee=FromFile("pricee", pa.int64()))
+    message = f"""SS524: file "{path}" has no column "pricee"
+HINT: Columns: Price, at. With 'parquet.missing-columns' = 'null' in its WITH"""
+    with pytest.raises(ConnectorError, match=re.escape(message)):
+        read(reader, places(path))
 
 
 def test_a_time_that_is_null_is_an_error_where_it_is_required(written):

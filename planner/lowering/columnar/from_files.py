@@ -14,6 +14,7 @@ from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.time import null_time
+from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
 from sqlstream.udfs.exchange import CLOCK, PARTS, Content, Exchange
@@ -69,7 +70,9 @@ def files_below(
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
     kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
     parts = [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in places.columns]
-    return Files(places, ParquetRows(pa.schema([*rows, *(parts if in_order else [])]), columns))
+    return Files(
+        places, ParquetRows(pa.schema([*rows, *(parts if in_order else [])]), columns, missing_are_null(scan.table))
+    )
 
 
 def _scan_below(node: WindowNode, inputs: Inputs, context: Context) -> Scan | None:

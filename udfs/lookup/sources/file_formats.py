@@ -1,8 +1,9 @@
 """Files as Arrow tables of declared types: CSV, JSON (one object a line), Parquet, ORC and lines of text.
 
-They mean what they mean to Spark's readers: a row that cannot be read fails the file unless bad rows are dropped, an
-empty field of CSV is NULL, a column that a Parquet or ORC file lacks is NULL, and a timestamp without an offset is one
-of the session's time zone. Values that Arrow does not read, such as a rounded decimal, are read one by one.
+They mean what they mean to the stream: a row that cannot be read fails the file unless bad rows are dropped, an empty
+field of CSV is NULL, a column that a Parquet or ORC file lacks fails the file unless the table says that it is NULL,
+and a timestamp without an offset is one of the session's time zone. Values that Arrow does not read, such as a rounded
+decimal, are read one by one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class FileFormat:
     """``columns`` are those that the files hold, in their order; ``quote`` and ``escape`` None: there is none.
 
     ``timestamps``: "SQL" or "ISO-8601" where JSON must spell them so. ``drop``: unreadable rows are left out.
+    ``nulls``: columns that Parquet and ORC files lack are NULL.
     """
 
     name: str
@@ -46,6 +48,7 @@ class FileFormat:
     comments: bool = False
     timestamps: str | None = None
     drop: bool = False
+    nulls: bool = False
 
     def reads(self, kind: DataType) -> bool:
         """Whether columns of the type are read out of files of this format."""
@@ -147,11 +150,14 @@ def _readable(lines: list[bytes], parsed: object) -> list[pa.Table]:
 
 
 def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
-    """Columns are found by name, without regard to case; those that a file lacks are NULL."""
+    """Columns are found by name, without regard to case."""
     from pyarrow import dataset, parquet
 
     files = dataset.dataset(path, format=form.name, partitioning=None)
     present = {name.casefold(): name for name in reversed(files.schema.names)}
+    missing = [name for name in kinds if name.casefold() not in present and not form.nulls]
+    if missing:
+        raise ValueError(f'it has no column "{missing[0]}", its columns are {", ".join(files.schema.names)}')
     found = files.to_table(columns=[present[n.casefold()] for n in kinds if n.casefold() in present])
     instants: set[str] = set()
     if form.name == "parquet":  # INT96, in which Spark writes instants, has no zone in Arrow

@@ -1,0 +1,148 @@
+"""What Parquet and ORC files hold, against the columns that a table declares: missing columns and other types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.types import from_arrow
+
+MISSING_COLUMN = "SS524"
+OTHER_TYPE = "SS467"
+
+_NULLS = "With '{format}.missing-columns' = 'null' in its WITH, a column that a file lacks is NULL."
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A column of a table, or a field within one (``place.city``), that a file does not have as declared.
+
+    ``found`` is its type in the file, None where the file has none of this name; ``names`` are those that it has there.
+    """
+
+    column: str
+    declared: pa.DataType
+    found: pa.DataType | None
+    names: tuple[str, ...] = ()
+
+    def diagnostic(self, file: str, suggestion: str = "", format: str = "parquet") -> Diagnostic:  # noqa: A002
+        """SS524 or SS467, with the file and both types. ``suggestion`` is what the caller knows of a missing name."""
+        if self.found is None:
+            known = suggestion or f"Columns: {', '.join(sorted(self.names))}."
+            message = f'file "{file}" has no column "{self.column}"'
+            return Diagnostic(MISSING_COLUMN, message, hint=f"{known} {_NULLS.format(format=format)}")
+        found = type_name(self.found)
+        message = f'column "{self.column}" is {found} in file "{file}", not {type_name(self.declared)}'
+        return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
+
+    def error(self, file: str) -> SqlStreamError:
+        found = self.diagnostic(file)
+        kind = ConnectorError if self.found is None else ExecutionError
+        return kind(found.code, found.message, hint=found.hint)
+
+
+def mismatches(
+    there: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType], *, nulls: bool, within: str = ""
+) -> Iterator[Mismatch]:
+    """What is wrong with the columns ``there`` for a table that wants others; names in any case, as Spark has them.
+
+    ``nulls``: columns that are not there are NULL. ``within`` is the column, and a dot, that these are fields of.
+    """
+    by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
+    for name, kind in wanted.items():
+        found = by_name.get(name.casefold())
+        if found is None:
+            if not nulls:
+                yield Mismatch(f"{within}{name}", kind, None, tuple(there))
+        elif kinds.is_struct(found) and kinds.is_struct(kind):
+            yield from mismatches(_fields(found), _fields(kind), nulls=nulls, within=f"{within}{name}.")
+        elif not _readable(found, kind):
+            yield Mismatch(f"{within}{name}", kind, found)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """As SQL spells it; Arrow's word where SQL has none, such as ``uint32``."""
+    plain = kind.value_type if kinds.is_dictionary(kind) else kind
+    found = from_arrow(plain)
+    return str(kind) if any(part.is_unknown for part in found.parts()) else str(found)
+
+
+def _fields(struct: pa.StructType) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in struct}
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """True for texts and bytes, which Parquet may leave open."""
+    return any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_string_view,
+                                           kinds.is_binary, kinds.is_large_binary))  # fmt: skip
+
+
+def _readable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """False where no reader takes values of the first type for such of the second.
+
+    Either reader, Spark's or the one of exchanges, may take what the other refuses: nanoseconds, for instance. What it
+    refuses, it refuses by itself.
+    """
+    if kinds.is_null(found):
+        return True
+    if kinds.is_dictionary(found):
+        found = found.value_type
+    if kinds.is_nested(found) or kinds.is_nested(wanted):
+        return _readable_nested(found, wanted)
+    return any(is_found(found) and is_wanted(wanted) for is_found, is_wanted in _READABLE)
+
+
+def _readable_nested(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if kinds.is_map(found) and kinds.is_map(wanted):
+        return _readable(found.key_type, wanted.key_type) and _readable(found.item_type, wanted.item_type)
+    if _is_list(found) and _is_list(wanted):
+        return _readable(found.value_type, wanted.value_type)
+    if kinds.is_struct(found) and kinds.is_struct(wanted):
+        return not [*mismatches(_fields(found), _fields(wanted), nulls=True)]
+    return False
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(is_one(kind) for is_one in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
+
+
+def _is_small(kind: pa.DataType) -> bool:
+    """True for whole numbers that Parquet stores in 32 bits."""
+    return bool(kinds.is_integer(kind) and kind.bit_width <= 32)
+
+
+def _is_whole(digits: int) -> Callable[[pa.DataType], bool]:
+    """True for decimals with room for so many digits before the point."""
+    return lambda kind: bool(kinds.is_decimal(kind) and kind.precision - kind.scale >= digits)
+
+
+def _is_clock(kind: pa.DataType) -> bool:
+    """True for timestamps without time zone."""
+    return bool(kinds.is_timestamp(kind) and kind.tz is None)
+
+
+_READABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]], ...] = (
+    (kinds.is_boolean, kinds.is_boolean),
+    (_is_small, lambda kind: kinds.is_integer(kind) or kinds.is_float64(kind) or kinds.is_date(kind)),
+    (_is_small, _is_whole(10)),
+    (kinds.is_integer, lambda kind: kinds.is_int64(kind) or kinds.is_duration(kind)),
+    (kinds.is_integer, _is_whole(20)),
+    (lambda kind: kinds.is_floating(kind) and not kinds.is_float64(kind), kinds.is_floating),
+    (kinds.is_float64, kinds.is_float64),
+    (kinds.is_decimal, lambda kind: kinds.is_decimal(kind) or kinds.is_binary(kind)),
+    (is_text, is_text),
+    (kinds.is_fixed_size_binary, is_text),
+    (kinds.is_timestamp, lambda kind: kinds.is_timestamp(kind) or kinds.is_int64(kind)),
+    (kinds.is_date, lambda kind: kinds.is_date(kind) or _is_clock(kind)),
+    (kinds.is_time, kinds.is_time),
+    (
+        lambda kind: kinds.is_date(kind) or kinds.is_time(kind),
+        lambda kind: kinds.is_integer(kind) or kinds.is_float64(kind),
+    ),
+    (kinds.is_duration, lambda kind: kinds.is_duration(kind) or kinds.is_int64(kind)),
+)
+"""Types in files and declared ones, such that one reader at least takes the first for the second."""

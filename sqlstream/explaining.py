@@ -6,6 +6,7 @@ from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, require_sources
 from sqlstream.runner import Runner
@@ -19,7 +20,8 @@ _SPARK_STAGES = ("PHYSICAL", "SPARK")
 
 
 def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
-    """The plan of the statement as text. Only the stage SPARK starts Spark."""
+    """The plan of the statement as text. The stage SPARK starts Spark, and PHYSICAL where it takes Spark to see who
+    reads the files of a table."""
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
         return explain(without_secrets(plan), statement.format, statement.stage, RULES)
@@ -30,14 +32,17 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
     """The stages below the planner."""
-    from sqlstream.planner.lowering import explain_physical, explain_spark
+    from sqlstream.planner.lowering import explain_physical, explain_spark, may_read_in_exchanges, scans_of_exchanges
 
     optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":
         settings = workspace.settings
-        return explain_physical(
-            optimized, settings["sqlstream.gear"], chains=settings["pipeline.operator-chaining.enabled"]
-        )
+        gear, chains = settings["sqlstream.gear"], settings["pipeline.operator-chaining.enabled"]
+        scans: tuple[Scan, ...] = ()
+        if gear != "native" and settings["sqlstream.parquet-reader"] == "auto" and may_read_in_exchanges(optimized):
+            require_sources(optimized)
+            scans = scans_of_exchanges(optimized, runner.runtime(workspace))
+        return explain_physical(optimized, gear, chains=chains, read_by_exchanges=scans)
     require_sources(optimized)
     return explain_spark(optimized, runner.runtime(workspace))
 

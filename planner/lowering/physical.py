@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import singledispatch
+from typing import Any
 
+from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
@@ -14,7 +16,9 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.lowering.columnar.chaining import link_of, why_apart
+from sqlstream.planner.lowering.columnar.from_files import scan_below
 from sqlstream.planner.lowering.columnar.kernels import kind_of
+from sqlstream.planner.lowering.columnar.watermarks import blob_watermark
 from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
 from sqlstream.planner.lowering.lookup import together
 from sqlstream.planner.lowering.lower import lower, watermarked_nodes
@@ -43,18 +47,29 @@ from sqlstream.planner.nodes import (
 from sqlstream.planner.properties import keeps_rows
 
 
-def explain_physical(plan: Node, gear: str = "auto", *, chains: bool = True) -> str:
+def explain_physical(
+    plan: Node, gear: str = "auto", *, chains: bool = True, read_by_exchanges: Collection[Scan] = ()
+) -> str:
     """The tree of an optimized plan; each line says what the node lowers to on a setting of the gear. Needs no JVM.
 
-    ``chains``: operators on the same keys run in one call.
+    ``chains``: operators on the same keys run in one call. ``read_by_exchanges``: what ``scans_of_exchanges`` says of
+    plans for which ``may_read_in_exchanges``.
     """
     waited_for = set(map(id, watermarked_nodes(plan)))
     asked_above = set(map(id, _asked_with_others(plan)))
     columnar = gear_of(plan, gear) is Gear.COLUMNAR
+    told_above = set(map(id, _told_by_exchanges(plan))) if columnar else set()
+    passed_over = set(map(id, _between(plan, read_by_exchanges)))
 
     def label(node: Node) -> str:
+        if isinstance(node, Scan) and node in read_by_exchanges:
+            return f"{describe(node)}: {_LISTED}"
         if isinstance(node, AssignTime) and id(node) not in waited_for:
             return f"{describe(node)}: nothing, no window waits for this watermark"
+        if id(node) in told_above:
+            return f"{describe(node)}: {_TOLD.format(delay=readable(node.delay_ms))}"  # type: ignore[attr-defined]
+        if id(node) in passed_over:
+            return f"{describe(node)}: nothing, the exchange above reads what it needs"
         if columnar and isinstance(node, (AssignWindows, WindowAggregate)) and keeps_state(node):
             chained = chains and link_of(node, plan) is not None
             return f"{describe(node)}: {kernel_text(node, chained=chained)}{apart(node)}"
@@ -67,6 +82,64 @@ def explain_physical(plan: Node, gear: str = "auto", *, chains: bool = True) -> 
         return f" (not in the call of the operator below: {reason})" if reason is not None else ""
 
     return tree(plan, label)
+
+
+_LISTED = "Spark lists the files, the exchange above reads their columns"
+_TOLD = (
+    "nothing here, the exchange above tells the newest time of its rows, and control rows join them there "
+    "(withWatermark, delay {delay})"
+)
+
+
+def may_read_in_exchanges(plan: Node) -> bool:
+    """True where only lowering the plan shows whether an exchange reads files itself."""
+    return any(
+        isinstance(node, AssignWindows | WindowAggregate) and scan_below(node) is not None and keeps_state(node)
+        for node in plan.walk()
+    )
+
+
+def scans_of_exchanges(plan: Node, runtime: Runtime) -> tuple[Scan, ...]:
+    """The scans whose files the exchanges above them read, found by lowering the plan."""
+    recording = _Recording(runtime)
+    lower(plan, recording)
+    return tuple(recording.scans)
+
+
+class _Recording:
+    """A ``Runtime`` that notes the scans whose places are asked for and told."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.scans: list[Scan] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+        found = self._runtime.places(scan, in_order=in_order)
+        if found is not None:
+            self.scans.append(scan)
+        return found
+
+
+def _told_by_exchanges(plan: Node) -> Iterator[AssignTime]:
+    """The watermarks that the exchange of a window tells Spark."""
+    for node in plan.walk():
+        if isinstance(node, AssignWindows | WindowAggregate) and keeps_state(node):
+            told = blob_watermark(node, plan)
+            if told is not None:
+                yield told.source
+
+
+def _between(plan: Node, scans: Collection[Scan]) -> Iterator[Node]:
+    """What stands between the scans and the windows whose exchanges read them."""
+    for node in plan.walk():
+        if isinstance(node, AssignWindows | WindowAggregate) and scan_below(node) in scans:
+            below = node.input
+            while isinstance(below, Project | AssignTime):
+                yield below
+                below = below.input
 
 
 def _asked_with_others(plan: Node) -> Iterator[Lookup]:

@@ -11,7 +11,7 @@ Cases of the level ``kernel`` have no script: ``input`` and ``config`` drive a m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def load_case(path: Path, root: Path) -> Case:
         _check_fields(found)
         steps = tuple(_step(step, root) for step in found.get("steps", ()))
         expected_rows = tuple(_expected(found, len(steps)))
-        _check_places(expected_rows, len(steps))
+        _check_places((e.after for e in expected_rows), len(steps))
         return Case(
             id=found["id"],
             level=found.get("level", "sql"),
@@ -167,9 +167,9 @@ def _check_fields(found: Any) -> None:
             raise CaseFormatError(f'the field "{name}" is {json.dumps(found[name])[:_SHOWN]}, which is no {words}')
 
 
-def _check_places(expected: tuple[Changes | State, ...], steps: int) -> None:
+def _check_places(numbers: Iterable[Any], steps: int) -> None:
     """CaseFormatError where something is expected after a step that there is not, and would never be compared."""
-    for after in (e.after for e in expected):
+    for after in numbers:
         if not isinstance(after, int) or after not in range(steps):
             raise CaseFormatError(f'"after" is {json.dumps(after)[:_SHOWN]}, which is no number of a step')
 

@@ -88,6 +88,19 @@ def test_spark_reads_what_expressions_need(query, session):
     assert not is_read_by_exchange(session, query)
 
 
+@pytest.mark.parametrize("query", [*READ_BY_EXCHANGE[::2], *READ_BY_SPARK])
+def test_explain_physical_names_the_reader_that_runs(query, session):
+    spark_plan = str(session.sql(f"EXPLAIN SPARK {query}"))
+    printed = str(session.sql(f"EXPLAIN PHYSICAL {query}"))
+    by_exchange = SHARE in spark_plan
+    assert by_exchange == (query in READ_BY_EXCHANGE)
+    assert ("Spark lists the files, the exchange above reads their columns" in printed) == by_exchange
+    assert ('stream of connector "filesystem"' in printed) != by_exchange
+    assert ("projection" in printed.split("exchange by key group")[-1]) <= (not by_exchange)
+    # Rows unite with control rows, and part from them, where no exchange tells the watermark of its blobs.
+    assert ("union with the control rows" in printed) == ("__live" in spark_plan)
+
+
 @pytest.mark.parametrize(
     ("columns", "options"),
     [

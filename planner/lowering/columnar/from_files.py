@@ -79,11 +79,17 @@ def _scan_below(node: WindowNode, inputs: Inputs, context: Context) -> Scan | No
     """The scan whose rows reach the node one by one, of which Spark need not know the times."""
     here = context.below(node)
     told = inputs.watermark.source if inputs.watermark is not None else None
-    *between, last = _chain(node)
+    *between, _ = _chain(node)
+    told_by_rows = any(isinstance(n, AssignTime) and n is not told and here.awaits(n.domain) for n in between)
+    return None if told_by_rows else scan_below(node)
+
+
+def scan_below(node: WindowNode) -> Scan | None:
+    """The scan of a table of Parquet files that only projections and times part from the node."""
+    *_, last = _chain(node)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
-    told_by_rows = any(isinstance(n, AssignTime) and n is not told and here.awaits(n.domain) for n in between)
-    return None if told_by_rows else last
+    return last if (last.table.option("format") or "").strip().lower() == "parquet" else None
 
 
 def _chain(node: WindowNode) -> Iterator[Node]:

@@ -17,6 +17,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.file_columns import has_more_files, newest_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
+from sqlstream.results import Query
 
 ROW = {"id": 1, "price": 2.5, "city": "Ulm"}
 
@@ -191,7 +192,7 @@ def test_queries_and_lookups_look_before_spark_starts(tmp_path):
 # --- files that come later ------------------------------------------------------------------------------------
 
 READERS = ("SELECT id, price + 1 AS c FROM t", "SELECT id, SUM(price) AS c FROM t GROUP BY id COUNT WINDOW (1 ROWS)")
-LATER = {
+LATER: dict[str, tuple[dict, str]] = {
     "SS524": ({"id": 2, "prize": 2.5}, 'file "{}" has no column "price"'),
     "SS467": ({"id": 2, "price": "dear"}, 'column "price" is STRING in file "{}", not DOUBLE'),
 }
@@ -218,7 +219,9 @@ def test_a_file_that_comes_later_fails_the_job_before_its_rows_are_written(spark
         with pytest.raises(SqlStreamError, match=code) as error:
             job.wait(60)
         assert error.value.diagnostic.message == message.format(tmp_path / "in" / "2.parquet")
-        assert [key for key, _ in session.sql("SELECT id, c FROM out")] == [1]
+        written = session.sql("SELECT id, c FROM out")
+        assert isinstance(written, Query)
+        assert [key for key, _ in written] == [1]
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.explain.first_result import first_result
 from sqlstream.planner.explain.window_text import window_text
-from sqlstream.planner.functions.kinds import spark_name
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.nodes import (
     AlignedWindow,
     AssignTime,
@@ -99,6 +99,8 @@ def _one_at_a_time(plan: Node) -> Iterator[str]:
 
 
 def _order_of_arrival(call: exp.Expr) -> str | None:
-    inner = call.this if isinstance(call, exp.Filter) else call
+    inner = call
+    while isinstance(inner, AGGREGATE_WRAPPERS):
+        inner = inner.this
     name = spark_name(inner) if isinstance(inner, exp.Func) else None
     return name if name in _ARRIVAL else None

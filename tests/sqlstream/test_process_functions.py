@@ -54,7 +54,8 @@ def test_a_failure_names_function_key_and_row_and_the_job_goes_on_from_its_check
             assert found.message == 'process function "sums" failed in eval: ValueError: -1 is negative'
             assert found.detail is not None
             assert found.detail.startswith("It was called for Row(k='a', v=-1, obstacle=")
-            assert "of the key k = 'a'. Job " in found.detail
+            assert "of the key k = 'a'. See line 30 of " in found.detail
+            assert '/test_process_functions.py". Job ' in found.detail
             obstacle.unlink()
             test._job.stop()
             test._job.start()

@@ -163,7 +163,7 @@ def test_inserts_of_a_script_wait_where_the_setting_says_so(session: Session) ->
     INSERT INTO kept SELECT n FROM numbers WHERE n < 3; SELECT n FROM kept
     """
     assert query(session, text).fetchall() == [(1,), (2,)]
-    assert [j.name for j in session.jobs] == ["nightly", "nightly-2"]
+    assert [j.name for j in session.jobs] == ["nightly", "nightly__2"]
     assert session.jobs[0].state.name == "FINISHED"
 
 

@@ -143,7 +143,9 @@ class And(_Pair):
         for name, its in zip(("left", "right"), parts, strict=True):
             at.append(np.where(state[name] > 0, -1, its.position))
             purge |= np.where(state[name] > 0, state[name] == 2, its.purge)
-        return Fire(np.maximum(*at), purge, parts)
+        # Both have fired where sessions have merged of which either had one: then the next row fires.
+        next_row = np.where(cursor < run.ends, cursor, NONE)
+        return Fire(np.maximum(np.maximum(*at), next_row), purge, parts)
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
         super().take(state, run, start, stop, fire)

@@ -19,10 +19,12 @@ from sqlstream.udfs.triggers import (
     AfterDelay,
     AfterProcessingTime,
     AfterWatermark,
+    And,
     AtWatermark,
     EveryInterval,
     EveryRows,
     Purging,
+    When,
 )
 from sqlstream.udfs.windows.functions import AllRows
 from sqlstream.udfs.windows.late import Lateness, LateRows
@@ -424,3 +426,15 @@ def test_a_session_with_a_result_takes_it_over_from_one_that_it_merges_with(batc
         start += size
     harness.processing_time(20 * MS)
     assert [(r["__row_kind"], r["vs"]) for r in harness.output()] == [("-U", [0]), ("+U", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_sides_of_an_and_that_fired_in_sessions_that_merge_fire_together(size):
+    schema = SCHEMA.append(pa.field("flag", pa.bool_()))
+    kernel = ordered(And(EveryRows(2), When("flag")), function=replace(ORDERED, input=schema))
+    harness = KernelHarness(replace(kernel, input=schema), schema, ["k"])
+    of_left = [row("a", 0, 100, 5) | {"flag": False}, row("a", 1, 101, 5) | {"flag": False}]
+    rows = [*of_left, row("a", 2, 120, 5) | {"flag": True}, row("a", 3, 106, 20) | {"flag": False}]
+    for start in range(0, 4, size):
+        harness.rows(rows[start : start + size])
+    assert [r["vs"] for r in harness.output()] == [[0, 1, 2, 3]]

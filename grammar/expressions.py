@@ -48,6 +48,7 @@ class ExpressionParser(StrictParser):
         **{name: _special_form(name) for name in SPECIAL_FORMS},
         "CEIL": lambda self: self.rounding("CEIL"),
         "FLOOR": lambda self: self.rounding("FLOOR"),
+        "DESCRIPTOR": lambda self: self.descriptor(),
         "LISTAGG": lambda self: self.listagg(),
     }
     COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
@@ -182,6 +183,9 @@ class ExpressionParser(StrictParser):
             message = f"{name}(… TO unit) is not a function of the dialect"
             raise failure(message, token_span(self._curr), hint=_NO_CEIL if name == "CEIL" else None)
         return exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(unit.text.upper()), time])
+
+    def descriptor(self) -> exp.Expression:
+        raise failure("DESCRIPTOR is an argument of a table function", token_span(self._prev))
 
     def listagg(self) -> exp.Expression:
         """``LISTAGG([DISTINCT] x [, separator])``; without a separator it is a comma, as in Flink."""

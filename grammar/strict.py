@@ -146,7 +146,7 @@ class StrictParser(SparkParser):
 
     def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Any:
         behind_dot = any_token and self._prev.token_type == TokenType.DOT
-        if behind_dot and self._curr.token_type in (*_NOT_WORDS, TokenType.STRING):
+        if behind_dot and self._curr.token_type in (*_NOT_WORDS, TokenType.STRING, TokenType.DOT):
             raise unexpected(self._curr, self._prev, ["IDENT"])
         return super()._parse_field(any_token, *args, **kwargs)
 

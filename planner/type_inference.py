@@ -119,9 +119,7 @@ def _inner(node: exp.Expr, types: Types) -> DataType:
 
 @_type.register(exp.Neg)
 def _negated(node: exp.Neg, types: Types) -> DataType:
-    """A text is read as a DOUBLE."""
-    found = types.of(node.this)
-    return DOUBLE if found == STRING else found
+    return result_type("negative", [types.of(node.this)])
 
 
 @_type.register(exp.WithinGroup)

@@ -5,11 +5,11 @@ from __future__ import annotations
 _BY_COUNTS: dict[str, str] = {
     "0": (
         "curdate current_catalog current_database current_date current_path current_schema current_timezone "
-        "current_user e input_file_block_length input_file_block_start input_file_name mode "
-        "monotonically_increasing_id pi session_user spark_partition_id user version"
+        "current_user e input_file_block_length input_file_block_start input_file_name monotonically_increasing_id "
+        "pi session_user spark_partition_id user version"
     ),
     "0 1": "current_time current_timestamp localtime localtimestamp now rand randn random uuid",
-    "0 1 2": "make_ym_interval unix_timestamp",
+    "0 1 2": "make_ym_interval mode unix_timestamp",
     "0 1 2 3 4": "make_dt_interval",
     "0 1 2 3 4 5 6 7": "make_interval",
     "1": (
@@ -29,20 +29,20 @@ _BY_COUNTS: dict[str, str] = {
         "st_geogfromwkb st_srid std stddev stddev_pop stddev_samp string sum tan tanh theta_intersection_agg "
         "theta_sketch_estimate time time_from_micros time_from_millis time_from_seconds time_to_micros "
         "time_to_millis time_to_seconds timestamp timestamp_micros timestamp_millis timestamp_nanos "
-        "timestamp_seconds tinyint to_base32 to_variant_object try_parse_json try_url_decode try_validate_utf8 "
-        "tuple_sketch_estimate_double tuple_sketch_estimate_integer tuple_sketch_theta_double "
+        "timestamp_seconds tinyint to_base32 to_variant_object try_avg try_parse_json try_sum try_url_decode "
+        "try_validate_utf8 tuple_sketch_estimate_double tuple_sketch_estimate_integer tuple_sketch_theta_double "
         "tuple_sketch_theta_integer typeof ucase unbase64 unhex unix_date unix_micros unix_millis unix_nanos "
         "unix_seconds upper url_decode url_encode validate_utf8 var_pop var_samp variance vector_avg vector_sum "
         "weekday weekofyear year zeroifnull"
     ),
     "1 2": (
         "any_value approx_count_distinct approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate "
-        "array_sort assert_true bround btrim first first_value from_unixtime hll_sketch_agg hll_union_agg "
-        "kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double "
-        "kll_sketch_agg_float last last_value listagg log ltrim randstr round rtrim schema_of_avro schema_of_csv "
-        "schema_of_json schema_of_xml shuffle sort_array st_asbinary st_geomfromwkb string_agg theta_sketch_agg "
-        "theta_union_agg to_avro to_binary to_csv to_date to_json to_time to_timestamp to_timestamp_ltz "
-        "to_timestamp_ntz to_unix_timestamp to_xml trim try_avg try_sum try_to_binary try_to_date try_to_time "
+        "array_sort assert_true bround btrim ceil ceiling first first_value floor from_unixtime hll_sketch_agg "
+        "hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint "
+        "kll_sketch_agg_double kll_sketch_agg_float last last_value listagg log ltrim randstr round rtrim "
+        "schema_of_avro schema_of_csv schema_of_json schema_of_xml shuffle sort_array st_asbinary st_geomfromwkb "
+        "string_agg theta_sketch_agg theta_union_agg to_avro to_binary to_csv to_date to_json to_time to_timestamp "
+        "to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_xml trim try_to_binary try_to_date try_to_time "
         "try_to_timestamp tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_summary_double "
         "tuple_sketch_summary_integer variant_strip_nulls vector_norm vector_normalize"
     ),
@@ -52,10 +52,10 @@ _BY_COUNTS: dict[str, str] = {
     "1 2 3 6 7": "make_timestamp try_make_timestamp",
     "2": (
         "add_months array_append array_contains array_except array_intersect array_position array_prepend "
-        "array_remove array_repeat array_union arrays_overlap atan2 bit_get ceil ceiling collate contains corr "
-        "covar_pop covar_samp date_add date_diff date_format date_part date_sub date_trunc dateadd datediff "
-        "datepart element_at encode endswith equal_null exists filter find_in_set floor forall format_number "
-        "from_utc_timestamp get get_json_object getbit histogram_numeric hypot ifnull jaro_winkler_similarity "
+        "array_remove array_repeat array_union arrays_overlap atan2 bit_get collate contains corr covar_pop "
+        "covar_samp date_add date_diff date_format date_part date_sub date_trunc dateadd datediff datepart "
+        "element_at encode endswith equal_null exists filter find_in_set forall format_number from_utc_timestamp "
+        "get get_json_object getbit histogram_numeric hypot ifnull jaro_winkler_similarity "
         "kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double kll_sketch_get_quantile_float "
         "kll_sketch_get_rank_bigint kll_sketch_get_rank_double kll_sketch_get_rank_float kll_sketch_merge_bigint "
         "kll_sketch_merge_double kll_sketch_merge_float left map_contains_key map_filter map_from_arrays mod nanvl "
@@ -81,14 +81,14 @@ _BY_COUNTS: dict[str, str] = {
     ),
     "2 3 4 5": "aes_decrypt try_aes_decrypt",
     "2 3 4 5 6": "aes_encrypt",
-    "2 6": "make_timestamp_ltz make_timestamp_ntz",
+    "2 3 6 7": "make_timestamp_ltz try_make_timestamp_ltz",
+    "2 6": "make_timestamp_ntz try_make_timestamp_ntz",
     "3": (
         "array_insert conv if make_date make_time map_zip_with nvl2 slice split_part substring_index time_diff "
         "translate try_variant_array_append try_variant_insert variant_array_append variant_insert zip_with"
     ),
     "3 4": "aggregate overlay reduce regexp_replace try_variant_set variant_set",
     "4": "count_min_sketch width_bucket",
-    "6": "try_make_timestamp_ltz try_make_timestamp_ntz",
     "even": "map named_struct",
     "1+": "coalesce concat_ws count format_string hash hour minute printf second xxhash64",
     "2+": "decode elt greatest java_method least reflect try_reflect variant_delete",

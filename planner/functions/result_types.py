@@ -24,6 +24,12 @@ def _argument(index: int) -> Rule:
     return lambda types: types[index] if index < len(types) else UNKNOWN
 
 
+def _number(types: Sequence[DataType]) -> DataType:
+    """A function that keeps the type of a number reads texts, and NULL, as DOUBLE."""
+    found = types[0] if types else UNKNOWN
+    return DOUBLE if found.name in ("STRING", "VOID") else found
+
+
 def _common(types: Sequence[DataType]) -> DataType:
     return common_type(types)
 
@@ -128,7 +134,8 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_always(DOUBLE), "atan2 sinh cosh tanh degrees radians rand random randn pi e signum sign")),
     **dict(_of(_same_if_integral_or_double, "ceil ceiling floor")),
     **dict(_of(_round, "round bround")),
-    **dict(_of(_argument(0), "abs negative positive nullif")),
+    **dict(_of(_number, "abs negative positive")),
+    **dict(_of(_argument(0), "nullif")),
     **dict(_of(_always(INT), "hash")),
     **dict(_of(_always(BIGINT), "xxhash64 crc32 factorial")),
     # conditions

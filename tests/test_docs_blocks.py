@@ -273,8 +273,8 @@ def test_python_is_right(block):
     for node in ast.walk(ast.parse(block.text)):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if module.startswith("sqlstream"):
-                found = importlib.import_module(module)
-                assert all(hasattr(found, name.name) for name in names), module
+                imported = importlib.import_module(module)
+                assert all(hasattr(imported, name.name) for name in names), module
             case ast.Call(func=ast.Attribute(attr="sql"), args=[ast.Constant(value=str(text))], lineno=line):
                 statements.append((line, text))
     script = ";\n".join(text for _, text in sorted(statements))

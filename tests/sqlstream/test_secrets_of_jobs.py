@@ -66,14 +66,14 @@ with sqlstream.connect(**{"execution.checkpointing.dir": f"{folder}/jobs"}) as s
     job = session.sql(f"INSERT INTO found {join.format('events', 'LOOKUP ASYNC (ON ERROR TO failed)')}")
     while not job.progress().rows_out:
         assert not job.wait(0.1), "the job goes on"
-    shows("DESCRIBE JOB 'insert-into-found'")
+    shows("DESCRIBE JOB 'insert_into_found'")
     job.stop(savepoint=f"{folder}/savepoint")
     shows("INSERT INTO sent SELECT k FROM once")
     shows(query)
     shows("INSERT INTO orders SELECT k FROM once")
     for name in ("items", "sent", "orders"):
         shows(f"SHOW CREATE TABLE {name}")
-    for text in ("SHOW JOBS", "DESCRIBE JOB 'insert-into-sent'", f"EXPLAIN SPARK {query}"):
+    for text in ("SHOW JOBS", "DESCRIBE JOB 'insert_into_sent'", f"EXPLAIN SPARK {query}"):
         shows(text)
 """
 
@@ -126,7 +126,7 @@ def test_no_file_and_no_log_of_a_job_holds_a_secret(tmp_path: Path, items: str, 
     assert "status 403" in failed and "******" in failed
     outputs = {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
     outputs |= {name: (tmp_path / name).read_bytes() for name in names(tmp_path)}
-    assert {"jobs/insert-into-found/plan.json", "jobs/insert-into-sent/job.json", "savepoint/savepoint.json"} <= set(
+    assert {"jobs/insert_into_found/plan.json", "jobs/insert_into_sent/job.json", "savepoint/savepoint.json"} <= set(
         outputs
     )
     assert {

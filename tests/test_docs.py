@@ -17,8 +17,10 @@ from sqlstream.grammar import parse_script, to_sql
 from sqlstream.results import Query
 
 ROOT = Path(__file__).parents[1]
-WRITTEN = sorted(str(p.relative_to(ROOT)) for folder in ("", "docs", "examples") for p in (ROOT / folder).glob(
-    "**/*.md" if folder else "*.md"))  # fmt: skip
+WRITTEN = sorted(
+    str(page.relative_to(ROOT)) for pages in ("*.md", "docs/*.md", "examples/**/*.md") for page in ROOT.glob(pages)
+)
+"""Without docs/parts, whose links are those of the pages that they are parts of."""
 
 
 def _text(page: str) -> str:

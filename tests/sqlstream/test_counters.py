@@ -183,7 +183,10 @@ def _write(file: Path, lines: list[str]) -> None:
 @pytest.fixture
 def session(folder: Path, tmp_path: Path) -> Iterator[Session]:
     with LocalSession() as found:
-        found.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'; SET 'table.dml-sync' = 'true'")
+        found.sql(f"""
+            SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+            SET 'execution.end-of-input' = 'final';
+            SET 'table.dml-sync' = 'true'""")
         for name in TABLES:
             found.sql(_source(name, folder / name))
         found.sql(f"""

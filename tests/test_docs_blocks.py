@@ -274,10 +274,10 @@ def test_python_is_right(block):
             case ast.Call(func=ast.Attribute(attr="sql"), args=[ast.Constant(value=str(text))], lineno=line):
                 statements.append((line, text))
     script = ";\n".join(text for _, text in sorted(statements))
-    found = mistakes(script, created_before(block))
+    wrong = mistakes(script, created_before(block))
     if "register_function" in block.text:  # what it registers is not there
-        found = [m for m in found if "function" not in m.lower()]
-    assert found == []
+        wrong = [m for m in wrong if "function" not in m.lower()]
+    assert wrong == []
 
 
 # --- the lists ------------------------------------------------------------------------------------------------

@@ -139,6 +139,8 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     count = row_count(table)
     if count is not None:
         reader = reader.option("rows", count)
+    if any(c.type.is_timestamp for c in columns_of(table, columns)):
+        reader = reader.option("due", "true")
     numbers = reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
     position = {c.name: i for i, c in enumerate(table.columns)}
     return numbers.selectExpr(
@@ -167,7 +169,11 @@ CONNECTOR = Connector(
         Option("fields.#.start", integer(-(2**63)), "First number of a sequence."),
         Option("fields.#.end", integer(-(2**63)), "Last number of a sequence, at which the table ends."),
         Option("fields.#.null-rate", RATIO, "Share of NULLs among the values; 0."),
-        Option("fields.#.max-past", DURATION, "Random timestamps lie at most so far before the current time; 0."),
+        Option(
+            "fields.#.max-past",
+            DURATION,
+            "Random timestamps lie at most so far before the time at which a row is due; 0.",
+        ),
     ),
     read=read,
     check=check,

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from sqlstream.connectors.datagen_values import DUE
+
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 except ImportError:  # before PySpark 4.2 a bounded run is one micro-batch
@@ -20,30 +22,33 @@ except ImportError:  # before PySpark 4.2 a bounded run is one micro-batch
         pass
 
 
+_SECOND = 1_000_000  # microseconds
 _SMALLEST_TASK = 10_000  # rows; more tasks than that cost more than they bring
 _CHUNK = 100_000  # rows of an Arrow batch
 
 
 class RowNumbers(DataSource):
-    """Options ``rate`` (rows a second), ``rows`` (how many in all, absent: no end), ``partitions``."""
+    """Options ``rate`` (rows a second), ``rows`` (how many in all, absent: no end), ``partitions``, ``due`` (present:
+    with the column DUE)."""
 
     @classmethod
     def name(cls) -> str:
         return "sqlstream_row_numbers"
 
     def schema(self) -> str:
-        return "id BIGINT"
+        return f"id BIGINT, {DUE} BIGINT" if "due" in self.options else "id BIGINT"
 
     def streamReader(self, schema: object) -> RowNumberReader:  # noqa: N802
         end = self.options.get("rows")
-        return RowNumberReader(
-            int(self.options["rate"]), None if end is None else int(end), int(self.options["partitions"])
-        )
+        partitions, with_due = int(self.options["partitions"]), "due" in self.options
+        return RowNumberReader(int(self.options["rate"]), None if end is None else int(end), partitions, with_due)
 
 
 class Range(InputPartition):
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
+    """The rows from ``start`` until ``end``; ``origin``: when row 0 was due, in microseconds since 1970."""
+
+    def __init__(self, start: int, end: int, origin: int) -> None:
+        self.start, self.end, self.origin = start, end, origin
 
 
 class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,11 +56,16 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     A run over what is there waits for all rows of a table with an end; of one without it takes the first micro-batch,
     so that jobs which are drained, or keep pauses, come to an end.
+
+    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: DUE of a row is then the
+    same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so that
+    the rows after a pause are due after it.
     """
 
-    def __init__(self, rate: int, end: int | None, partitions: int) -> None:
-        self._rate, self._end, self._partitions = rate, end, partitions
+    def __init__(self, rate: int, end: int | None, partitions: int, with_due: bool = False) -> None:
+        self._rate, self._end, self._partitions, self._with_due = rate, end, partitions, with_due
         self._due: float | None = None
+        self._origin = 0
         self._what_is_there = False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -70,8 +80,10 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if self._end is not None and row >= self._end:
             return start
+        if self._due is None:  # the rows of the first micro-batch have become due within the last second
+            self._origin = (time.time_ns() // 1000) - _SECOND - row * _SECOND // self._rate
         row += self._due_rows()
-        return {"row": row if self._end is None else min(row, self._end)}
+        return {"row": row if self._end is None else min(row, self._end), "origin": self._origin}
 
     def _due_rows(self) -> int:
         """Rows due at whole seconds since the first call; a bounded run waits for some, a batch is then not empty."""
@@ -87,11 +99,16 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         first, last = int(start["row"]), int(end["row"])
         step = max(_SMALLEST_TASK, -(-(last - first) // self._partitions))
-        return [Range(row, min(row + step, last)) for row in range(first, last, step)]
+        origin = int(end.get("origin", 0))
+        return [Range(row, min(row + step, last), origin) for row in range(first, last, step)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         import numpy
 
         for row in range(partition.start, partition.end, _CHUNK):
             ids = numpy.arange(row, min(row + _CHUNK, partition.end), dtype=numpy.int64)
-            yield pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])
+            if self._with_due:
+                due = partition.origin + ids // self._rate * _SECOND + ids % self._rate * _SECOND // self._rate
+                yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(due)], names=["id", DUE])
+            else:
+                yield pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])

@@ -1,4 +1,4 @@
-"""Spark SQL expressions that make values of a type from the row number ``id``.
+"""Spark SQL expressions that make values of a type from the row number ``id``, and from when the row is DUE.
 
 Randomness is a hash of the row number, so that a row that is made again, after a failure, is the same row.
 """
@@ -16,6 +16,9 @@ _FLOATS = {"FLOAT": Decimal("3.4028234e38"), "DOUBLE": Decimal("1.79769313486231
 NUMBERS = frozenset({*_INTEGERS, *_FLOATS, "DECIMAL"})
 SEQUENCES = NUMBERS | {"STRING"}
 GENERATED = NUMBERS | {"BOOLEAN", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
+
+DUE = "due"
+"""BIGINT column of the row numbers: when a row is due, at the rate of the table, in microseconds since 1970."""
 
 Hash = Callable[[int], str]
 
@@ -61,7 +64,7 @@ def _random(type_: DataType, given: Mapping[str, Any], hashed: Hash) -> str:
             return "current_date()"
         case "TIMESTAMP" | "TIMESTAMP_NTZ":
             past = f"CAST({1000 * given.get('max-past', 0)} * {_fraction(hashed(0))} AS BIGINT)"
-            return f"timestamp_micros(unix_micros(current_timestamp()) - {past})"
+            return f"timestamp_micros({DUE} - {past})"
     low, high = limits(type_)
     low, high = given.get("min", low), given.get("max", high)
     return _integer(int(low), int(high), hashed) if is_integer(type_) else _real(type_, low, high, hashed)

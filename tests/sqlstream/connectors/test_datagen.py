@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 
@@ -49,10 +50,17 @@ def test_options_of_fields_shape_their_values(make_table, read_all) -> None:
 
 def test_timestamps_lie_in_the_past_that_was_asked_for(make_table, read_all) -> None:
     options = {"number_of_rows": 20, "fields__past__max_past": "1 h"}
-    before = datetime.now(UTC).replace(tzinfo=None)
+    before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1)
     rows = read_all(make_table("datagen", "now TIMESTAMP; past TIMESTAMP", **options))
     assert all(now >= before and 0 <= (now - past).total_seconds() <= 3600 for now, past in rows)
-    assert len({past for _, past in rows}) == 20 and len({now for now, _ in rows}) == 1
+    assert len({past for _, past in rows}) == 20
+
+
+def test_timestamps_have_the_rate_of_the_rows_wherever_micro_batches_end(make_table, read_all) -> None:
+    """A window of a second has the rows of a second, also where a slow machine takes those of many at once."""
+    rows = read_all(make_table("datagen", "at TIMESTAMP", rows_per_second=10, number_of_rows=25))
+    times = sorted(at for (at,) in rows)
+    assert {later - sooner for sooner, later in pairwise(times)} == {timedelta(milliseconds=100)}
 
 
 def test_values_depend_on_the_seed_and_not_on_the_columns_that_are_read(make_table, read_all) -> None:

@@ -50,6 +50,7 @@ _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _MOST_DIGITS = 38
+_NAME = "Both \' and \" hold a text: a name stands in backticks, as in `t`.`a`."
 _NO_HEX = "Write X'1F' for bytes; numbers are written with digits only."
 
 
@@ -147,14 +148,16 @@ class StrictParser(SparkParser):
     def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Any:
         behind_dot = any_token and self._prev.token_type == TokenType.DOT
         if behind_dot and self._curr.token_type in (*_NOT_WORDS, TokenType.STRING, TokenType.DOT):
-            raise unexpected(self._curr, self._prev, ["IDENT"])
+            text = self._curr.token_type == TokenType.STRING
+            raise failure(f'unexpected "{self._curr.text}"', token_span(self._curr), hint=_NAME if text else None)
         return super()._parse_field(any_token, *args, **kwargs)
 
     # --- literals and what stands behind them ---
 
     def _parse_column_ops(self, this: Any) -> Any:
         if isinstance(this, exp.Literal) and self._curr.token_type == TokenType.DOT:
-            raise failure("a literal has no fields", token_span(self._curr))
+            name = "text" if this.is_string else "number"
+            raise failure(f"a {name} has no fields", token_span(self._prev), hint=_NAME if this.is_string else None)
         return super()._parse_column_ops(this)
 
     def _parse_dcolon(self) -> Any:

@@ -29,13 +29,27 @@ OWN_FUNCTIONS = {
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
 _OF_TIMES = frozenset({
-    "make_time", "time", "time_from_micros", "time_from_millis", "time_from_seconds", "time_to_micros",
+    "make_time", "time", "time_diff", "time_from_micros", "time_from_millis", "time_from_seconds", "time_to_micros",
     "time_to_millis", "time_to_seconds", "time_trunc", "to_time", "try_to_time",
 })  # fmt: skip
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
 
 # Aggregates that need a number; Spark would cast a string silently.
-_NUMERIC = frozenset({"sum", "avg", "mean", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance"})
+_NUMERIC = frozenset(
+    {
+        "sum",
+        "avg",
+        "mean",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "var_pop",
+        "var_samp",
+        "variance",
+        "median",
+        "percentile",
+    }
+)
 
 
 def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:

@@ -12,7 +12,7 @@ from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.functions.patterns import misused_escape
-from sqlstream.planner.type_inference import Types, call_arguments
+from sqlstream.planner.type_inference import Types, call_arguments, member_type
 from sqlstream.types import BOOLEAN, from_sqlglot
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
@@ -118,6 +118,9 @@ def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
     found = types.of(node.this)
     if not (found.is_unknown or found.name in (*_NESTED, "VARIANT", "VOID")):
         context.wrong("SS206", f"a value of type {found} has no elements", node, "Brackets read from arrays and maps.")
+    key = node.expressions[0] if node.expressions else None
+    if found.name == "STRUCT" and isinstance(key, exp.Literal) and member_type(found, key.name).is_unknown:
+        context.wrong("SS206", f'a value of type {found} has no field "{key.name}"', key)
 
 
 def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:

@@ -65,6 +65,19 @@ def _element(types: Sequence[DataType]) -> DataType:
     return UNKNOWN
 
 
+def _value_by_order(types: Sequence[DataType]) -> DataType:
+    """MAX_BY(a, b) is a value, MAX_BY(a, b, n) an array of n."""
+    return _array_of_argument(types) if len(types) == 3 else types[0] if types else UNKNOWN
+
+
+def _array_with_element(types: Sequence[DataType]) -> DataType:
+    """The array, where the value beside it is of its element's type; else both become a wider one."""
+    match types:
+        case [DataType("ARRAY", (element,)) as array, other] if element == other:
+            return array
+    return UNKNOWN
+
+
 def _map_part(index: int) -> Rule:
     def part(types: Sequence[DataType]) -> DataType:
         match types:
@@ -109,7 +122,8 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_always(BIGINT), "count count_if approx_count_distinct regr_count")),
     **dict(_of(_sum, "sum try_sum")),
     **dict(_of(_avg, "avg mean try_avg")),
-    **dict(_of(_argument(0), "min max any_value max_by min_by mode bit_and bit_or bit_xor first last")),
+    **dict(_of(_argument(0), "min max any_value mode bit_and bit_or bit_xor first last")),
+    **dict(_of(_value_by_order, "max_by min_by")),
     **dict(_of(_argument(0), "first_value last_value percentile_disc")),
     **dict(_of(_array_of_argument, "collect_list collect_set array_agg")),
     **dict(_of(_always(BOOLEAN), "bool_and bool_or every some any")),
@@ -152,7 +166,8 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_always(_DATE), "current_date curdate to_date date_sub add_months last_day trunc next_day")),
     **dict(_of(_with_unit(UNKNOWN, _DATE), "date_add dateadd timestampadd")),
     # collections
-    **dict(_of(_argument(0), "array_distinct array_sort sort_array array_compact slice array_remove shuffle")),
+    **dict(_of(_argument(0), "array_distinct array_sort sort_array array_compact slice shuffle")),
+    **dict(_of(_array_with_element, "array_remove")),
     **dict(_of(_element, "array_max array_min get")),
     **dict(_of(_map_part(0), "map_keys")),
     **dict(_of(_map_part(1), "map_values")),

@@ -71,7 +71,7 @@ TEXTS = [
     *(f"sort_array(collect_set({c}) RESPECT NULLS)" for c in "is"),
     "listagg(s, '')",
     "listagg(s, '; ')",
-    "listagg(y, ',')",
+    "string_agg(y)",
     "string_agg(s, ',') WITHIN GROUP (ORDER BY i DESC, l)",
     "listagg(s, ',') WITHIN GROUP (ORDER BY f, t NULLS LAST, l)",
     "sum(h + 1)",

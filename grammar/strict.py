@@ -50,7 +50,7 @@ _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _MOST_DIGITS = 38
-_NAME = "Both \' and \" hold a text: a name stands in backticks, as in `t`.`a`."
+_NAME = "Both ' and \" hold a text: a name stands in backticks, as in `t`.`a`."
 _NO_HEX = "Write X'1F' for bytes; numbers are written with digits only."
 
 

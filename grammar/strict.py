@@ -137,6 +137,13 @@ class StrictParser(SparkParser):
         word = token.token_type not in _NOT_WORDS and _WORD.fullmatch(token.text) is not None
         return super()._advance_any(ignore_reserved) if word or token.token_type in _NAMES else None
 
+    def _parse_id_var(self, *args: Any, **kwargs: Any) -> Any:
+        """A reserved word in place of a name is printed in backticks, because it is none elsewhere."""
+        found = super()._parse_id_var(*args, **kwargs)
+        if isinstance(found, exp.Identifier) and self._prev.token_type not in self.ID_VAR_TOKENS:
+            found.set("quoted", True)
+        return found
+
     def _parse_table_part(self, schema: bool = False) -> Any:
         """A name stands before and behind each dot; ``a..b`` is another system's."""
         behind_dot = self._prev.token_type == TokenType.DOT
@@ -191,6 +198,12 @@ class StrictParser(SparkParser):
 
     # --- operators ---
 
+    def _parse_unary(self) -> Any:
+        found = super()._parse_unary()
+        if isinstance(found, exp.Unary) and isinstance(found.this, exp.Star):
+            raise unexpected(self._prev, None, ["CONDITION"])
+        return found
+
     def _parse_is(self, this: Any) -> Any:
         found = super()._parse_is(this)
         test = found.this if isinstance(found, exp.Not) else found
@@ -225,6 +238,15 @@ class StrictParser(SparkParser):
         return cast
 
     # --- clauses ---
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> Any:
+        """WITH ROLLUP and WITH CUBE stand once, behind keys."""
+        group = super()._parse_group(skip_group_by_token)
+        if group is not None:
+            behind = [e for key in ("rollup", "cube") for e in group.args.get(key) or () if not e.expressions]
+            if len(behind) > bool(group.expressions):
+                raise unexpected(self._prev, None, ["CONDITION"])
+        return group
 
     def _parse_version(self) -> Any:
         """``AS OF`` is the only one."""

@@ -21,7 +21,8 @@ def _always(result: DataType) -> Rule:
 
 
 def _argument(index: int) -> Rule:
-    return lambda types: types[index] if index < len(types) else UNKNOWN
+    """The type of an argument; what NULL becomes depends on the function."""
+    return lambda types: types[index] if index < len(types) and types[index].name != "VOID" else UNKNOWN
 
 
 def _number(types: Sequence[DataType]) -> DataType:
@@ -123,6 +124,8 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_sum, "sum try_sum")),
     **dict(_of(_avg, "avg mean try_avg")),
     **dict(_of(_argument(0), "min max any_value mode bit_and bit_or bit_xor first last")),
+    "regr_avgx": lambda types: _avg(types[1:]),
+    "regr_avgy": lambda types: _avg(types[:1]),
     **dict(_of(_value_by_order, "max_by min_by")),
     **dict(_of(_argument(0), "first_value last_value percentile_disc")),
     **dict(_of(_array_of_argument, "collect_list collect_set array_agg")),

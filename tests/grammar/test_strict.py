@@ -53,6 +53,9 @@ from sqlstream.grammar import parse_query, parse_script, to_sql
         ("SELECT 1e400", '"1e400" is out of the range of a DOUBLE', "1e400"),
         ("SELECT * FROM f(TABLE t, +DESCRIPTOR(s))", "DESCRIPTOR is an argument of a table function", "("),
         ("SELECT a QUALIFY b EMIT CHANGES", '"EMIT" needs a FROM', "EMIT CHANGES"),
+        ("SELECT a FROM t GROUP BY WITH ROLLUP", 'unexpected "ROLLUP"', "ROLLUP"),
+        ("SELECT a FROM t GROUP BY a WITH CUBE WITH ROLLUP", 'unexpected "ROLLUP"', "ROLLUP"),
+        ("SELECT ~ * FROM t", 'unexpected "*"', "*"),
         ("INSERT INTO t VALUES (1) x, u y", 'unexpected ","', ","),
     ],
 )
@@ -77,6 +80,7 @@ def test_it_is_refused(text: str, message: str, marked: str) -> None:
         ("SELECT SUM(a) OVER (ROWS 2 PRECEDING)", "SELECT SUM(a) OVER (ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"),
         ("SELECT a IS NULL IS NULL", "SELECT (a IS NULL) IS NULL"),
         ("SELECT a ISNULL ISNULL", "SELECT (a IS NULL) IS NULL"),
+        ("SELECT a AS FROM FROM t AS WHERE", "SELECT a AS `FROM` FROM t AS `WHERE`"),
         ("SELECT LOCALTIMESTAMP", "SELECT LOCALTIMESTAMP()"),
         ("SELECT /*+ A(1), B('x' = 'y') C */ a", "SELECT /*+ A(1), B('x' = 'y'), C */ a"),
     ],

@@ -9,11 +9,20 @@ from sqlstream.secrets.options import pieces_of
 
 _STRING = r"(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
 _OPTION = re.compile(rf"({_STRING})(\s*=\s*)({_STRING})", re.DOTALL)
+_LOOKUP_HINT = re.compile(r"(/\*\+\s*LOOKUP\s*\([^()]*\)\s*\*/)", re.IGNORECASE)
 _VISIBLE = re.compile(r"[^\n]")
 
 
 def shown_script(text: str) -> str:
-    """The text with stars in place of secrets in ``'key' = 'value'``; each character keeps its place."""
+    """The text with stars in place of secrets in ``'key' = 'value'``; each character keeps its place.
+
+    The options of a LOOKUP hint say how rows are asked for, and are none.
+    """
+    pieces = _LOOKUP_HINT.split(text)
+    return "".join(piece if place % 2 else _without_secrets(piece) for place, piece in enumerate(pieces))
+
+
+def _without_secrets(text: str) -> str:
     return _OPTION.sub(lambda option: f"{option[1]}{option[2]}{_shown(option[1][1:-1], option[3])}", text)
 
 

@@ -105,10 +105,9 @@ def _sets(term: exp.Expr) -> Iterator[Set]:
 
 
 def _unit(element: exp.Expr) -> Set:
-    """The keys that go together: ``(a, b)``, ``(a)``, ``()`` or ``a``."""
-    if isinstance(element, exp.Tuple):
-        return tuple(element.expressions)
-    return (element.this,) if isinstance(element, exp.Paren) else (element,)
+    """The keys that go together: ``(a, b)``, ``(a)``, ``()`` or ``a``; more parentheses mean nothing."""
+    inner = element.unnest()
+    return tuple(inner.expressions) if isinstance(inner, exp.Tuple) else (inner,)
 
 
 def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: Scope, context: Context) -> int:

@@ -257,3 +257,19 @@ def test_watermark_of_a_subquery_names_its_table():
     found = plan(f"SELECT k FROM {source} GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)")
     node = next(n for n in found.walk() if isinstance(n, AssignTime))
     assert (node.table, node.delay_ms) == ("plain", 1000)
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "window_start, window_end, (((window_time)))",
+        "((window_start)), (window_end, window_time)",
+        "((window_start, window_end, window_time))",
+    ],
+)
+def test_parentheses_around_keys_mean_nothing(keys):
+    plain = bound(f"SELECT window_time, COUNT(*) {TUMBLE} {CLOSED}, window_time")
+    assert bound(f"SELECT window_time, COUNT(*) {TUMBLE} GROUP BY {keys}") == plain

@@ -22,7 +22,8 @@ _PLAIN = re.compile(
     | username | driver | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
     | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | partition-by | connect-timeout
     | statement-timeout | create-table | rows-per-second | ramp-up-time | print-identifier | standard-error
-    | ( csv | json | raw | fields | columns | scan | source | sink | lookup | test | print ) \. .+ | sink-.+
+    | ( csv | json | raw | parquet | orc | fields | columns | scan | source | sink | lookup | test | print ) \. .+
+    | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | sqlstream | table | state ) \. .+
     | spark\. (?! hadoop\. | executorEnv\. | yarn\.appMasterEnv\. | kubernetes\. ) .+
     )""",

@@ -53,7 +53,10 @@ def test_what_the_jvm_writes_goes_to_the_log_and_into_the_error_of_a_failed_star
     log = tmp_path / "spark.log"
     with pytest.raises(ExecutionError) as caught:
         _started(cast(Any, Builder()), log)
-    assert str(caught.value) == "SS494: Spark did not start\nDETAIL: Could not reserve enough space for object heap"
+    assert str(caught.value) == (
+        "SS494: Spark did not start\nDETAIL: Could not reserve enough space for object heap\n"
+        f'HINT: All that Spark has said is in "{log}".'
+    )
     sys.stderr.write("after\n")
     assert capfd.readouterr().err == "after\n"
 

@@ -125,7 +125,7 @@ class RowMeasuredKernel(Kernel):
             time = time[order]
         else:
             order = np.argsort(key, kind="stable")
-            time = _never_back(key[order], time[order])
+            time = never_back(key[order], time[order])
         rows, line = rows.take(pa.array(order)), Timeline(key[order], time, timer[order], position[order])
         step = self.measure.step(line, self.domain, self._now(context))
         for firings in step.firings:
@@ -162,7 +162,7 @@ class RowMeasuredKernel(Kernel):
         return pa.schema([*self.kept.stored, *own])
 
 
-def _never_back(key: Rows, time: Times) -> Times:
+def never_back(key: Rows, time: Times) -> Times:
     """The latest time of each row and those before it of its key: a clock that is set back stands still instead."""
     line = on_line(Windows(key, time, time)).start
     newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)

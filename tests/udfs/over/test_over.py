@@ -1,0 +1,198 @@
+"""OVER against a plain model: a loop over the rows of a key in order of time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream.udfs.aggregates import AggregateCall
+from sqlstream.udfs.harness import KernelHarness
+from sqlstream.udfs.kernel import KEY_HASH, Domain
+from sqlstream.udfs.over.frames import Frame
+from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
+from sqlstream.udfs.over.kernel import OverKernel
+
+MS = 1000
+SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+NUMBERS = tuple(Numbered(n.value, n, pa.int32()) for n in Number)
+
+Row = tuple[str, int, int | None]
+"""Key, milliseconds, value."""
+
+
+def aggregated(name: str, frame: Frame, function: str = "sum", kind: pa.DataType | None = None) -> Aggregated:
+    return Aggregated(AggregateCall(name, function, ("v",), kind or pa.int64()), frame)
+
+
+def over(*functions: OverFunction, domain: Domain = Domain.EVENT) -> OverKernel:
+    time = "ts" if domain is Domain.EVENT else None
+    return OverKernel(SCHEMA, ("k",), time, ("k", "v"), functions, domain)
+
+
+def dicts(rows: list[Row]) -> list[dict[str, Any]]:
+    return [{"k": k, "ts": ms * MS, "v": v} for k, ms, v in rows]
+
+
+def values(harness: KernelHarness) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in harness.output()]
+
+
+LAST_TWO = Frame(rows=True, start=-1)
+SECOND = Frame(rows=False, start=-1000 * MS)
+ALL = Frame(rows=False, start=None)
+ALL_ROWS = Frame(rows=True, start=None)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_rows_come_out_in_order_of_time_when_the_watermark_reaches_them(restarts):
+    harness = KernelHarness(over(aggregated("s", LAST_TWO)), SCHEMA, ["k"], restarts=restarts)
+    harness.rows(dicts([("a", 2000, 2), ("a", 1000, 1), ("b", 1500, 10)]))
+    assert values(harness) == []
+    harness.watermark(1500 * MS)
+    assert values(harness) == [("a", 1, 1), ("b", 10, 10)]
+    harness.rows(dicts([("a", 3000, 4), ("a", 1400, 99)]))
+    assert harness.counters["late_rows"] == 1
+    harness.finish()
+    assert values(harness) == [("a", 2, 3), ("a", 4, 6)]
+
+
+def test_peers_see_each_other_in_range_and_not_in_rows():
+    harness = KernelHarness(over(aggregated("r", ALL), aggregated("s", ALL_ROWS), *NUMBERS), SCHEMA, ["k"])
+    harness.rows(dicts([("a", 1, 1), ("a", 2, 2), ("a", 2, 3), ("a", 3, 4)]))
+    harness.finish()
+    assert values(harness) == [
+        ("a", 1, 1, 1, 1, 1, 1),
+        ("a", 2, 6, 3, 2, 2, 2),
+        ("a", 3, 6, 6, 3, 2, 2),
+        ("a", 4, 10, 10, 4, 4, 3),
+    ]
+
+
+def test_rows_before_a_restart_stand_in_totals():
+    harness = KernelHarness(over(aggregated("s", ALL), *NUMBERS), SCHEMA, ["k"], restarts=True)
+    for second in range(5):
+        harness.batch(dicts([("a", second * 1000 + 1, 1), ("b", second * 1000 + 1, 2)]), watermark=second * 1000 * MS)
+    assert [row[2] for row in values(harness) if row[0] == "b"] == [2, 4, 6, 8]
+    assert all(len(store.snapshot()) <= 6 for store in harness.stores)
+    harness.finish()
+    assert values(harness) == [("a", 1, 5, 5, 5, 5), ("b", 2, 10, 5, 5, 5)]
+
+
+def test_following_rows_are_waited_for():
+    ahead = Frame(rows=True, start=0, end=1)
+    soon = Frame(rows=False, start=0, end=1000 * MS)
+    harness = KernelHarness(over(aggregated("s", ahead), aggregated("t", soon)), SCHEMA, ["k"])
+    harness.rows(dicts([("a", 1000, 1), ("a", 1500, 2), ("a", 2500, 4)]))
+    harness.watermark(1999 * MS)
+    assert values(harness) == []
+    harness.watermark(2000 * MS)
+    assert values(harness) == [("a", 1, 3, 3)]
+    harness.watermark(3000 * MS)
+    assert values(harness) == [("a", 2, 6, 6)]
+    harness.finish()
+    assert values(harness) == [("a", 4, 4, 4)]
+
+
+def test_values_of_other_rows():
+    lag = Shifted("lag", "v", -1, pa.int64())
+    lead = Shifted("lead", "v", 1, pa.int64(), default="v")
+    second = Nth("second", "v", 2, Frame(rows=True, start=-2), pa.int64())
+    harness = KernelHarness(over(lag, lead, second), SCHEMA, ["k"], restarts=True)
+    harness.rows(dicts([("a", 1, 1), ("a", 2, 2), ("b", 1, 7)]))
+    harness.watermark(2 * MS)
+    assert values(harness) == [("a", 1, None, 2, None)]
+    harness.rows(dicts([("a", 3, 3)]))
+    harness.finish()
+    assert sorted(values(harness)) == [("a", 2, 1, 3, 2), ("a", 3, 2, 3, 2), ("b", 7, None, 7, None)]
+
+
+def test_processing_time_answers_at_once():
+    functions = (aggregated("s", ALL), aggregated("r", SECOND), *NUMBERS)
+    harness = KernelHarness(over(*functions, domain=Domain.PROCESSING), SCHEMA, ["k"], restarts=True)
+    harness.rows(dicts([("a", 0, 1), ("a", 0, 2)]))
+    assert values(harness) == [("a", 1, 1, 1, 1, 1, 1), ("a", 2, 3, 3, 2, 2, 2)]
+    harness.batch(dicts([("a", 0, 4)]), processing_time=1000 * MS)
+    harness.batch(dicts([("a", 0, 8)]), processing_time=1001 * MS)
+    assert values(harness) == [("a", 4, 7, 7, 3, 3, 3), ("a", 8, 15, 12, 4, 4, 4)]
+
+
+def test_what_frames_in_time_no_longer_hold_goes_without_new_rows():
+    harness = KernelHarness(over(aggregated("s", SECOND)), SCHEMA, ["k"])
+    harness.rows(dicts([("a", 0, 1), ("b", 500, 2)]))
+    harness.watermark(500 * MS)
+    harness.watermark(1500 * MS)
+    assert all(store.snapshot() == {} for store in harness.stores)
+
+
+# --- a model --------------------------------------------------------------------------------------------------
+
+
+def model(rows: list[Row], frame: Frame) -> dict[tuple[int, ...], Any]:
+    """By the row's number: the values of its frame, and its three numbers."""
+    by_key: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
+    for number, (k, ms, v) in enumerate(rows):
+        by_key[k].append((ms * MS, number, v))
+    found: dict[Any, Any] = {}
+    for line in by_key.values():
+        line.sort(key=lambda row: row[:2])
+        times = [time for time, *_ in line]
+        for i, (time, number, _) in enumerate(line):
+            if frame.rows:
+                low = 0 if frame.start is None else max(0, i + frame.start)
+                inside = line[low : max(0, i + frame.end + 1)]
+            else:
+                inside = [
+                    r for r in line if (frame.start is None or r[0] >= time + frame.start) and r[0] <= time + frame.end
+                ]
+            rank = times.index(time) + 1
+            found[number] = ([v for *_, v in inside], i + 1, rank, len(set(times[:rank])))
+    return found
+
+
+offsets = st.integers(-4, 4)
+frames = st.builds(
+    lambda rows, ends: Frame(rows, ends[0], ends[1]) if rows else Frame(rows, _ms(ends[0]), ends[1] * MS),
+    st.booleans(),
+    st.tuples(st.none() | offsets, offsets).filter(lambda e: e[0] is None or e[0] <= e[1]),
+)
+
+
+def _ms(offset: int | None) -> int | None:
+    return None if offset is None else offset * MS
+
+
+streams = st.lists(
+    st.tuples(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12)), max_size=6), st.integers(0, 5)), max_size=5
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(streams, st.lists(frames, min_size=1, max_size=3), st.booleans())
+def test_any_frame_is_that_of_the_model(stream, frames, restarts):
+    lists = tuple(aggregated(f"l{i}", f, "collect_list", pa.list_(pa.int64())) for i, f in enumerate(frames))
+    harness = KernelHarness(over(*lists, *NUMBERS), SCHEMA, ["k"], restarts=restarts)
+    taken: list[Row] = []
+    watermark = 0
+    for rows, further in stream:
+        numbered = [(k, watermark + ms, 0) for k, ms in rows]
+        in_time = [row for row in numbered if row[1] > watermark or watermark == 0]
+        batch: list[Row] = []
+        for k, ms, _ in in_time:
+            batch.append((k, ms, len(taken)))
+            taken.append(batch[-1])
+        harness.rows(dicts([*batch, *((k, ms, -1) for k, ms, _ in numbered if (k, ms, 0) not in in_time)]))
+        watermark += further
+        if further:
+            harness.watermark(watermark * MS)
+    harness.finish()
+    found = {row[1]: row[2:] for row in values(harness)}
+    expected = [model(taken, frame) for frame in frames]
+    assert found == {
+        number: (*(e[number][0] for e in expected), *expected[0][number][1:]) for number in range(len(taken))
+    }
+    assert all(store.snapshot() == {} for store in harness.stores) or harness.stores

@@ -1,0 +1,70 @@
+"""Frames: which rows around a row its functions see, and for how long rows must be kept for that.
+
+As in SQL:2016. ROWS counts rows of the key by time and then by arrival; RANGE takes rows by their times, those of the
+row's own time included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sqlstream.udfs.over.line import Bounds, Indices, Line
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``start`` and ``end`` as offsets from the current row, both included: negative for PRECEDING, 0 for CURRENT ROW.
+
+    They count rows where ``rows``, else microseconds. ``start`` None is UNBOUNDED PRECEDING.
+    """
+
+    rows: bool
+    start: int | None
+    end: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.start is None or self.start <= self.end, "the frame ends before it begins"
+
+    @property
+    def unbounded(self) -> bool:
+        return self.start is None
+
+    @property
+    def rows_before(self) -> int:
+        """How many rows before a row it tells apart from those before them, which totals may stand for."""
+        return self._before if self.rows else 0
+
+    @property
+    def time_before(self) -> int:
+        """The same in time."""
+        return 0 if self.rows else self._before
+
+    @property
+    def _before(self) -> int:
+        return max(0, -(self.end if self.start is None else self.start))
+
+    @property
+    def rows_after(self) -> int:
+        return max(0, self.end) if self.rows else 0
+
+    @property
+    def time_after(self) -> int:
+        return max(0, self.end) if not self.rows else 0
+
+    def bounds(self, line: Line) -> Bounds:
+        """The rows of the line that each row sees, within those of its key."""
+        return Bounds(self._start(line), self._stop(line))
+
+    def _start(self, line: Line) -> Indices:
+        if self.start is None:
+            return line.first
+        if self.rows:
+            return np.clip(np.arange(len(line)) + self.start, line.first, line.end)
+        return line.first_peer if self.start == 0 else line.at(self.start, "left")
+
+    def _stop(self, line: Line) -> Indices:
+        if self.rows:
+            return np.clip(np.arange(len(line)) + self.end + 1, line.first, line.end)
+        return line.after_peers if self.end == 0 else line.at(self.end, "right")

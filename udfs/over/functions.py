@@ -1,0 +1,131 @@
+"""Functions over frames: aggregates, numbers of rows, and values of other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.aggregates import AggregateCall
+from sqlstream.udfs.over.frames import Frame
+from sqlstream.udfs.over.line import Bounds, Indices, Line
+
+
+class Number(Enum):
+    ROW_NUMBER = "row_number"
+    RANK = "rank"
+    DENSE_RANK = "dense_rank"
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """An aggregate over a frame."""
+
+    call: AggregateCall
+    frame: Frame
+
+    @property
+    def field(self) -> pa.Field:
+        return pa.field(self.call.name, self.call.result)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The number of a row in the order of its key, from 1 on; peers share one except in ROW_NUMBER."""
+
+    name: str
+    number: Number
+    type: pa.DataType
+
+    @property
+    def field(self) -> pa.Field:
+        return pa.field(self.name, self.type)
+
+    def values(self, line: Line, counted: Indices, groups: Indices) -> pa.Array:
+        """``counted`` and ``groups``: how many rows and groups of peers of the key came before those of the line."""
+        match self.number:
+            case Number.ROW_NUMBER:
+                numbers = np.arange(len(line)) - line.first + counted
+            case Number.RANK:
+                numbers = line.first_peer - line.first + counted
+            case Number.DENSE_RANK:
+                group = np.cumsum(line.begins_peers)
+                numbers = group - group[line.first] + groups
+        return pa.array(numbers + 1).cast(self.type)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """The value of ``column`` ``offset`` rows on: LAG where it is negative, LEAD where positive.
+
+    ``default`` names the column with the value where there is no such row; None for NULL.
+    """
+
+    name: str
+    column: str
+    offset: int
+    type: pa.DataType
+    default: str | None = None
+
+    @property
+    def field(self) -> pa.Field:
+        return pa.field(self.name, self.type)
+
+    @property
+    def frame(self) -> Frame:
+        return Frame(rows=True, start=min(self.offset, 0), end=max(self.offset, 0))
+
+    def values(self, line: Line, rows: pa.Table) -> pa.Array:
+        place = np.arange(len(line)) + self.offset
+        inside = (place >= line.first) & (place < line.end)
+        found = _at(rows, self.column, place, inside)
+        if self.default is None:
+            return found
+        return pc.if_else(pa.array(inside), found, rows.column(self.default).combine_chunks().cast(found.type))
+
+
+@dataclass(frozen=True)
+class Nth:
+    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL where it has fewer. The frame has a start."""
+
+    name: str
+    column: str
+    n: int
+    frame: Frame
+    type: pa.DataType
+
+    def __post_init__(self) -> None:
+        assert self.n >= 1 and not self.frame.unbounded
+
+    @property
+    def field(self) -> pa.Field:
+        return pa.field(self.name, self.type)
+
+    def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:
+        place = bounds.start + self.n - 1
+        return _at(rows, self.column, place, place < bounds.stop)
+
+
+OverFunction = Aggregated | Numbered | Shifted | Nth
+
+
+def columns_of(function: OverFunction) -> tuple[str, ...]:
+    """The columns of the input that the function reads."""
+    match function:
+        case Aggregated(call):
+            filters = () if call.filter is None else (call.filter,)
+            return (*call.arguments, *filters, *(o.column for o in call.order))
+        case Numbered():
+            return ()
+        case Shifted(column=column, default=default):
+            return (column,) if default is None else (column, default)
+        case Nth(column=column):
+            return (column,)
+
+
+def _at(rows: pa.Table, column: str, place: Indices, inside: np.ndarray) -> pa.Array:
+    """The values of other rows; NULL where there is none."""
+    return rows.column(column).combine_chunks().take(pa.array(place, mask=~inside))

@@ -1,0 +1,286 @@
+"""OVER aggregation of rows in order of time: for each row of a key its columns, and functions over frames around it.
+
+In event time a row comes out when the watermark has reached its time, or that of the last row that its frames may
+hold; rows come out in order of time, and by arrival among equal times. A row is late, and dropped, when the watermark
+had reached its time before it came. In processing time rows come out as they arrive. As Flink's OVER operators do
+(RowTimeRowsBoundedPrecedingFunction and its kin), with FOLLOWING beside them.
+
+State: the rows that wait or that later frames may hold, and of each key one row of totals, which stand for all rows
+before those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.assigners.assigner import times_of
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.over.frames import Frame
+from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
+from sqlstream.udfs.over.line import Flags, Indices, Line, Times
+from sqlstream.udfs.over.totals import COUNTED, GROUPS, Known, Totals
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.windows.merging import merge_ranges
+from sqlstream.udfs.windows.ranges import Ranges
+from sqlstream.udfs.windows.row_measured import never_back
+
+TIME = "__time"
+EMITTED = "__emitted"
+
+LATE_ROWS = "late_rows"
+
+_AT_THE_END = END_OF_TIME - 1
+"""The timer of rows that only the end of the input completes."""
+
+
+@dataclass(frozen=True)
+class OverKernel(Kernel):
+    """``passed`` are the columns of ``input`` that come out before the results of ``functions``.
+
+    ``time`` names the column of the rows' times; None stands for now, in processing time, in which no frame may have
+    rows that follow.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    time: str | None
+    passed: tuple[str, ...]
+    functions: tuple[OverFunction, ...]
+    domain: Domain = Domain.EVENT
+
+    def __post_init__(self) -> None:
+        frames = self._frames
+        assert self.domain is Domain.EVENT or not any(f.rows_after or f.time_after for f in frames), "no row follows"
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([*(self.input.field(name) for name in self.passed), *(f.field for f in self.functions)])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.domain is Domain.PROCESSING
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        time = times_of(rows, self.time, context)
+        if self.domain is Domain.EVENT:
+            late = time <= context.watermark
+            if late.any():
+                context.count(LATE_ROWS, int(late.sum()))
+                rows, time = rows.filter(pa.array(~late)), time[~late]
+        else:
+            time = np.minimum(time, context.processing_time)
+        state = KeyedState(context.store, "rows", self._stored)
+        # A row that others wait for is looked at when the clock reaches it, though its frames are not complete yet.
+        timer = time if self._rows_after else time + self._time_after
+        state.append(self._table(rows, time, np.zeros(len(time), np.bool_), timer))
+        self._advance(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        self._advance(KeyedState(context.store, "rows", self._stored), context)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        self._advance(KeyedState(context.store, "rows", self._stored), context)
+
+    # --- the rows of the keys that are due ----------------------------------------------------------------------
+
+    def _advance(self, state: KeyedState, context: Context) -> None:
+        now = context.watermark if self.domain is Domain.EVENT else context.processing_time
+        rows = state.due(self.domain, now)
+        if rows.num_rows:
+            state.replace(self._step(rows, now, context))
+        state.flush()
+        context.set_timer(self.domain, state.next_timer(self.domain))
+
+    def _step(self, rows: pa.Table, now: int, context: Context) -> pa.Table:
+        """Emits the rows that are complete; those that stay."""
+        passed = rows.column(TIME).to_numpy() <= now
+        waiting, rows = rows.filter(pa.array(~passed)), rows.filter(pa.array(passed))
+        if not rows.num_rows:
+            return waiting
+        rows, line = self._lined_up(rows)
+        emitted = rows.column(EMITTED).to_numpy(zero_copy_only=False)
+        complete = emitted | self._complete(line, now)
+        gone = self._droppable(line, complete, now)
+        self._emit(rows, line, np.flatnonzero(complete & ~emitted), gone, context)
+        timer = self._timers(line, complete)
+        timer[timer <= now] = END_OF_TIME  # kept for rows that wait, until these are complete
+        return pa.concat_tables([self._table(rows, line.time, complete, timer).filter(pa.array(~gone)), waiting])
+
+    def _lined_up(self, rows: pa.Table) -> tuple[pa.Table, Line]:
+        key, time = dense_ids(rows, self.keys).ids, rows.column(TIME).to_numpy()
+        if self.domain is Domain.EVENT:
+            order = np.lexsort((time, key))
+            return rows.take(pa.array(order)).combine_chunks(), Line(key[order], time[order])
+        order = np.argsort(key, kind="stable")
+        line = Line(key[order], never_back(key[order], time[order]), peers=False)
+        return rows.take(pa.array(order)).combine_chunks(), line
+
+    def _complete(self, line: Line, now: int) -> Flags:
+        """True where no row to come can be in a frame of the row."""
+        if now == END_OF_TIME:
+            return np.ones(len(line), np.bool_)
+        return self._is_followed(line) & (line.time <= now - self._time_after)
+
+    def _is_followed(self, line: Line) -> Flags:
+        """True for rows with as many rows behind them as a frame may hold."""
+        return np.arange(len(line)) + self._rows_after < line.end
+
+    def _droppable(self, line: Line, complete: Flags, now: int) -> Flags:
+        """True for rows that came out and that no frame of a later row tells apart. Peers stay together."""
+        if now == END_OF_TIME:
+            return complete
+        following = line.first + line.sums(complete)  # the first row of the key that is not complete, or to come
+        gone = np.arange(len(line)) + self._rows_before < following
+        if self._time_before:
+            waiting = following < line.end
+            newest = np.where(waiting, line.time[np.minimum(following, len(line) - 1)] - 1, now)
+            gone &= line.time <= newest - self._time_before
+        begins = np.flatnonzero(line.begins_peers)
+        return np.repeat(np.logical_and.reduceat(gone, begins), np.diff(begins, append=len(line)))
+
+    def _timers(self, line: Line, complete: Flags) -> Times:
+        """When a row must be looked at again: when it may be complete, then when no frame in time holds it."""
+        waits = np.where(self._is_followed(line), line.time + self._time_after, _AT_THE_END)
+        leaves = line.time + self._time_before if self._time_before else np.full(len(line), END_OF_TIME)
+        stays = np.arange(len(line)) + self._rows_before >= line.end  # until more rows come
+        return np.where(complete, np.where(stays, END_OF_TIME, leaves), waits)
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit(self, rows: pa.Table, line: Line, fires: Indices, gone: Flags, context: Context) -> None:
+        """The complete rows in order of time, and totals with what is gone."""
+        if self._totals is None:
+            self._emit_with(rows, line, None, fires, context)
+            return
+        state = self._totals.state(context.store)
+        known = self._totals.load(state, rows.take(pa.array(np.flatnonzero(line.begins))))
+        self._emit_with(rows, line, known, fires, context)
+        if gone.any():
+            self._totals.add(state, known, rows, line, gone)
+        state.flush()
+
+    def _emit_with(self, rows: pa.Table, line: Line, known: Known | None, fires: Indices, context: Context) -> None:
+        if not len(fires):
+            return
+        chosen = pa.array(fires[np.argsort(line.time[fires], kind="stable")])
+        results = self._results(rows, line, known)
+        columns = [*(rows.column(name).take(chosen) for name in self.passed), *(r.take(chosen) for r in results)]
+        context.emit(pa.Table.from_arrays(columns, schema=self.output))
+
+    def _results(self, rows: pa.Table, line: Line, known: Known | None) -> list[pa.Array]:
+        """A column per function, for all rows of the line."""
+        found: dict[str, pa.Array] = {}
+        for frame, aggregates in self._aggregates.items():
+            of_frame = self._aggregated(rows, line, known, frame, aggregates)
+            names = [f.field.name for f in self.functions if isinstance(f, Aggregated) and f.frame == frame]
+            found.update((name, of_frame.column(name).combine_chunks()) for name in names)
+        return [self._result(function, rows, line, known, found) for function in self.functions]
+
+    def _result(
+        self, function: OverFunction, rows: pa.Table, line: Line, known: Known | None, aggregated: dict[str, pa.Array]
+    ) -> pa.Array:
+        match function:
+            case Aggregated(call):
+                return aggregated[call.name]
+            case Numbered():
+                assert known is not None, "numbers count on from totals"
+                return function.values(line, known.counted(COUNTED, line.key), known.counted(GROUPS, line.key))
+            case Shifted():
+                return function.values(line, rows)
+            case Nth():
+                return function.values(function.frame.bounds(line), rows)
+
+    def _aggregated(
+        self, rows: pa.Table, line: Line, known: Known | None, frame: Frame, aggregates: Aggregates
+    ) -> pa.Table:
+        count = len(line)
+        parts, owner = aggregates.lift(rows, np.arange(count), count), line.key
+        start, stop = frame.bounds(line)
+        if frame.unbounded:
+            assert known is not None, "frames without a start begin with totals"
+            parts, owner, start, stop = _behind(known, parts, owner, start, stop)
+        filled = np.flatnonzero(stop > start)
+        merged = merge_ranges(aggregates, parts, owner, Ranges(start[filled], stop[filled]))
+        if len(filled) < count:
+            merged = aggregates.merge(merged, filled, count)
+        return aggregates.finish(merged)
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def _table(self, rows: pa.Table, time: Times, emitted: Flags, timer: Times) -> pa.Table:
+        own = (pa.array(time), pa.array(emitted), pa.array(timer))
+        return pa.Table.from_arrays([*rows.select(self._kept).columns, *own], schema=self._stored)
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        timer = EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
+        own = ((TIME, pa.int64()), (EMITTED, pa.bool_()), (timer, pa.int64()))
+        return pa.schema([*(self.input.field(name) for name in self._kept), *own])
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        """The columns of the input that keys, functions and results read."""
+        read = [*self.passed, *(name for function in self.functions for name in columns_of(function))]
+        return list(dict.fromkeys((KEY_HASH, *self.keys, *read)))
+
+    @cached_property
+    def _aggregates(self) -> dict[Frame, Aggregates]:
+        """The aggregates by frame. Those over frames without a start are all of one, as totals keep them."""
+        frames = dict.fromkeys(f.frame for f in self.functions if isinstance(f, Aggregated))
+        return {frame: self._unbounded if frame.unbounded else self._of(frame) for frame in frames}
+
+    def _of(self, frame: Frame) -> Aggregates:
+        calls = tuple(f.call for f in self.functions if isinstance(f, Aggregated) and f.frame == frame)
+        return Aggregates(calls, self.input)
+
+    @cached_property
+    def _unbounded(self) -> Aggregates:
+        calls = tuple(f.call for f in self.functions if isinstance(f, Aggregated) and f.frame.unbounded)
+        return Aggregates(calls, self.input)
+
+    @cached_property
+    def _totals(self) -> Totals | None:
+        counts = any(isinstance(function, Numbered) for function in self.functions)
+        return Totals(self.input, self.keys, self._unbounded) if counts or self._unbounded.calls else None
+
+    @cached_property
+    def _frames(self) -> tuple[Frame, ...]:
+        return tuple(f.frame for f in self.functions if not isinstance(f, Numbered))
+
+    @cached_property
+    def _rows_before(self) -> int:
+        return max((frame.rows_before for frame in self._frames), default=0)
+
+    @cached_property
+    def _time_before(self) -> int:
+        """In processing time rows may still come in the microsecond that the clock has reached, in event time not."""
+        longest = max((frame.time_before for frame in self._frames), default=0)
+        return longest + 1 if longest and self.domain is Domain.PROCESSING else longest
+
+    @cached_property
+    def _rows_after(self) -> int:
+        return max((frame.rows_after for frame in self._frames), default=0)
+
+    @cached_property
+    def _time_after(self) -> int:
+        return max((frame.time_after for frame in self._frames), default=0)
+
+
+def _behind(
+    known: Known, parts: pa.Table, key: Indices, start: Indices, stop: Indices
+) -> tuple[pa.Table, Indices, Indices, Indices]:
+    """The parts of each key behind its totals, where it has some: these parts, whose they are, and bounds in them."""
+    has = known.place >= 0
+    totals = known.rows.take(pa.array(known.place[has])).select(parts.column_names)
+    owner = np.concatenate((np.flatnonzero(has), key))
+    order = np.argsort(owner, kind="stable")
+    moved = np.cumsum(has)[key]
+    whole = pa.concat_tables([totals, parts]).take(pa.array(order))
+    return whole, owner[order], start + moved - has[key], stop + moved

@@ -1,0 +1,88 @@
+"""What is left of dropped rows: how many there were of each key, and the accumulators of frames without a start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.kernel import KEY_HASH, Store
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.over.line import Flags, Indices, Line
+from sqlstream.udfs.state.keyed import KeyedState
+
+COUNTED = "__counted"
+GROUPS = "__groups"
+
+
+class Known(NamedTuple):
+    """The totals of the keys of a line. ``place``: which of the ``rows`` is that of each key, -1 for none yet."""
+
+    rows: pa.Table
+    place: Indices
+
+    def counted(self, column: str, key: Indices) -> Indices:
+        """A count for each of some rows, by their keys."""
+        counts = np.append(self.rows.column(column).to_numpy(), 0)
+        return np.asarray(counts[self.place][key], np.int64)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """``aggregates`` are those over frames without a start. ``input`` has the keys."""
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    aggregates: Aggregates
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        own = [self.input.field(name) for name in dict.fromkeys((KEY_HASH, *self.keys))]
+        counts = [pa.field(name, pa.int64()) for name in (COUNTED, GROUPS)]
+        return pa.schema([*own, *counts, *self.aggregates.accumulators])
+
+    def state(self, store: Store) -> KeyedState:
+        return KeyedState(store, "totals", self.schema)
+
+    def load(self, state: KeyedState, first: pa.Table) -> Known:
+        """Those of some keys, given by one row of each."""
+        found = state.load(first.column(KEY_HASH).to_numpy())
+        ids = dense_ids(pa.concat_tables([first.select(list(self.keys)), found.select(list(self.keys))]), self.keys).ids
+        place = np.full(first.num_rows + found.num_rows, -1, np.int64)
+        place[ids[first.num_rows :]] = np.arange(found.num_rows)
+        return Known(found, place[: first.num_rows])
+
+    def add(self, state: KeyedState, known: Known, rows: pa.Table, line: Line, dropped: Flags) -> None:
+        """Puts the dropped rows of a line behind those that were dropped before. ``rows`` are those of the line."""
+        gone = np.flatnonzero(dropped)
+        keys, ids = np.unique(line.key[gone], return_inverse=True)
+        taken = rows.take(pa.array(gone))
+        count = known.rows.num_rows
+        fresh = known.place[keys] < 0
+        groups = np.where(fresh, count + np.cumsum(fresh) - 1, known.place[keys])
+        size = count + int(fresh.sum())
+        lifted = self.aggregates.lift(taken, ids, len(keys))
+        parts = pa.concat_tables([known.rows.select(self.aggregates.accumulators.names), lifted])
+        merged = self.aggregates.merge(parts, np.concatenate((np.arange(count), groups)), size)
+        first = taken.take(pa.array(np.unique(ids, return_index=True)[1][fresh])).select(self._names)
+        named = pa.concat_tables([known.rows.select(self._names), first])
+        counts = [_added(known.rows.column(COUNTED), ids, groups, size)]
+        counts.append(_added(known.rows.column(GROUPS), ids[line.begins_peers[gone]], groups, size))
+        columns = [*named.columns, *map(pa.array, counts), *merged.columns]
+        state.replace(pa.Table.from_arrays(columns, schema=self.schema))
+
+    @property
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys((KEY_HASH, *self.keys)))
+
+
+def _added(before: pa.ChunkedArray, ids: Indices, groups: Indices, size: int) -> Indices:
+    """The counts with those of more rows, of which ``groups`` tells the place by id."""
+    found = np.zeros(size, np.int64)
+    found[: len(before)] = before.to_numpy()
+    found[groups] += np.bincount(ids, minlength=len(groups))
+    return found

@@ -231,6 +231,11 @@ class AlignBarriers(Unary):
     most_held: int = MOST_HELD
 
     @property
+    def holds(self) -> bool:
+        """True where rows wait for the markers of other channels."""
+        return not self.at_least_once
+
+    @property
     def expressions(self) -> tuple[exp.Expression, ...]:
         """What it computes of each row."""
         found = (self.channel, self.marker, self.id, self.cancel_when, self.end_when)

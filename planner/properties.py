@@ -13,13 +13,26 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
-from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Eviction, Firing, Never
+from sqlstream.planner.firing import (
+    Accumulation,
+    AfterProcessingTime,
+    AfterSilence,
+    AfterWatermark,
+    EveryInterval,
+    Eviction,
+    Firing,
+    Never,
+    Trigger,
+    UserTrigger,
+    simple_triggers,
+)
 from sqlstream.planner.nodes import (
     AlignBarriers,
     AlignedWindow,
     AssignTime,
     AssignWindows,
     Correlate,
+    CountWindow,
     Field,
     Filter,
     Insert,
@@ -120,6 +133,106 @@ def _(node: AssignTime) -> int | None:
     if node.domain is TimeDomain.PROCESSING:
         return below
     return node.delay_ms if below is None else max(below, node.delay_ms)
+
+
+# --- state and clocks -----------------------------------------------------------------------------------------
+
+
+@singledispatch
+def keeps_state(node: Node) -> bool:
+    """True for windows that fire, barriers, lookups that defer, process functions by key, OVER."""
+    return False
+
+
+@keeps_state.register(WindowAggregate)
+@keeps_state.register(AlignBarriers)
+def _(node: Node) -> bool:
+    return True
+
+
+@keeps_state.register
+def _(node: AssignWindows) -> bool:
+    """The rows of a window table function on aligned windows come out at once."""
+    return not isinstance(node.window, AlignedWindow)
+
+
+@keeps_state.register
+def _(node: Lookup) -> bool:
+    return node.options.defers
+
+
+@keeps_state.register
+def _(node: ProcessTable) -> bool:
+    return bool(node.keys)
+
+
+@singledispatch
+def awaited_by(node: Node) -> frozenset[TimeDomain]:
+    """The domain whose watermark the node itself waits for; windows that count rows wait for none."""
+    return frozenset()
+
+
+@awaited_by.register
+def _(node: WindowAggregate) -> frozenset[TimeDomain]:
+    return frozenset() if isinstance(node.window, CountWindow) else frozenset({node.domain})
+
+
+@awaited_by.register
+def _(node: AssignWindows) -> frozenset[TimeDomain]:
+    return frozenset() if isinstance(node.window, CountWindow | AlignedWindow) else frozenset({node.domain})
+
+
+@awaited_by.register
+def _(node: ProcessTable) -> frozenset[TimeDomain]:
+    return frozenset({node.domain}) if node.keys and node.timed else frozenset()
+
+
+@singledispatch
+def uses_processing_time(node: Node) -> bool:
+    """True where the node may act by the clock of processing time, or waits for an end of the input that only this
+    clock may tell."""
+    return False
+
+
+@uses_processing_time.register
+def _(node: AlignBarriers) -> bool:
+    return node.holds or node.timeout_ms is not None
+
+
+@uses_processing_time.register
+def _(node: ProcessTable) -> bool:
+    return node.clock
+
+
+@uses_processing_time.register(AssignWindows)
+@uses_processing_time.register(WindowAggregate)
+def _(node: AssignWindows | WindowAggregate) -> bool:
+    if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
+        return True
+    trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
+    return isinstance(node.window, UserWindow) or any(map(_by_clock, simple_triggers(trigger)))
+
+
+def _by_clock(trigger: Trigger) -> bool:
+    match trigger:
+        case AfterProcessingTime() | AfterSilence() | UserTrigger():
+            return True
+        case EveryInterval(domain=domain):
+            return domain is TimeDomain.PROCESSING
+    return False
+
+
+@singledispatch
+def acts_by_clock(node: Node) -> bool:
+    """True where what the node emits by processing time is emitted before operators above see that time."""
+    return False
+
+
+@acts_by_clock.register(AssignWindows)
+@acts_by_clock.register(WindowAggregate)
+@acts_by_clock.register(ProcessTable)
+def _(node: AssignWindows | WindowAggregate | ProcessTable) -> bool:
+    return node.domain is TimeDomain.PROCESSING
 
 
 # --- windows --------------------------------------------------------------------------------------------------

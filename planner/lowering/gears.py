@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sqlstream.planner.nodes import (
-    AlignBarriers,
-    AlignedWindow,
-    AssignWindows,
-    Lookup,
-    Node,
-    ProcessTable,
-    WindowAggregate,
-)
+from sqlstream.planner.nodes import AssignWindows, Node
+from sqlstream.planner.properties import keeps_state
 
 
 class Gear(Enum):
@@ -28,21 +21,6 @@ def gear_of(plan: Node, setting: str) -> Gear:
     if setting == "auto":
         return Gear.COLUMNAR if any(keeps_state(n) or _in_zone(n) for n in plan.walk()) else Gear.NATIVE
     return Gear(setting)
-
-
-def keeps_state(node: Node) -> bool:
-    """True for windows that fire, barriers, lookups that defer and process functions by key; the rows of a window
-    table function on aligned windows come out at once."""
-    match node:
-        case WindowAggregate() | AlignBarriers():
-            return True
-        case AssignWindows(window=window):
-            return not isinstance(window, AlignedWindow)
-        case Lookup(options=options):
-            return options.defers
-        case ProcessTable(keys=keys):
-            return bool(keys)
-    return False
 
 
 def _in_zone(node: Node) -> bool:

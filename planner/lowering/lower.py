@@ -20,20 +20,11 @@ from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
-from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
+from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.hidden import passing
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import (
-    AlignedWindow,
-    AssignTime,
-    AssignWindows,
-    CountWindow,
-    Node,
-    ProcessTable,
-    StatementSet,
-    Unary,
-    WindowAggregate,
-)
+from sqlstream.planner.nodes import AssignTime, Node, StatementSet, Unary
+from sqlstream.planner.properties import awaited_by, keeps_state
 
 
 @dataclass(frozen=True)
@@ -120,20 +111,6 @@ def lower(plan: Node, runtime: Runtime) -> DataFrame:
 
 
 # --- watermarks -----------------------------------------------------------------------------------------------
-
-
-def awaited_by(node: Node) -> frozenset[TimeDomain]:
-    """The domain whose watermark the node itself waits for; windows that count rows wait for none."""
-    match node:
-        case WindowAggregate(window=CountWindow()) | AssignWindows(window=CountWindow()):
-            return frozenset()
-        case WindowAggregate(domain=domain):
-            return frozenset({domain})
-        case AssignWindows(domain=domain, window=window) if not isinstance(window, AlignedWindow):
-            return frozenset({domain})
-        case ProcessTable(domain=domain, keys=keys) if keys and node.timed:
-            return frozenset({domain})
-    return frozenset()
 
 
 def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:

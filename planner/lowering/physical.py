@@ -19,7 +19,7 @@ from sqlstream.planner.lowering.columnar.chaining import link_of, why_apart
 from sqlstream.planner.lowering.columnar.from_files import scan_below
 from sqlstream.planner.lowering.columnar.kernels import kind_of
 from sqlstream.planner.lowering.columnar.watermarks import blob_watermark
-from sqlstream.planner.lowering.gears import Gear, gear_of, keeps_state
+from sqlstream.planner.lowering.gears import Gear, gear_of
 from sqlstream.planner.lowering.lookup import together
 from sqlstream.planner.lowering.lower import lower, watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
@@ -44,7 +44,7 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
-from sqlstream.planner.properties import keeps_rows
+from sqlstream.planner.properties import keeps_rows, keeps_state
 
 
 def explain_physical(

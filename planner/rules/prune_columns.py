@@ -34,7 +34,7 @@ Names = frozenset[str]
 
 
 def prune_columns(plan: Node) -> Node:
-    return _pruned(plan, _all(plan))
+    return pruned(plan, _all(plan))
 
 
 def _all(node: Node) -> Names:
@@ -42,13 +42,13 @@ def _all(node: Node) -> Names:
 
 
 @singledispatch
-def _pruned(node: Node, required: Names) -> Node:
+def pruned(node: Node, required: Names) -> Node:
     """``node`` with at least the ``required`` fields. Roots need all fields of their input."""
     assert isinstance(node, Unary), f"no pruning for {type(node).__name__}"
-    return replace(node, input=_pruned(node.input, _all(node.input)))
+    return replace(node, input=pruned(node.input, _all(node.input)))
 
 
-@_pruned.register
+@pruned.register
 def _(node: Scan, required: Names) -> Node:
     # Predicates are evaluated over the columns that are read.
     needed = required.union(*(columns_of(p) for p in node.predicates))
@@ -56,23 +56,23 @@ def _(node: Scan, required: Names) -> Node:
     return replace(node, columns=kept or node.columns[:1])
 
 
-@_pruned.register
+@pruned.register
 def _(node: Filter, required: Names) -> Node:
-    return replace(node, input=_pruned(node.input, required | columns_of(node.condition)))
+    return replace(node, input=pruned(node.input, required | columns_of(node.condition)))
 
 
-@_pruned.register
+@pruned.register
 def _(node: Project, required: Names) -> Node:
     # Rows are counted by what is left, so one column stays.
     items = tuple(i for i in node.items if i.name in required) or node.items[:1]
     needed = frozenset().union(*(columns_of(i.expression) for i in items))
-    return replace(node, items=items, input=_pruned(node.input, needed))
+    return replace(node, items=items, input=pruned(node.input, needed))
 
 
-@_pruned.register
+@pruned.register
 def _(node: Union, required: Names) -> Node:
     names = [f.name for f in node.schema if f.name in required] or [node.schema[0].name]
-    return replace(node, branches=tuple(_exactly(_pruned(b, frozenset(names)), names) for b in node.branches))
+    return replace(node, branches=tuple(_exactly(pruned(b, frozenset(names)), names) for b in node.branches))
 
 
 def _exactly(branch: Node, names: list[str]) -> Node:
@@ -84,23 +84,23 @@ def _exactly(branch: Node, names: list[str]) -> Node:
     return Project(branch, tuple(map(passed, chosen)))
 
 
-@_pruned.register
+@pruned.register
 def _(node: AssignTime, required: Names) -> Node:
     if node.domain is TimeDomain.EVENT:
-        return replace(node, input=_pruned(node.input, required | {node.column}))
+        return replace(node, input=pruned(node.input, required | {node.column}))
     if node.column not in required:
-        return _pruned(node.input, required)
-    return replace(node, input=_pruned(node.input, required - {node.column}))
+        return pruned(node.input, required)
+    return replace(node, input=pruned(node.input, required - {node.column}))
 
 
-@_pruned.register
+@pruned.register
 def _(node: Correlate, required: Names) -> Node:
     # The outputs belong together: a generator makes all or none of them.
     outputs = {f.name for f in node.outputs}
-    return replace(node, input=_pruned(node.input, (required - outputs) | columns_of(node.function)))
+    return replace(node, input=pruned(node.input, (required - outputs) | columns_of(node.function)))
 
 
-@_pruned.register
+@pruned.register
 def _(node: Lookup, required: Names) -> Node:
     wanted = required | columns_of(node.condition) if node.condition is not None else required
     # Rows are counted by what is left, so one output stays; a key is known without reading more.
@@ -110,7 +110,7 @@ def _(node: Lookup, required: Names) -> Node:
     failed = frozenset().union(*(columns_of(v) for v in node.failed.values)) if node.failed else frozenset()
     below = ((wanted - {o.name for o in node.outputs}) | asked | failed) - {LOOKUP_ERROR}
     rebuilt = replace(node, outputs=outputs, read=tuple(f for f in node.read if f.name in read))
-    return replace(rebuilt, input=_pruned(node.input, below))
+    return replace(rebuilt, input=pruned(node.input, below))
 
 
 def _cheapest(node: Lookup) -> Item:
@@ -118,25 +118,25 @@ def _cheapest(node: Lookup) -> Item:
     return next((o for o in node.outputs if columns_of(o.expression) <= keys), node.outputs[0])
 
 
-@_pruned.register
+@pruned.register
 def _(node: AlignBarriers, required: Names) -> Node:
     read = frozenset().union(*map(columns_of, node.expressions))
-    return replace(node, input=_pruned(node.input, (required - {node.output.name}) | read))
+    return replace(node, input=pruned(node.input, (required - {node.output.name}) | read))
 
 
-@_pruned.register
+@pruned.register
 def _(node: StatementSet, required: Names) -> Node:
-    return with_inputs(node, tuple(_pruned(insert, _all(insert)) for insert in node.inserts))
+    return with_inputs(node, tuple(pruned(insert, _all(insert)) for insert in node.inserts))
 
 
-@_pruned.register
+@pruned.register
 def _(node: AssignWindows, required: Names) -> Node:
     own = {node.columns.start, node.columns.end, node.columns.time}
     read = {*node.partition_by, *_time(node), *read_by_window(node.window), *_shown_to_classes(node)}
-    return replace(node, input=_pruned(node.input, (required - own) | read))
+    return replace(node, input=pruned(node.input, (required - own) | read))
 
 
-@_pruned.register
+@pruned.register
 def _(node: WindowAggregate, required: Names) -> Node:
     aggregates = tuple(a for a in node.aggregates if a.name in required)
     own = {node.columns.start, node.columns.end, node.columns.time}
@@ -146,13 +146,13 @@ def _(node: WindowAggregate, required: Names) -> Node:
     read = (read | _time(node) | read_by_window(node.window)) - own if node.window is not None else read | own
     pane, pane_index = (name if name in required else None for name in (node.pane, node.pane_index))
     rebuilt = replace(node, aggregates=aggregates, pane=pane, pane_index=pane_index)
-    return replace(rebuilt, input=_pruned(node.input, read))
+    return replace(rebuilt, input=pruned(node.input, read))
 
 
-@_pruned.register
+@pruned.register
 def _(node: ProcessTable, required: Names) -> Node:
     # What the function reads of its rows, nobody knows.
-    tables = (_pruned(table, _given(argument)) for table, argument in zip(node.tables, node.arguments, strict=True))
+    tables = (pruned(table, _given(argument)) for table, argument in zip(node.tables, node.arguments, strict=True))
     return replace(node, tables=tuple(tables))
 
 

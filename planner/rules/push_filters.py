@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import singledispatch
 
 from sqlglot import exp
 
@@ -18,6 +19,7 @@ from sqlstream.planner.nodes import (
     Node,
     Project,
     Scan,
+    Unary,
     Union,
     WindowAggregate,
 )
@@ -50,43 +52,65 @@ def _divided(node: Node, conditions: Conditions, movable: list[bool]) -> tuple[C
     kept: Conditions = []
     types = Types(node.schema)
     for condition, may_move in zip(conditions, movable, strict=True):
-        passes = may_move and _passes(node, columns_of(condition))
-        if passes and (not kept or _cannot_fail(condition, types)):
+        below = may_move and passes(node, columns_of(condition))
+        if below and (not kept or _cannot_fail(condition, types)):
             pushed.append(condition)
         else:
             kept.append(condition)
     return pushed, kept
 
 
-def _passes(node: Node, read: set[str]) -> bool:
+@singledispatch
+def passes(node: Node, read: set[str]) -> bool:
     """May a condition that reads these fields be evaluated below ``node``?"""
-    match node:
-        case Scan() | Filter() | Union():
-            return True
-        case Project():
-            values = {i.name: i.expression for i in node.items}
-            return all(is_repeatable(values[name]) for name in read)
-        case AssignTime():
-            # UNSAFE for event and ingestion time: the watermark follows all rows, so a filtered row still advances it.
-            return node.domain is TimeDomain.PROCESSING and node.column not in read
-        case Correlate():
-            # UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after.
-            return not read & {f.name for f in node.outputs}
-        case Lookup():
-            # UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them.
-            return not node.outer or not read & {o.name for o in node.outputs}
-        case AssignWindows():
-            own = {node.columns.start, node.columns.end, node.columns.time}
-            if not isinstance(node.window, AlignedWindow):
-                # UNSAFE but on keys: a filtered row still holds its session together, or fills its count.
-                return bool(read) and read <= set(node.partition_by)
-            return not read & own
-        case WindowAggregate():
-            # UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody
-            # gets the late rows of all keys.
-            keyed = bool(read) and read <= set(node.keys) and node.grouping_sets is None
-            return keyed and node.firing.late.action is LateAction.DROP
     return False
+
+
+@passes.register(Scan)
+@passes.register(Filter)
+@passes.register(Union)
+def _(node: Node, read: set[str]) -> bool:
+    return True
+
+
+@passes.register
+def _(node: Project, read: set[str]) -> bool:
+    values = {i.name: i.expression for i in node.items}
+    return all(is_repeatable(values[name]) for name in read)
+
+
+@passes.register
+def _(node: AssignTime, read: set[str]) -> bool:
+    """UNSAFE for event and ingestion time: the watermark follows all rows, so a filtered row still advances it."""
+    return node.domain is TimeDomain.PROCESSING and node.column not in read
+
+
+@passes.register
+def _(node: Correlate, read: set[str]) -> bool:
+    """UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after."""
+    return not read & {f.name for f in node.outputs}
+
+
+@passes.register
+def _(node: Lookup, read: set[str]) -> bool:
+    """UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them."""
+    return not node.outer or not read & {o.name for o in node.outputs}
+
+
+@passes.register
+def _(node: AssignWindows, read: set[str]) -> bool:
+    if not isinstance(node.window, AlignedWindow):
+        # UNSAFE but on keys: a filtered row still holds its session together, or fills its count.
+        return bool(read) and read <= set(node.partition_by)
+    return not read & {node.columns.start, node.columns.end, node.columns.time}
+
+
+@passes.register
+def _(node: WindowAggregate, read: set[str]) -> bool:
+    """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody gets the
+    late rows of all keys."""
+    keyed = bool(read) and read <= set(node.keys) and node.grouping_sets is None
+    return keyed and node.firing.late.action is LateAction.DROP
 
 
 def _into(node: Node, conditions: Conditions) -> Node:
@@ -104,7 +128,7 @@ def _into(node: Node, conditions: Conditions) -> Node:
             return replace(node, input=_filter(node.input, [substituted(c, values) for c in conditions]))
         case Lookup():
             return _into_lookup(node, conditions)
-        case AssignTime() | Correlate() | AssignWindows() | WindowAggregate():
+        case Unary():
             return replace(node, input=_filter(node.input, conditions))
     raise TypeError(f"no condition passes {type(node).__name__}")
 

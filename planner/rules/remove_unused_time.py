@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import singledispatch
 
 from sqlglot import exp
 
@@ -22,27 +23,34 @@ def _remove(node: Node, needed: Names) -> Node:
 
     Columns of PROCTIME() and INGESTION_TIME() stay as long as somebody reads them; pruning removes them.
     """
-    below = _needed_below(node, needed)
+    below = needed_below(node, needed)
     rebuilt = with_inputs(node, tuple(_remove(child, below) for child in node.inputs))
     if isinstance(rebuilt, AssignTime) and rebuilt.domain is TimeDomain.EVENT and rebuilt.column not in needed:
         return rebuilt.input
     return _marked_as_below(rebuilt) if isinstance(rebuilt, Project) else rebuilt
 
 
-def _needed_below(node: Node, needed: Names) -> Names:
-    match node:
-        case AssignWindows(time=str() as time):
-            return frozenset({time})
-        case WindowAggregate(time=str() as time):
-            return frozenset({time})
-        case AssignWindows() | WindowAggregate():
-            return frozenset()
-        case ProcessTable(arguments=arguments):
-            return frozenset(a.time for a in arguments if a.time is not None)
-        case Project():
-            read = (i.expression for i in node.items if i.name in needed)
-            return frozenset(e.name for e in read if isinstance(e, exp.Column))
+@singledispatch
+def needed_below(node: Node, needed: Names) -> Names:
+    """The fields of the inputs of ``node`` whose watermark it or a node above needs, which needs ``needed``."""
     return needed
+
+
+@needed_below.register(AssignWindows)
+@needed_below.register(WindowAggregate)
+def _(node: AssignWindows | WindowAggregate, needed: Names) -> Names:
+    return frozenset({node.time} if node.time is not None else ())
+
+
+@needed_below.register
+def _(node: ProcessTable, needed: Names) -> Names:
+    return frozenset(a.time for a in node.arguments if a.time is not None)
+
+
+@needed_below.register
+def _(node: Project, needed: Names) -> Names:
+    read = (i.expression for i in node.items if i.name in needed)
+    return frozenset(e.name for e in read if isinstance(e, exp.Column))
 
 
 def _marked_as_below(project: Project) -> Project:

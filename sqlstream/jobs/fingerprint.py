@@ -21,7 +21,6 @@ from sqlstream.planner.explain.window_text import firing_text, window_text
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.columnar.chaining import link_of
 from sqlstream.planner.lowering.columnar.kernels import Kind, kind_of
-from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
     AlignBarriers,
@@ -35,6 +34,7 @@ from sqlstream.planner.nodes import (
     Scan,
     WindowAggregate,
 )
+from sqlstream.planner.properties import keeps_state
 
 Declared = Callable[[str], str]
 """What a process function declares as its state, as text, by the function's name."""

@@ -11,11 +11,11 @@ from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, rows_below, run, spark_schema
 from sqlstream.planner.lowering.columnar.triggers import domain_of
 from sqlstream.planner.lowering.columns import column, micros
-from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
 from sqlstream.planner.lowering.windows import window_columns
 from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Tumble
+from sqlstream.planner.properties import keeps_state
 from sqlstream.udfs.spark.batches import WindowsOfRows
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 from sqlstream.udfs.windows.functions import AllRows

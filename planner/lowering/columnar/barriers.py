@@ -10,11 +10,11 @@ from sqlstream.planner.lowering.columnar.deferred import held_from
 from sqlstream.planner.lowering.columnar.inputs import clock_of, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
 from sqlstream.planner.lowering.columns import column, quoted
-from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
 from sqlstream.planner.lowering.native import ONLY_COLUMNAR
 from sqlstream.planner.nodes import AlignBarriers, WindowAggregate
+from sqlstream.planner.properties import keeps_state
 from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
 from sqlstream.udfs.barriers.marks import Kind
 from sqlstream.udfs.exchange import CLOCK

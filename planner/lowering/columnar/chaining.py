@@ -13,8 +13,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.firing import DEFAULT_FIRING, LateAction, LateData
-from sqlstream.planner.lowering.columnar.clocks import defers, uses_processing_time
-from sqlstream.planner.lowering.gears import keeps_state
+from sqlstream.planner.lowering.columnar.clocks import defers
 from sqlstream.planner.lowering.side_outputs import late_fields
 from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import (
@@ -26,7 +25,7 @@ from sqlstream.planner.nodes import (
     WindowAggregate,
     kind_of_window,
 )
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.properties import changelog_mode, keeps_state, uses_processing_time
 
 _HASHED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
                      "BINARY", "DATE", "TIMESTAMP"})  # fmt: skip

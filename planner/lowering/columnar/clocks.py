@@ -10,53 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.firing import (
-    AfterProcessingTime,
-    AfterSilence,
-    EveryInterval,
-    Trigger,
-    UserTrigger,
-    simple_triggers,
-)
-from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import watermarked_nodes
-from sqlstream.planner.nodes import (
-    AlignBarriers,
-    AssignWindows,
-    CountWindow,
-    Lookup,
-    Node,
-    ProcessTable,
-    UserWindow,
-    WindowAggregate,
-)
+from sqlstream.planner.nodes import AlignBarriers, AssignWindows, Lookup, Node, WindowAggregate
+from sqlstream.planner.properties import keeps_state, uses_processing_time
 from sqlstream.udfs.spark.clocks import Watermark
 
 WindowNode = AssignWindows | WindowAggregate
-StatefulNode = WindowNode | AlignBarriers | Lookup | ProcessTable
 
 
-def stateful_nodes(plan: Node) -> Iterator[StatefulNode]:
-    """The nodes that keep state, top down: windows that fire, barriers, lookups that defer, process functions."""
-    for node in plan.walk():
-        if isinstance(node, (AssignWindows, WindowAggregate, AlignBarriers, Lookup, ProcessTable)) and keeps_state(
-            node
-        ):
-            yield node
+def stateful_nodes(plan: Node) -> Iterator[Node]:
+    """The nodes that keep state, top down."""
+    return filter(keeps_state, plan.walk())
 
 
 def defers(plan: Node) -> bool:
     """True where rows of the plan may wait in state, and hold the watermark: for lookups, or for barriers."""
-    return waits_for_lookups(plan) or any(map(_aligns, plan.walk()))
+    return waits_for_lookups(plan) or any(isinstance(n, AlignBarriers) and n.holds for n in plan.walk())
 
 
 def waits_for_lookups(plan: Node) -> bool:
     """True where they may wait for lookups, and go on without further input."""
     return any(isinstance(node, Lookup) for node in stateful_nodes(plan))
-
-
-def _aligns(node: Node) -> bool:
-    return isinstance(node, AlignBarriers) and not node.at_least_once
 
 
 def watermark_of(plan: Node) -> Watermark:
@@ -81,27 +55,3 @@ def needs_ticks(plan: Node) -> bool:
 def ends_by_tick(plan: Node) -> bool:
     """True where the end of a bounded input is told by a tick, because no table has a watermark."""
     return clock_ticks(plan) and not list(watermarked_nodes(plan))
-
-
-def uses_processing_time(node: StatefulNode) -> bool:
-    """True where windows of the node may fire by the clock, its function needs it, or it waits for the end of input
-    that only the clock may tell."""
-    if isinstance(node, Lookup):
-        return False
-    if isinstance(node, AlignBarriers):
-        return _aligns(node) or node.timeout_ms is not None
-    if isinstance(node, ProcessTable):
-        return node.clock
-    if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
-        return True
-    trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
-    return isinstance(node.window, UserWindow) or any(map(_by_clock, simple_triggers(trigger)))
-
-
-def _by_clock(trigger: Trigger) -> bool:
-    match trigger:
-        case AfterProcessingTime() | AfterSilence() | UserTrigger():
-            return True
-        case EveryInterval(domain=domain):
-            return domain is TimeDomain.PROCESSING
-    return False

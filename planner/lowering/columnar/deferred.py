@@ -12,12 +12,11 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.inputs import passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
 from sqlstream.planner.lowering.columns import column, quoted
-from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock
 from sqlstream.planner.lowering.lookup import Numbered, asked, joined, numbered, require_executed, step_of
 from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
 from sqlstream.planner.nodes import Lookup, Node
-from sqlstream.planner.properties import window_of
+from sqlstream.planner.properties import keeps_state, window_of
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.lookup.deferred import DeferredLookups
 from sqlstream.udfs.lookup.options import Order

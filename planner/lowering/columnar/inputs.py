@@ -10,12 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
-from sqlstream.planner.lowering.columnar.clocks import WindowNode, uses_processing_time
+from sqlstream.planner.lowering.columnar.clocks import WindowNode
 from sqlstream.planner.lowering.columnar.watermarks import TIME, BlobWatermark, blob_watermark
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Schema
+from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
 

@@ -13,18 +13,17 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar import clocks
-from sqlstream.planner.lowering.columnar.clocks import StatefulNode, WindowNode
+from sqlstream.planner.lowering.columnar.clocks import WindowNode
 from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
 from sqlstream.planner.lowering.columnar.watermarks import BlobWatermark, blob_watermark
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
-from sqlstream.planner.lowering.gears import keeps_state
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.side_outputs import marker
-from sqlstream.planner.nodes import AssignWindows, ProcessTable, WindowAggregate
+from sqlstream.planner.nodes import Node, WindowAggregate
+from sqlstream.planner.properties import acts_by_clock, keeps_state, uses_processing_time
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
@@ -41,8 +40,6 @@ METRIC = "operator"
 _TICK_TIME = "__tick_time"
 _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 0L)"
 """What of processing time has passed by a tick: rows of its millisecond may still come."""
-
-_TIMED = (AssignWindows, WindowAggregate, ProcessTable)
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def run(
 
 
 def operator_of(
-    node: StatefulNode,
+    node: Node,
     kernel: Kernel,
     output: StructType,
     context: Context,
@@ -167,8 +164,8 @@ def operator_of(
         output,
         number,
         clocks.watermark_of(plan),
-        ticks=clocks.clock_ticks(plan) and clocks.uses_processing_time(node),
-        chained_by_clock=isinstance(node, _TIMED) and node.domain is TimeDomain.PROCESSING,
+        ticks=clocks.clock_ticks(plan) and uses_processing_time(node),
+        chained_by_clock=acts_by_clock(node),
         late_table=marker(node, number) if isinstance(node, WindowAggregate) else None,
         chained=any(map(keeps_state, context.above)),
         keyed=keyed,

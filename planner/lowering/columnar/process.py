@@ -19,9 +19,10 @@ from sqlstream.planner.lowering.columnar.user_classes import values_of
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.lowering.hidden import hidden, hidden_names
-from sqlstream.planner.lowering.lower import Context, awaited_by, lower_columnar, lower_node
+from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
 from sqlstream.planner.lowering.native import ONLY_COLUMNAR
 from sqlstream.planner.nodes import ProcessInput, ProcessTable
+from sqlstream.planner.properties import awaited_by
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.calls import InputTable

@@ -39,9 +39,26 @@ FEATURES: dict[str, Unsupported] = {
         "joins with the present state of a stream (FOR SYSTEM_TIME AS OF a processing time)",
         "Join a table of a connector that answers lookups.",
     ),
-    "over": Unsupported("SS304", "OVER windows", _WINDOW_HINT),
+    "over": Unsupported(
+        "SS304",
+        "OVER windows in another order than that of a time attribute",
+        "Write ORDER BY ts first, ascending, where ts is the column named by WATERMARK FOR or pt AS PROCTIME().",
+    ),
+    "over here": Unsupported(
+        "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM, without GROUP BY."
+    ),
+    "over frame": Unsupported(
+        "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
+    ),
+    "over function": Unsupported(
+        "SS304",
+        "these functions over a frame",
+        "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
+    ),
     "qualify": Unsupported(
-        "SS305", "QUALIFY clauses", "Use MAX_BY or MIN_BY in a window aggregate to find the best row of a window."
+        "SS305",
+        "QUALIFY clauses of a query with GROUP BY",
+        "Write the query with GROUP BY into FROM and QUALIFY above it.",
     ),
     "distinct": Unsupported(
         "SS306",

@@ -13,7 +13,7 @@ from sqlstream.planner.binder.context import Context
 # Where a part has a refusal of its own; the rest is "syntax".
 _FEATURES: dict[str, str] = {
     "qualify": "qualify",
-    "windows": "over",
+    "windows": "over here",
     "distinct": "distinct",
     "hint": "hint",
     "hints": "hint",

@@ -200,7 +200,7 @@ def _quoted_name(text: exp.Literal) -> SqlStreamError:
 def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
-            return "over"
+            return "over here"
         case exp.Query() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):

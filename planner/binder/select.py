@@ -16,6 +16,7 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.over import with_overs
 from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
@@ -29,9 +30,12 @@ _CONSUMED = (
 )  # fmt: skip
 
 
+_OVER = ("qualify", "windows")
+
+
 def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.Expr, Context], Relation]) -> Relation:
     """The plan of one SELECT."""
-    refuse_rest(select, _CONSUMED, context)
+    refuse_rest(select, (*_CONSUMED, *_OVER), context)
     scope = bind_from(select, context, bind_query)
     if select.args.get("match"):  # whose columns are all that the rest of the query knows
         raise unsupported.refusal("match", span_of(select.args["match"]))
@@ -40,6 +44,7 @@ def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.
         condition = bind_condition(where.this, scope, context, Place("WHERE"))
         scope = scope.over(Filter(scope.node, condition))
     if is_aggregation(select, context):
+        refuse_rest(select, _CONSUMED, context)
         return bind_aggregation(select, scope, context)
     refuse_clauses(clauses_of(select), context)
     relation = _projection(select, scope, context)
@@ -64,6 +69,7 @@ def _aggregates(expression: exp.Expr, context: Context) -> bool:
 def _projection(select: exp.Select, scope: Scope, context: Context) -> Relation:
     columns = expand(select.expressions, scope, context)
     scope, columns = with_processing_time(columns, scope)
+    scope, columns = with_overs(select, columns, scope, context)
     scope, columns = _generated(columns, scope, context)
     names, items = Names(), []
     for column in columns:

@@ -27,7 +27,6 @@ from sqlstream.udfs.lookup.source import Comparison
 
 VERSION = 1
 
-_NODES = {c.__name__: c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
 _TAGGED = {
     "window": {c.__name__: c for c in get_args(nodes.Window)},
     "trigger": {c.__name__: c for c in get_args(firing.Trigger)},
@@ -35,6 +34,17 @@ _TAGGED = {
     "source": {"Function": catalog.Function},
 }
 """By the key that names the class: the classes that stand where others could."""
+
+
+@cache
+def _nodes() -> dict[str, type[nodes.Node]]:
+    """The classes of nodes by name, those of the rooms of operators included."""
+    found, known = [nodes.Node], {}
+    while found:
+        kind = found.pop()
+        known[kind.__name__] = kind
+        found += kind.__subclasses__()
+    return known
 
 
 def to_json(plan: nodes.Node) -> dict[str, Any]:
@@ -142,7 +152,7 @@ def decode(kind: Any, value: Any) -> Any:
     if kind is Comparison:
         return Comparison(value["column"], value["operator"], _decode_constant(value["value"]))
     if isinstance(kind, type) and issubclass(kind, nodes.Node):
-        kind = _NODES[value["node"]]
+        kind = _nodes()[value["node"]]
     if is_dataclass(kind) and isinstance(kind, type):
         return kind(**{name: decode(hint, value[name]) for name, hint in _hints(kind).items()})
     return value

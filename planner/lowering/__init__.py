@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlstream.planner.lowering import aggregate, correlate, lookup, project, scan, statement_set, union  # noqa: F401 - fill the registry
-from sqlstream.planner.lowering.columnar import assign_windows, barriers, deferred, process, window_aggregate  # noqa: F401
+from sqlstream.planner.lowering.columnar import assign_windows, barriers, deferred, over, process, window_aggregate  # noqa: F401
 from sqlstream.planner.lowering.lower import lower
 from sqlstream.planner.lowering.physical import (
     explain_physical,

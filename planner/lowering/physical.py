@@ -44,6 +44,7 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
+from sqlstream.planner.operators.over import Over
 from sqlstream.planner.properties import keeps_rows, keeps_state
 
 
@@ -252,6 +253,12 @@ def _(node: WindowAggregate) -> str:
         ", DISTINCT values kept as sets" if any(a.expression.find(exp.Distinct) for a in node.aggregates) else ""
     )
     return f"{sets}streaming aggregation by {keys} in append mode, state in RocksDB{collected}"
+
+
+@physical.register
+def _(node: Over) -> str:
+    exchange = "exchange by key group" if node.keys else "exchange to one key group"
+    return f"{exchange}, kernel of rows in order of time, state in RocksDB"
 
 
 @physical.register

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import times_of
@@ -36,13 +38,24 @@ EMITTED = "__emitted"
 
 LATE_ROWS = "late_rows"
 
+
+@dataclass(frozen=True)
+class Tie:
+    """A column of the input that orders rows of one time."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
 _AT_THE_END = END_OF_TIME - 1
 """The timer of rows that only the end of the input completes."""
 
 
 @dataclass(frozen=True)
 class OverKernel(Kernel):
-    """``passed`` are the columns of ``input`` that come out before the results of ``functions``.
+    """``passed`` are the columns of ``input`` that come out before the results of ``functions``. Rows of one time are
+    in the order of ``ties``, and in that of arrival where these are equal; peers are equal in all of them.
 
     ``time`` names the column of the rows' times; None stands for now, in processing time, in which no frame may have
     rows that follow.
@@ -54,6 +67,7 @@ class OverKernel(Kernel):
     passed: tuple[str, ...]
     functions: tuple[OverFunction, ...]
     domain: Domain = Domain.EVENT
+    ties: tuple[Tie, ...] = ()
 
     def __post_init__(self) -> None:
         frames = self._frames
@@ -115,12 +129,32 @@ class OverKernel(Kernel):
 
     def _lined_up(self, rows: pa.Table) -> tuple[pa.Table, Line]:
         key, time = dense_ids(rows, self.keys).ids, rows.column(TIME).to_numpy()
-        if self.domain is Domain.EVENT:
+        if self.domain is Domain.PROCESSING:
+            order = np.argsort(key, kind="stable")
+            line = Line(key[order], never_back(key[order], time[order]), peers=False)
+        elif self.ties:
+            tie = self._ranks(rows)
+            order = np.lexsort((tie, time, key))
+            line = Line(key[order], time[order], tie=tie[order])
+        else:
             order = np.lexsort((time, key))
-            return rows.take(pa.array(order)).combine_chunks(), Line(key[order], time[order])
-        order = np.argsort(key, kind="stable")
-        line = Line(key[order], never_back(key[order], time[order]), peers=False)
+            line = Line(key[order], time[order])
         return rows.take(pa.array(order)).combine_chunks(), line
+
+    def _ranks(self, rows: pa.Table) -> Indices:
+        """The rank of each row by its ties alone; equal ones have one."""
+        values = rows.select([tie.column for tie in self.ties])
+        ids = dense_ids(values, values.column_names)
+        distinct = values.take(pa.array(ids.first))
+        order = np.arange(ids.count)
+        for tie in reversed(self.ties):
+            direction: Literal["ascending", "descending"] = "descending" if tie.descending else "ascending"
+            nulls: Literal["at_start", "at_end"] = "at_start" if tie.nulls_first else "at_end"
+            column = distinct.column(tie.column).combine_chunks().take(pa.array(order))
+            order = order[pc.rank(column, direction, null_placement=nulls, tiebreaker="first").to_numpy().argsort()]
+        rank = np.empty(ids.count, np.int64)
+        rank[order] = np.arange(ids.count)
+        return np.asarray(rank[ids.ids], np.int64)
 
     def _complete(self, line: Line, now: int) -> Flags:
         """True where no row to come can be in a frame of the row."""

@@ -23,14 +23,15 @@ class Bounds(NamedTuple):
 class Line:
     """``key`` counts from 0, ascending; ``time`` ascends within each key. Both are in microseconds.
 
-    ``peers``: rows of one key and time are peers of each other. In processing time they are not: a row does not see
-    what comes after it in the same instant.
+    ``peers``: rows of one key and time are peers of each other, where they have the same ``tie`` if there is one. In
+    processing time they are not: a row does not see what comes after it in the same instant.
     """
 
-    def __init__(self, key: Indices, time: Times, *, peers: bool = True) -> None:
+    def __init__(self, key: Indices, time: Times, *, peers: bool = True, tie: Indices | None = None) -> None:
         self.key = key
         self.time = time
         self._peers = peers
+        self._tie = tie
 
     def __len__(self) -> int:
         return len(self.key)
@@ -67,6 +68,8 @@ class Line:
             return np.ones(len(self.key), np.bool_)
         begins = self.begins.copy()
         begins[1:] |= self.time[1:] != self.time[:-1]
+        if self._tie is not None:
+            begins[1:] |= self._tie[1:] != self._tie[:-1]
         return begins
 
     @cached_property

@@ -112,7 +112,7 @@ def test_values_of_other_rows():
 
 
 def test_processing_time_answers_at_once():
-    functions = (aggregated("s", ALL), aggregated("r", SECOND), *NUMBERS)
+    functions: tuple[OverFunction, ...] = (aggregated("s", ALL), aggregated("r", SECOND), *NUMBERS)
     harness = KernelHarness(over(*functions, domain=Domain.PROCESSING), SCHEMA, ["k"], restarts=True)
     harness.rows(dicts([("a", 0, 1), ("a", 0, 2)]))
     assert values(harness) == [("a", 1, 1, 1, 1, 1, 1), ("a", 2, 3, 3, 2, 2, 2)]
@@ -132,7 +132,7 @@ def test_what_frames_in_time_no_longer_hold_goes_without_new_rows():
 # --- a model --------------------------------------------------------------------------------------------------
 
 
-def model(rows: list[Row], frame: Frame) -> dict[tuple[int, ...], Any]:
+def model(rows: list[Row], frame: Frame) -> dict[int, Any]:
     """By the row's number: the values of its frame, and its three numbers."""
     by_key: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
     for number, (k, ms, v) in enumerate(rows):

@@ -1,0 +1,271 @@
+"""OVER: functions over frames of the rows around a row, in order of a time attribute.
+
+Calls of one partition and order become one node, others nodes above it; the select list reads their results as fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.processing_time import with_processing_time
+from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.select_list import Selected
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.functions.kinds import Kind, kind_of, spark_name
+from sqlstream.planner.intervals import interval_ms
+from sqlstream.planner.naming import Names, extended
+from sqlstream.planner.nodes import Filter, Item, Node
+from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.type_inference import call_arguments
+from sqlstream.udfs.over.frames import Frame
+
+_DEFAULT = Frame(rows=False, start=None)
+_PLACE = Place("OVER")
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What the rows of a call are partitioned by and in which order they stand."""
+
+    keys: tuple[str, ...]
+    time: str
+    domain: TimeDomain
+    ties: tuple[Sorted, ...]
+
+
+def with_overs(
+    select: exp.Select, columns: list[Selected], scope: Scope, context: Context
+) -> tuple[Scope, list[Selected]]:
+    """The select list over a scope that has the results of its OVER calls, filtered by QUALIFY."""
+    qualify = select.args.get("qualify")
+    written = [*(c.expression for c in columns if c.bound is None), *([qualify.this] if qualify is not None else [])]
+    if not any(_windows(e) for e in written):
+        if qualify is not None:
+            hint = "Use WHERE, or HAVING for conditions on aggregates."
+            context.wrong("SS239", "QUALIFY needs a function with OVER, in it or in the select list", qualify, hint)
+        return scope, columns
+    if changelog_mode(scope.node) != APPEND_ONLY:
+        context.refuse("changelog input", select, "The query below updates its results.")
+    binding = _Binding(scope, context, {w.name.casefold(): w for w in select.args.get("windows") or ()})
+    replaced = [c if c.bound is not None else replace(c, expression=binding.replaced(c.expression)) for c in columns]
+    if qualify is None:
+        return binding.result(), replaced
+    condition = binding.replaced(_without_aliases(qualify.this, columns, scope))
+    above = binding.result()
+    return above.over(Filter(above.node, bind_condition(condition, above, context, Place("QUALIFY")))), replaced
+
+
+def _windows(expression: exp.Expr) -> list[exp.Window]:
+    """The OVER calls of an expression, but for those of its subqueries."""
+    return [found for found in _outside_queries(expression) if isinstance(found, exp.Window)]
+
+
+def _outside_queries(expression: exp.Expr) -> Iterator[exp.Expr]:
+    yield expression
+    if not isinstance(expression, exp.Query | exp.Window):
+        for child in expression.iter_expressions():
+            yield from _outside_queries(child)
+
+
+def _without_aliases(condition: exp.Expr, columns: Sequence[Selected], scope: Scope) -> exp.Expr:
+    """A copy with the names of the select list replaced by what they stand for; columns of FROM go first."""
+    named = {name.casefold(): c.expression for c in columns for name in c.aliases}
+
+    def value(node: exp.Expr) -> exp.Expr:
+        alias = isinstance(node, exp.Column) and not node.table and node.name.casefold() in named
+        return named[node.name.casefold()].copy() if alias and not scope.find(node.name) else node
+
+    return condition.copy().transform(value)
+
+
+class _Binding:
+    """Collects the calls of one SELECT. ``result`` is the scope with all of their results."""
+
+    def __init__(self, scope: Scope, context: Context, named: dict[str, exp.Expr]) -> None:
+        self._scope = scope
+        self._context = context
+        self._named = named
+        self._names = Names(f.name for f in scope.node.schema)
+        self._computed: dict[exp.Expression, Item] = {}
+        self._calls: dict[_Order, dict[OverCall, str]] = {}
+        self._fields: list[str] = []
+
+    def replaced(self, expression: exp.Expr) -> exp.Expr:
+        """A copy that reads the results of its OVER calls as columns."""
+
+        def value(node: exp.Expr) -> exp.Expr:
+            return exp.column(self._field(node)) if isinstance(node, exp.Window) else node
+
+        return expression.copy().transform(value)
+
+    def result(self) -> Scope:
+        node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
+        for order, calls in self._calls.items():
+            node = Over(node, order.keys, order.time, tuple(calls), order.domain, order.ties)
+        visible = tuple(Visible(name, name, starred=False) for name in self._fields)
+        return self._scope.with_columns(node, visible)
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def _field(self, window: exp.Window) -> str:
+        """The field with the result of a call."""
+        order, frame = self._order_and_frame(window)
+        name = self._names.unique("over")
+        self._fields.append(name)
+        call = self._call(window.this, name, frame, order.domain, window)
+        calls = self._calls.setdefault(order, {})
+        calls[call] = name
+        return name
+
+    def _call(self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain, window: exp.Window) -> OverCall:
+        called = spark_name(call) or type(call).__name__.lower()
+        if aggregate_name(call, self._context.catalog) is not None:
+            bound = bind(call, self._scope, self._context, Place("OVER", aggregates=True))
+            check_aggregate_types(bound, self._scope.node.schema, self._context)
+            frame = frame or _DEFAULT
+        elif called in NUMBERS | SHIFTS | {NTH} and not isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+            bound = self._positional(call, called, frame, domain)
+            frame = (frame or _DEFAULT) if called == NTH else None
+        else:
+            raise self._not_over(call, called)
+        types = types_of(self._scope, self._context)
+        return OverCall(Item(name, bound, types.of(bound), types.nullable(bound)), frame)
+
+    def _positional(self, call: exp.Expr, called: str, frame: Frame | None, domain: TimeDomain) -> exp.Expression:
+        """ROW_NUMBER and its kin, LAG, LEAD, NTH_VALUE with bound arguments."""
+        arguments = [bind(a, self._scope, self._context, _PLACE) for a in call_arguments(call)]
+        wrong: str | None = None
+        if called in NUMBERS and arguments:
+            wrong = f"{called.upper()} takes no argument"
+        elif called in SHIFTS and not 1 <= len(arguments) <= 3:
+            wrong = f"{called.upper()} takes a value, an offset and a default, of which the value is needed"
+        elif called == NTH and len(arguments) != 2:
+            wrong = "NTH_VALUE takes a value and a number"
+        elif len(arguments) > 1 and not _is_whole(arguments[1]):
+            wrong = f"the second argument of {called.upper()} must be a whole number, written as such"
+        if wrong is not None:
+            raise bind_error("SS239", wrong, call)
+        if called != NTH and frame is not None:
+            raise bind_error("SS239", f"{called.upper()} takes no frame", call, "Leave ROWS or RANGE out.")
+        if called == "lead" and domain is TimeDomain.PROCESSING:
+            raise bind_error("SS239", "LEAD needs an order of event time", call, _NO_FOLLOWING)
+        return exp.Anonymous(this=called, expressions=arguments)
+
+    def _not_over(self, call: exp.Expr, called: str) -> Exception:
+        if kind_of(called) is Kind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+            detail = f"It is {called.upper()}." if kind_of(called) is Kind.WINDOW else "It is one with IGNORE NULLS."
+            return unsupported.refusal("over function", span_of(call), detail)
+        hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE."
+        return bind_error("SS239", f'"{called}" is no function over a frame', call, hint)
+
+    # --- partition, order and frame -----------------------------------------------------------------------------
+
+    def _order_and_frame(self, window: exp.Window) -> tuple[_Order, Frame | None]:
+        spec = self._spec(window)
+        keys = tuple(self._computed_field(key) for key in spec.args.get("partition_by") or ())
+        order = spec.args.get("order")
+        ordered = list(order.expressions) if order is not None else []
+        time, domain = self._time(ordered[0] if ordered else None, spec)
+        if domain is TimeDomain.PROCESSING and len(ordered) > 1:
+            hint = "Rows come out one by one, as they arrive: leave the other columns out."
+            raise bind_error("SS239", "an order of processing time has no further columns", ordered[1], hint)
+        ties = tuple(self._tie(o) for o in ordered[1:])
+        frame = spec.args.get("spec")
+        bounds = _frame(frame, domain) if frame is not None else None
+        if bounds is not None and ties and not bounds.rows and (bounds.start or bounds.end):
+            raise bind_error("SS239", "RANGE with an interval needs one column in ORDER BY", frame or window)
+        return _Order(keys, time, domain, ties), bounds
+
+    def _spec(self, window: exp.Window) -> exp.Expr:
+        """The parentheses behind OVER, or those of WINDOW w AS (…)."""
+        name = window.args.get("alias")
+        if name is None:
+            return window
+        found = self._named.get(name.name.casefold())
+        own = any(window.args.get(part) for part in ("partition_by", "order", "spec"))
+        if found is None or own:
+            message = f'window "{name.name}" is not defined' if found is None else f'window "{name.name}" is changed'
+            raise bind_error("SS239", message, name, f"Write WINDOW {name.name} AS (PARTITION BY … ORDER BY …).")
+        return found
+
+    def _time(self, ordered: exp.Expr | None, spec: exp.Expr) -> tuple[str, TimeDomain]:
+        if ordered is None:
+            raise unsupported.refusal("over", span_of(spec), "It has no ORDER BY.")
+        self._scope, (marked,) = with_processing_time([Selected("time", ordered.this)], self._scope)
+        bound = marked.bound or bind(ordered.this, self._scope, self._context, _PLACE)
+        field = self._scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
+        self._context.stop_if_wrong()
+        if field is None or field.time is None or ordered.args.get("desc"):
+            raise unsupported.refusal("over", span_of(ordered) or span_of(spec))
+        return field.name, field.time
+
+    def _tie(self, ordered: exp.Expr) -> Sorted:
+        descending = bool(ordered.args.get("desc"))
+        first = ordered.args.get("nulls_first")
+        return Sorted(self._computed_field(ordered.this), descending, not descending if first is None else bool(first))
+
+    def _computed_field(self, expression: exp.Expr) -> str:
+        """The field with the value of an expression, computed below where it is none yet."""
+        bound = bind(expression, self._scope, self._context, _PLACE)
+        if isinstance(bound, exp.Column):
+            return bound.name
+        if bound not in self._computed:
+            types = types_of(self._scope, self._context)
+            name = self._names.unique("key")
+            self._computed[bound] = Item(name, bound, types.of(bound), types.nullable(bound))
+        return self._computed[bound].name
+
+
+_NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
+
+
+def _is_whole(expression: exp.Expr) -> bool:
+    return isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit()
+
+
+def _frame(spec: exp.Expr, domain: TimeDomain) -> Frame:
+    kind = str(spec.args.get("kind")).upper()
+    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+        raise unsupported.refusal("over frame", span_of(spec))
+    measure = _rows if kind == "ROWS" else _milliseconds
+    start = _offset(spec.args.get("start"), spec.args.get("start_side"), measure)
+    end = _offset(spec.args.get("end"), spec.args.get("end_side"), measure)
+    if end is None or (start is None and str(spec.args.get("start_side")).upper() == "FOLLOWING"):
+        raise unsupported.refusal("over frame", span_of(spec), "UNBOUNDED FOLLOWING waits for the end of a stream.")
+    if start is not None and start > end:
+        raise bind_error(
+            "SS239", "the frame ends before it begins", spec, "Write BETWEEN the earlier AND the later bound."
+        )
+    if end > 0 and domain is TimeDomain.PROCESSING:
+        raise bind_error("SS239", "FOLLOWING needs an order of event time", spec, _NO_FOLLOWING)
+    return Frame(kind == "ROWS", start, end)
+
+
+def _offset(value: object, side: object, measure: Callable[[exp.Expr], int]) -> int | None:
+    """An offset from the current row; None for UNBOUNDED."""
+    if isinstance(value, str):
+        return 0 if value.upper() == "CURRENT ROW" else None
+    assert isinstance(value, exp.Expr)
+    distance = measure(value)
+    if distance < 0:
+        raise bind_error("SS239", "a frame's distance must not be negative", value)
+    return -distance if str(side).upper() == "PRECEDING" else distance
+
+
+def _rows(value: exp.Expr) -> int:
+    if not _is_whole(value):
+        raise bind_error("SS239", "ROWS needs a whole number, written as such", value)
+    return int(value.name)
+
+
+def _milliseconds(value: exp.Expr) -> int:
+    return interval_ms(value, "the distance of RANGE", span_of(value))

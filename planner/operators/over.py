@@ -1,0 +1,168 @@
+"""OVER aggregation: rows in order of a time attribute, each with functions over the rows around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
+from sqlstream.planner.properties import (
+    WindowInfo,
+    awaited_by,
+    keeps_state,
+    unique_keys,
+    uses_processing_time,
+    window_of,
+)
+from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.rules.prune_columns import Names, pruned
+from sqlstream.planner.rules.push_filters import passes
+from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.udfs.over.frames import Frame
+
+NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
+SHIFTS = frozenset({"lag", "lead"})
+NTH = "nth_value"
+
+
+@dataclass(frozen=True)
+class OverCall:
+    """A function over a frame, whose offsets are milliseconds where it is one of RANGE.
+
+    Calls of NUMBERS and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names; all others are
+    aggregates.
+    """
+
+    item: Item
+    frame: Frame | None
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A field that breaks ties among rows of one time."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Over(Unary):
+    """For each row its fields and the results of ``calls``, over the rows with equal ``keys`` in order of ``time``.
+
+    In event time a row comes out when the watermark says that no row comes any more that its frames may hold; rows
+    behind the watermark are late, and dropped. In processing time it comes out at once. ``ties`` order rows of one
+    time. Schema: that of the input, then the calls.
+    """
+
+    keys: tuple[str, ...]
+    time: str
+    calls: tuple[OverCall, ...]
+    domain: TimeDomain = TimeDomain.EVENT
+    ties: tuple[Sorted, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *self.results)
+
+    @property
+    def results(self) -> tuple[Field, ...]:
+        return tuple(call.item.field for call in self.calls)
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields of the input that order, keys and functions read."""
+        read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
+        return read | {*self.keys, self.time, *(tie.name for tie in self.ties)}
+
+
+# --- properties -----------------------------------------------------------------------------------------------
+
+
+@keeps_state.register
+def _(node: Over) -> bool:
+    return True
+
+
+@awaited_by.register
+def _(node: Over) -> frozenset[TimeDomain]:
+    return frozenset({node.domain}) if node.domain is TimeDomain.EVENT else frozenset()
+
+
+@uses_processing_time.register
+def _(node: Over) -> bool:
+    """Frames in time must forget rows."""
+    in_time = any(c.frame is not None and c.frame.time_before for c in node.calls)
+    return node.domain is TimeDomain.PROCESSING and in_time
+
+
+@unique_keys.register
+def _(node: Over) -> frozenset[frozenset[str]]:
+    return unique_keys(node.input)
+
+
+@window_of.register
+def _(node: Over) -> WindowInfo | None:
+    return window_of(node.input)
+
+
+# --- rules ----------------------------------------------------------------------------------------------------
+
+
+@pruned.register
+def _(node: Over, required: Names) -> Node:
+    calls = tuple(call for call in node.calls if call.item.name in required)
+    if not calls:
+        return pruned(node.input, required)
+    kept = replace(node, calls=calls)
+    below = (required - {field.name for field in node.results}) | kept.read
+    return replace(kept, input=pruned(node.input, below))
+
+
+@passes.register
+def _(node: Over, read: set[str]) -> bool:
+    """UNSAFE but on keys: a filtered row still stands in the frames of others."""
+    return bool(read) and read <= set(node.keys)
+
+
+@needed_below.register
+def _(node: Over, needed: Names) -> Names:
+    return needed | {node.time}
+
+
+# --- texts ----------------------------------------------------------------------------------------------------
+
+
+@describe.register
+def _(node: Over) -> str:
+    keys = [f"keys {', '.join(node.keys)}"] if node.keys else []
+    order = ", ".join([node.time, *map(_tie, node.ties)])
+    return f"Over({'; '.join([*keys, f'order {order}', *map(_call, node.calls)])})"
+
+
+def _tie(tie: Sorted) -> str:
+    default = tie.nulls_first is not tie.descending
+    nulls = "" if default else f" NULLS {'FIRST' if tie.nulls_first else 'LAST'}"
+    return f"{tie.name}{' DESC' if tie.descending else ''}{nulls}"
+
+
+def _call(call: OverCall) -> str:
+    frame = f" {frame_text(call.frame)}" if call.frame is not None else ""
+    return f"{sql(call.item.expression)}{frame} AS {call.item.name}"
+
+
+def frame_text(frame: Frame) -> str:
+    kind = "ROWS" if frame.rows else "RANGE"
+    return f"{kind} BETWEEN {_bound(frame.start, frame)} AND {_bound(frame.end, frame)}"
+
+
+def _bound(offset: int | None, frame: Frame) -> str:
+    if offset is None:
+        return "UNBOUNDED PRECEDING"
+    if offset == 0:
+        return "CURRENT ROW"
+    distance = str(abs(offset)) if frame.rows else readable(abs(offset))
+    return f"{distance} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"

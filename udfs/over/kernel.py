@@ -11,6 +11,7 @@ before those.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -29,6 +30,7 @@ from sqlstream.udfs.over.line import Flags, Indices, Line, Times
 from sqlstream.udfs.over.totals import COUNTED, GROUPS, Known, Totals
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.merging import merge_ranges
 from sqlstream.udfs.windows.ranges import Ranges
 from sqlstream.udfs.windows.row_measured import never_back
@@ -101,6 +103,15 @@ class OverKernel(Kernel):
 
     def on_processing_time(self, time: int, context: Context) -> None:
         self._advance(KeyedState(context.store, "rows", self._stored), context)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows that have not come out, because the clock or the rows behind them are still to come."""
+        rows = KeyedState(context.store, "rows", self._stored).load_all()
+        timer = rows.column(self._timer).to_numpy()[~rows.column(EMITTED).to_numpy(zero_copy_only=False)]
+        in_time = timer[timer != _AT_THE_END]
+        yield from waits(Pending.ROWS, self.domain, in_time)
+        if len(in_time) < len(timer):
+            yield Wait(Pending.ROWS, None, len(timer) - len(in_time))
 
     # --- the rows of the keys that are due ----------------------------------------------------------------------
 
@@ -252,10 +263,13 @@ class OverKernel(Kernel):
         own = (pa.array(time), pa.array(emitted), pa.array(timer))
         return pa.Table.from_arrays([*rows.select(self._kept).columns, *own], schema=self._stored)
 
+    @property
+    def _timer(self) -> str:
+        return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
+
     @cached_property
     def _stored(self) -> pa.Schema:
-        timer = EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
-        own = ((TIME, pa.int64()), (EMITTED, pa.bool_()), (timer, pa.int64()))
+        own = ((TIME, pa.int64()), (EMITTED, pa.bool_()), (self._timer, pa.int64()))
         return pa.schema([*(self.input.field(name) for name in self._kept), *own])
 
     @cached_property

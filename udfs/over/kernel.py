@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -154,18 +153,12 @@ class OverKernel(Kernel):
 
     def _ranks(self, rows: pa.Table) -> Indices:
         """The rank of each row by its ties alone; equal ones have one."""
-        values = rows.select([tie.column for tie in self.ties])
-        ids = dense_ids(values, values.column_names)
-        distinct = values.take(pa.array(ids.first))
-        order = np.arange(ids.count)
-        for tie in reversed(self.ties):
-            direction: Literal["ascending", "descending"] = "descending" if tie.descending else "ascending"
-            nulls: Literal["at_start", "at_end"] = "at_start" if tie.nulls_first else "at_end"
-            column = distinct.column(tie.column).combine_chunks().take(pa.array(order))
-            order = order[pc.rank(column, direction, null_placement=nulls, tiebreaker="first").to_numpy().argsort()]
-        rank = np.empty(ids.count, np.int64)
-        rank[order] = np.arange(ids.count)
-        return np.asarray(rank[ids.ids], np.int64)
+        ranks = [_ranks(rows.column(tie.column), tie) for tie in reversed(self.ties)]
+        order = np.lexsort(ranks)
+        begins = np.logical_or.reduce([np.diff(rank[order], prepend=-1) != 0 for rank in ranks])
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.cumsum(begins)
+        return rank
 
     def _complete(self, line: Line, now: int) -> Flags:
         """True where no row to come can be in a frame of the row."""
@@ -319,6 +312,14 @@ class OverKernel(Kernel):
     @cached_property
     def _time_after(self) -> int:
         return max((frame.time_after for frame in self._frames), default=0)
+
+
+def _ranks(column: pa.ChunkedArray, tie: Tie) -> Indices:
+    """The rank of each row by one tie, from 1 on."""
+    rank = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    rank = int(rank.max(initial=0)) + 1 - rank if tie.descending else rank
+    is_null = np.asarray(column.is_null())
+    return np.where(is_null, 0 if tie.nulls_first else len(rank) + 1, rank) + 1
 
 
 def _behind(

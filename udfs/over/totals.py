@@ -51,7 +51,8 @@ class Totals:
     def load(self, state: KeyedState, first: pa.Table) -> Known:
         """Those of some keys, given by one row of each."""
         found = state.load(first.column(KEY_HASH).to_numpy())
-        ids = dense_ids(pa.concat_tables([first.select(list(self.keys)), found.select(list(self.keys))]), self.keys).ids
+        both = pa.concat_tables([rows.select(self._names) for rows in (first, found)])
+        ids = dense_ids(both, self.keys).ids
         place = np.full(first.num_rows + found.num_rows, -1, np.int64)
         place[ids[first.num_rows :]] = np.arange(found.num_rows)
         return Known(found, place[: first.num_rows])

@@ -15,7 +15,7 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
-from sqlstream.udfs.over.kernel import OverKernel
+from sqlstream.udfs.over.kernel import OverKernel, Tie
 
 MS = 1000
 SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
@@ -81,6 +81,30 @@ def test_rows_before_a_restart_stand_in_totals():
     assert all(len(store.snapshot()) <= 6 for store in harness.stores)
     harness.finish()
     assert values(harness) == [("a", 1, 5, 5, 5, 5), ("b", 2, 10, 5, 5, 5)]
+
+
+def test_without_keys_all_rows_are_of_one():
+    kernel = OverKernel(SCHEMA, (), "ts", ("v",), (aggregated("s", ALL), *NUMBERS))
+    harness = KernelHarness(kernel, SCHEMA, [], restarts=True)
+    for ms in range(3):
+        harness.batch(dicts([("a", ms + 1, 1), ("b", ms + 1, 2)]), watermark=ms * MS)
+    harness.finish()
+    assert values(harness) == [
+        (1, 3, 1, 1, 1),
+        (2, 3, 2, 1, 1),
+        (1, 6, 3, 3, 2),
+        (2, 6, 4, 3, 2),
+        (1, 9, 5, 5, 3),
+        (2, 9, 6, 5, 3),
+    ]
+
+
+def test_ties_order_rows_of_one_time():
+    kernel = OverKernel(SCHEMA, ("k",), "ts", ("v",), NUMBERS, ties=(Tie("v", descending=True, nulls_first=False),))
+    harness = KernelHarness(kernel, SCHEMA, ["k"])
+    harness.rows(dicts([("a", 1, 1), ("a", 1, None), ("a", 1, 3), ("a", 1, 3), ("a", 2, 9)]))
+    harness.finish()
+    assert values(harness) == [(3, 1, 1, 1), (3, 2, 1, 1), (1, 3, 3, 2), (None, 4, 4, 3), (9, 5, 5, 4)]
 
 
 def test_following_rows_are_waited_for():

@@ -48,7 +48,12 @@ def with_overs(
     """The select list over a scope that has the results of its OVER calls, filtered by QUALIFY."""
     qualify = select.args.get("qualify")
     written = [*(c.expression for c in columns if c.bound is None), *([qualify.this] if qualify is not None else [])]
-    if not any(_windows(e) for e in written):
+    calls = [window for expression in written for window in _windows(expression)]
+    used = {call.args["alias"].name.casefold() for call in calls if call.args.get("alias")}
+    for defined in select.args.get("windows") or ():
+        if defined.name.casefold() not in used:
+            context.wrong("SS239", f'window "{defined.name}" is not used', defined, "Remove it from WINDOW.")
+    if not calls:
         if qualify is not None:
             hint = "Use WHERE, or HAVING for conditions on aggregates."
             context.wrong("SS239", "QUALIFY needs a function with OVER, in it or in the select list", qualify, hint)

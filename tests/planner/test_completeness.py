@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "planner" / "refusals.golden"
 # A query for each kind of node, and the arguments that its binder reads there.
 QUERY = "SELECT item AS i, * EXCEPT (n) FROM bids AS b CROSS JOIN UNNEST(tags) AS u(t)"
 PARTS = {
-    exp.Select: (QUERY, "with_ expressions from_ joins laterals where group having stream"),
+    exp.Select: (QUERY, "with_ expressions from_ joins laterals where group having windows qualify stream"),
     exp.Table: (QUERY, "this db catalog alias joins laterals stream"),
     exp.Star: (QUERY, "except_"),
     exp.Join: (QUERY, "this side kind on"),

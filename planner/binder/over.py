@@ -140,6 +140,10 @@ class _Binding:
         elif called in NUMBERS | SHIFTS | {NTH} and not isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
             bound = self._positional(call, called, frame, domain)
             frame = (frame or _DEFAULT) if called == NTH else None
+            if frame is not None and frame.unbounded:
+                raise unsupported.refusal(
+                    "over frame", span_of(call), "NTH_VALUE needs one with a start, such as ROWS 9 PRECEDING."
+                )
         else:
             raise self._not_over(call, called)
         types = types_of(self._scope, self._context)
@@ -155,6 +159,8 @@ class _Binding:
             wrong = f"{called.upper()} takes a value, an offset and a default, of which the value is needed"
         elif called == NTH and len(arguments) != 2:
             wrong = "NTH_VALUE takes a value and a number"
+        elif called == NTH and arguments[1] == exp.Literal.number(0):
+            wrong = "NTH_VALUE counts rows from 1 on"
         elif len(arguments) > 1 and not _is_whole(arguments[1]):
             wrong = f"the second argument of {called.upper()} must be a whole number, written as such"
         if wrong is not None:

@@ -105,16 +105,26 @@ class Delta(Trigger):
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
         reference, start = self._referenced(state, run, cursor, run.ends)
+        return fire_at(self._first(run, reference, start, run.ends))
+
+    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
+        """Below AND and THEN it may fire several times before the whole does; each firing moves the reference."""
+        reference, _ = self._referenced(state, run, start, stop)
+        position, value = fire.position, run.numbers(self.value)
+        while (fired := position < stop).any():
+            reference = np.where(fired, value[np.where(fired, position, 0)], reference)
+            position = self._first(run, reference, np.where(fired, position + 1, stop), stop)
+        state["reference"] = reference
+
+    def _first(self, run: Run, reference: Values, start: Values, stop: Values) -> Values:
+        """The first position whose value exceeds the reference."""
         value, threshold = run.numbers(self.value), run.numbers(self.threshold)
 
         def exceeds(position: Values, owner: Values) -> Values:
             delta = value[position] - reference[owner]
             return (np.abs(delta) if self.absolute else delta) > threshold[position]
 
-        return fire_at(first_where(start, run.ends, exceeds))
-
-    def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        state["reference"], _ = self._referenced(state, run, start, stop)
+        return first_where(start, stop, exceeds)
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
         value = run.numbers(self.value)[position]

@@ -21,7 +21,6 @@ class Unsupported:
     detail: str | None = None
 
 
-_WINDOW_HINT = "Aggregate in TUMBLE, HOP, CUMULATE or SESSION windows of time, which emit when they close."
 _SEPARATE = (
     "Look the rows up: JOIN c FOR SYSTEM_TIME AS OF o.pt ON c.id = o.id, or write the inputs to a table each and join "
     "them outside of sqlstream."

@@ -91,21 +91,21 @@ class OverKernel(Kernel):
                 rows, time = rows.filter(pa.array(~late)), time[~late]
         else:
             time = np.minimum(time, context.processing_time)
-        state = KeyedState(context.store, "rows", self._stored)
+        state = self._state(context)
         # A row that others wait for is looked at when the clock reaches it, though its frames are not complete yet.
         timer = time if self._rows_after else time + self._time_after
         state.append(self._table(rows, time, np.zeros(len(time), np.bool_), timer))
         self._advance(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
-        self._advance(KeyedState(context.store, "rows", self._stored), context)
+        self._advance(self._state(context), context)
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        self._advance(KeyedState(context.store, "rows", self._stored), context)
+        self._advance(self._state(context), context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
         """Rows that have not come out, because the clock or the rows behind them are still to come."""
-        rows = KeyedState(context.store, "rows", self._stored).load_all()
+        rows = self._state(context).load_all()
         timer = rows.column(self._timer).to_numpy()[~rows.column(EMITTED).to_numpy(zero_copy_only=False)]
         in_time = timer[timer != _AT_THE_END]
         yield from waits(Pending.ROWS, self.domain, in_time)
@@ -207,26 +207,28 @@ class OverKernel(Kernel):
     def _emit_with(self, rows: pa.Table, line: Line, known: Known | None, fires: Indices, context: Context) -> None:
         if not len(fires):
             return
-        chosen = pa.array(fires[np.argsort(line.time[fires], kind="stable")])
-        results = self._results(rows, line, known)
-        columns = [*(rows.column(name).take(chosen) for name in self.passed), *(r.take(chosen) for r in results)]
+        chosen = fires[np.argsort(line.time[fires], kind="stable")]
+        results = self._results(rows, line, known, chosen)
+        columns = [*(rows.column(name).take(pa.array(chosen)) for name in self.passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
-    def _results(self, rows: pa.Table, line: Line, known: Known | None) -> list[pa.Array]:
-        """A column per function, for all rows of the line."""
+    def _results(self, rows: pa.Table, line: Line, known: Known | None, chosen: Indices) -> list[pa.Array]:
+        """A column per function, for the chosen rows of the line."""
         found: dict[str, pa.Array] = {}
         for frame, aggregates in self._aggregates.items():
-            of_frame = self._aggregated(rows, line, known, frame, aggregates)
+            of_frame = self._aggregated(rows, line, known, frame, aggregates, chosen)
             names = [f.field.name for f in self.functions if isinstance(f, Aggregated) and f.frame == frame]
             found.update((name, of_frame.column(name).combine_chunks()) for name in names)
-        return [self._result(function, rows, line, known, found) for function in self.functions]
+        return [
+            found[f.call.name]
+            if isinstance(f, Aggregated)
+            else self._of_rows(f, rows, line, known).take(pa.array(chosen))
+            for f in self.functions
+        ]
 
-    def _result(
-        self, function: OverFunction, rows: pa.Table, line: Line, known: Known | None, aggregated: dict[str, pa.Array]
-    ) -> pa.Array:
+    def _of_rows(self, function: Numbered | Shifted | Nth, rows: pa.Table, line: Line, known: Known | None) -> pa.Array:
+        """The results of a function that is no aggregate, for all rows of the line."""
         match function:
-            case Aggregated(call):
-                return aggregated[call.name]
             case Numbered():
                 assert known is not None, "numbers count on from totals"
                 return function.values(line, known.counted(COUNTED, line.key), known.counted(GROUPS, line.key))
@@ -236,7 +238,13 @@ class OverKernel(Kernel):
                 return function.values(function.frame.bounds(line), rows)
 
     def _aggregated(
-        self, rows: pa.Table, line: Line, known: Known | None, frame: Frame, aggregates: Aggregates
+        self,
+        rows: pa.Table,
+        line: Line,
+        known: Known | None,
+        frame: Frame,
+        aggregates: Aggregates,
+        chosen: Indices,
     ) -> pa.Table:
         count = len(line)
         parts, owner = aggregates.lift(rows, np.arange(count), count), line.key
@@ -244,13 +252,17 @@ class OverKernel(Kernel):
         if frame.unbounded:
             assert known is not None, "frames without a start begin with totals"
             parts, owner, start, stop = _behind(known, parts, owner, start, stop)
+        start, stop = start[chosen], stop[chosen]
         filled = np.flatnonzero(stop > start)
         merged = merge_ranges(aggregates, parts, owner, Ranges(start[filled], stop[filled]))
-        if len(filled) < count:
-            merged = aggregates.merge(merged, filled, count)
+        if len(filled) < len(chosen):
+            merged = aggregates.merge(merged, filled, len(chosen))
         return aggregates.finish(merged)
 
     # --- what is kept -------------------------------------------------------------------------------------------
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored)
 
     def _table(self, rows: pa.Table, time: Times, emitted: Flags, timer: Times) -> pa.Table:
         own = (pa.array(time), pa.array(emitted), pa.array(timer))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
-from sqlstream.planner.nodes import Scan
+from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, require_sources
+from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources
 from sqlstream.runner import Runner
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -32,19 +35,26 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
     """The stages below the planner."""
-    from sqlstream.planner.lowering import explain_physical, explain_spark, may_read_in_exchanges, scans_of_exchanges
+    from sqlstream.planner.lowering import explain_spark
 
     optimized = optimize(plan, RULES)
     if statement.stage == "PHYSICAL":
-        settings = workspace.settings
-        gear, chains = settings["sqlstream.gear"], settings["pipeline.operator-chaining.enabled"]
-        scans: tuple[Scan, ...] = ()
-        if gear != "native" and settings["sqlstream.parquet-reader"] == "auto" and may_read_in_exchanges(optimized):
-            require_sources(optimized)
-            scans = scans_of_exchanges(optimized, runner.runtime(workspace))
-        return explain_physical(optimized, gear, chains=chains, read_by_exchanges=scans)
+        return explain_physical(physical_plan(optimized, _engine(optimized, workspace, runner)))
     require_sources(optimized)
-    return explain_spark(optimized, runner.runtime(workspace))
+    runtime = runner.runtime(workspace)
+    return explain_spark(runner.physical(optimized, workspace, runtime.sources), runtime)
+
+
+def _engine(plan: Node, workspace: Workspace, runner: Runner) -> Engine:
+    """The engine of the settings. Spark starts where files may be read in an exchange, which it helps to tell."""
+
+    def reads_files(scan: Scan) -> bool:
+        if workspace.settings["sqlstream.parquet-reader"] == "spark":
+            return False
+        require_sources(plan)
+        return runner.runtime(workspace).sources.reads_files(scan)
+
+    return replace(engine_of(workspace.settings), reads_files=reads_files)
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:

@@ -15,6 +15,7 @@ from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
@@ -170,3 +171,8 @@ def require_sources(plan: Node) -> None:
         wrong = [d for table, names in read_columns(plan) for d in connector(table.connector).inspect(table, names)]
     if wrong:
         raise SqlStreamError.of(wrong)
+
+
+def engine_of(settings: Settings) -> Engine:
+    """What the settings say of where plans run."""
+    return Engine(settings["sqlstream.gear"], settings["pipeline.operator-chaining.enabled"])

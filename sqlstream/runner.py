@@ -14,7 +14,8 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders, JobName
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan, StatementSet
-from sqlstream.plans import Root, require_sources
+from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.plans import Root, engine_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, sink_of
 from sqlstream.spark_settings import SparkHandle, spark_settings
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from sqlstream.job_statements import ControlledJob
     from sqlstream.jobs import Job, JobRuntime
+    from sqlstream.jobs.runtime import Sources
     from sqlstream.jobs.storage import Storage
     from sqlstream.settings import Settings
 
@@ -48,10 +50,13 @@ class SessionSources:
         assert read is not None, scan.table.connector
         return read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+    def reads_files(self, scan: Scan) -> bool:
+        has_places = connector(scan.table.connector).has_places
+        return not self.environment.spark_reads and has_places(self.environment, scan.table, scan.columns)
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         places = connector(scan.table.connector).places
-        if places is None or self.environment.spark_reads:
-            return None
+        assert places is not None, scan.table.connector
         return places(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -153,15 +158,22 @@ class Runner:
     def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
         from sqlstream.jobs.declared_states import declared_states
-        from sqlstream.jobs.fingerprint import fingerprint
+        from sqlstream.jobs.fingerprint import Part, fingerprint
+        from sqlstream.jobs.layout import Layout
         from sqlstream.jobs.savepoints import restore
 
         settings = workspace.settings
+
+        def parts_of(layout: Layout | None) -> tuple[Part, ...]:
+            gear = settings["sqlstream.gear"] if layout is None else layout.gear
+            engine = Engine(gear, layout is not None and layout.chained)
+            return fingerprint(physical_plan(plan, engine), declared_states(sources))
+
         partitions = spark_settings(settings).get("spark.sql.shuffle.partitions")
         restore(
             settings["execution.state-recovery.path"],
             checkpoint,
-            fingerprint(plan, declared_states(sources)),
+            parts_of,
             self.spark.get(settings),
             settings["sqlstream.gear"],
             settings["pipeline.max-parallelism"],
@@ -197,7 +209,8 @@ class Runner:
                 SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
             )
         with hiding(secrets_of_plan(plan)):
-            rows = with_kind_first(lower(plan, self.runtime(workspace)))
+            runtime = self.runtime(workspace)
+            rows = with_kind_first(lower(self.physical(plan, workspace, runtime.sources), runtime))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 
     def runtime(self, workspace: Workspace) -> JobRuntime:
@@ -212,8 +225,11 @@ class Runner:
         control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
         settings = workspace.settings
         key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
-        chains = settings["pipeline.operator-chaining.enabled"]
-        return JobRuntime(spark, sources, control, settings["sqlstream.gear"], key_groups, chains)
+        return JobRuntime(spark, sources, control, key_groups)
+
+    def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
+        """What runs of a plan that has no checkpoint yet."""
+        return physical_plan(plan, replace(engine_of(workspace.settings), reads_files=sources.reads_files))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.parquet-reader"] == "spark" or self.spark.is_remote

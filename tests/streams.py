@@ -20,6 +20,7 @@ from sqlstream.jobs.storage import LocalStorage
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import AssignTime, Field, Item, Lookup, Node, Output, Scan
+from sqlstream.planner.physical import Engine, physical_plan
 from sqlstream.runner import request_of
 from sqlstream.types import UNKNOWN, parse_type
 from sqlstream.udfs.functions import describe
@@ -90,6 +91,14 @@ class Streams:
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
     numbers: Iterable[int] = field(default_factory=itertools.count)
 
+    @property
+    def engine(self) -> Engine:
+        return Engine(self.gear, self.chains)
+
+    def lower(self, plan: Node) -> DataFrame:
+        """The streaming DataFrame of a logical plan."""
+        return lower(physical_plan(plan, self.engine), self)
+
     def lift(self, found: Table, watermark_ms: int) -> None:
         """Write a control row."""
         self.control_rows.lift(found.name, watermark_ms, f"step-{next(iter(self.numbers))}")
@@ -108,7 +117,7 @@ class Streams:
         """All rows of a plan over bounded tables, in the order of their texts."""
         tables: list[pa.Table] = []
         self._end_input(plan)
-        rows = lower(output(plan), self)
+        rows = self.lower(output(plan))
         query = (
             rows.writeStream.foreachBatch(lambda batch, _: tables.append(batch.toArrow()))
             .option("checkpointLocation", str(self.folder / f"checkpoint-{next(iter(self.numbers))}"))
@@ -122,7 +131,7 @@ class Streams:
     def running(self, plan: Node) -> Iterator[Callable[[], list[Row]]]:
         """Run a plan over unbounded tables; the function processes what is there and returns the new rows."""
         tables: list[pa.Table] = []
-        rows = lower(output(plan), self)
+        rows = self.lower(output(plan))
         writer = rows.writeStream.foreachBatch(lambda batch, _: tables.append(batch.toArrow()))
         query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
 
@@ -159,8 +168,11 @@ class Streams:
         rows = self.spark.readStream.schema(schema).parquet(str(self._folder(scan.table)))
         return rows.select(*(f"`{name}`" for name in scan.columns))
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
-        return None
+    def reads_files(self, scan: Scan) -> bool:
+        return False
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        raise AssertionError("Spark reads the files")
 
     def lookup(self, node: Lookup) -> LookupSource:
         assert isinstance(node.source, Table)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.explain.text import Label
 from sqlstream.planner.nodes import Node
 
 _ESCAPES = {"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
 
 
-def mermaid(plan: Node, label: Label = describe) -> str:
+def mermaid(plan: Node, label: Callable[[Node], str] = describe) -> str:
     """``flowchart TD`` with a box per node and an arrow from each input to its reader."""
     nodes = list(plan.walk())
     ids = {id(node): f"n{i}" for i, node in enumerate(nodes)}

@@ -13,7 +13,7 @@ from typing import Any
 from sqlstream.planner.explain.advice import advice, latency
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.mermaid import mermaid
-from sqlstream.planner.explain.text import tree, with_properties
+from sqlstream.planner.explain.text import plan_tree, tree, with_properties
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.properties import arrival_order, bounded, changelog_mode, changelog_text, unique_keys
@@ -46,15 +46,15 @@ def explain(
 def _text(plan: Node, stage: str, rules: Sequence[Stage]) -> str:
     match stage:
         case "LOGICAL":
-            return tree(plan)
+            return plan_tree(plan)
         case "TRACE":
-            return "\n\n".join(f"{name}:\n{tree(after)}" for name, after in trace(plan, rules))
+            return "\n\n".join(f"{name}:\n{plan_tree(after)}" for name, after in trace(plan, rules))
         case "CHANGELOG_MODE":
             return tree(optimize(plan, rules), with_properties)
         case "ADVICE":
             return "\n".join(advice(plan, rules)) or "Nothing to say about this plan."
     optimized = optimize(plan, rules)
-    return "\n".join([tree(optimized), *latency(optimized)])
+    return "\n".join([plan_tree(optimized), *latency(optimized)])
 
 
 def _document(plan: Node, stage: str, rules: Sequence[Stage]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
@@ -17,15 +18,28 @@ from sqlstream.planner.properties import (
     watermark_delay_ms,
 )
 
-Label = Callable[[Node], str]
+
+class HasInputs(Protocol):
+    """A node of a tree: of a plan, or a step of a physical one."""
+
+    @property
+    def inputs(self: T) -> tuple[T, ...]: ...
 
 
-def tree(plan: Node, label: Label = describe) -> str:
+T = TypeVar("T", bound=HasInputs)
+
+
+def plan_tree(plan: Node) -> str:
+    """The nodes of a plan, each as it describes itself."""
+    return tree(plan, describe)
+
+
+def tree(root: T, label: Callable[[T], str]) -> str:
     """One line per node, its inputs below it."""
-    return "\n".join(_lines(plan, label, "", ""))
+    return "\n".join(_lines(root, label, "", ""))
 
 
-def _lines(node: Node, label: Label, first: str, rest: str) -> Iterator[str]:
+def _lines(node: T, label: Callable[[T], str], first: str, rest: str) -> Iterator[str]:
     yield first + label(node)
     for position, child in enumerate(node.inputs):
         last = position == len(node.inputs) - 1

@@ -6,8 +6,6 @@ group exactly when its watermark reaches that.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -15,32 +13,31 @@ from sqlstream.planner.lowering.collecting import with_arrival
 from sqlstream.planner.lowering.columns import EVENT_TIME, column, event_time, micros
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.lower import Context, lower_node
-from sqlstream.planner.lowering.native import require_native
 from sqlstream.planner.lowering.reduction import Reduction, reduction_of
-from sqlstream.planner.lowering.windows import session_columns, session_keys, window_columns, with_session_time
-from sqlstream.planner.nodes import AlignedWindow, AssignWindows, Session, WindowAggregate
+from sqlstream.planner.lowering.windows import (
+    session_columns,
+    session_keys,
+    window_columns,
+    with_session_time,
+    with_windows,
+)
+from sqlstream.planner.nodes import AlignedWindow, Session, WindowAggregate
+from sqlstream.planner.physical.steps import NativeState
 
 _CLOSES = "__closes"
 
 
 @lower_node.register
-def _(node: WindowAggregate, context: Context) -> DataFrame:
-    node = _unfused(node)
-    rows = _keyed(node, context.lower_input(node))
+def _(node: WindowAggregate, step: NativeState, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    if isinstance(node.window, AlignedWindow):  # Spark's aggregation assigns sessions itself
+        rows = with_windows(rows, node)
+    rows = _keyed(node, rows)
     sessions = isinstance(node.window, Session)
     rows = with_arrival(rows) if sessions else rows
     reductions = [reduction_of(item, i, rows, context, sessions=sessions) for i, item in enumerate(node.aggregates)]
     grouped = _with_event_time(node, rows).groupBy(*_keys(node), *_window_keys(node))
     return grouped.agg(*_partial_results(reductions)).select(*_results(node, reductions))
-
-
-def _unfused(node: WindowAggregate) -> WindowAggregate:
-    """The node over rows with their windows, but for sessions, which Spark's aggregation assigns itself."""
-    require_native(node)
-    if not isinstance(node.window, AlignedWindow):
-        return node
-    assigned = AssignWindows(node.input, node.window, node.time, node.keys, node.columns, node.domain)
-    return replace(node, input=assigned, window=None, time=None)
 
 
 # --- keys -----------------------------------------------------------------------------------------------------

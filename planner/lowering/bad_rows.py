@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.errors import UnsupportedError
 from sqlstream.planner.bad_rows import BAD, OnError
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.columns import column, quoted
-from sqlstream.planner.lowering.native import ONLY_COLUMNAR
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
 
 _LETTER = "source STRING, record BINARY, error STRING, place STRING"
@@ -71,13 +69,6 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
     letters = letters.withColumn("failed_at", F.current_timestamp())
     columns = ((c.name, c.type.ddl()) for c in table.physical_columns)
     return letters.select(*(F.col(quoted(name.lower())).cast(kind).alias(name) for name, kind in columns))
-
-
-def require_passage(on_error: OnError, keeps_state_above: bool) -> None:
-    """UnsupportedError SS390 where Spark's own operators would keep dead letters."""
-    if on_error.table is not None and keeps_state_above:
-        message = "dead letters below a window are not executed on Spark's native operators"
-        raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:

@@ -17,6 +17,7 @@ from sqlstream.planner.lowering.hidden import hidden, passing
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Correlate
+from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 
 _ABOVE_DEFER = "SS435"
@@ -26,8 +27,8 @@ _OUTER = {"explode", "posexplode", "inline"}
 
 
 @lower_node.register
-def _(node: Correlate, context: Context) -> DataFrame:
-    rows, (found,) = with_calls(context.lower(node.input), [node.function], context)
+def _(node: Correlate, step: Step, context: Context) -> DataFrame:
+    rows, (found,) = with_calls(context.lower(step.input), [node.function], context)
     kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
     generated = _generator(replace(node, function=found), node.function, rows, context)
     return rows.select(*kept, generated.alias(*(f.name for f in node.outputs)))

@@ -12,15 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lookup_answers import Marks, require_array_functions, with_answers, with_failures
 from sqlstream.planner.lowering.lower import Context, lower_node
-from sqlstream.planner.lowering.native import ONLY_COLUMNAR
-from sqlstream.planner.lowering.side_outputs import failed_marker, lookup_nodes, sent_aside
+from sqlstream.planner.lowering.side_outputs import sent_aside
 from sqlstream.planner.nodes import Lookup
-from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.physical.side_markers import failed_marker
+from sqlstream.planner.physical.steps import Ask, NumberedLookup
 from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 
@@ -29,11 +28,18 @@ METRIC = "lookup"
 
 
 @dataclass(frozen=True)
-class Numbered:
-    """A lookup with its number in the plan, and the names of its columns, which none of the plan's can be."""
+class Asked:
+    """A lookup, and the names of its columns, which none of the plan's can be."""
 
-    number: int
-    node: Lookup
+    lookup: NumberedLookup
+
+    @property
+    def number(self) -> int:
+        return self.lookup.number
+
+    @property
+    def node(self) -> Lookup:
+        return self.lookup.node
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -57,42 +63,17 @@ class Numbered:
 
 
 @lower_node.register
-def _(node: Lookup, context: Context) -> DataFrame:
-    group = tuple(numbered(lookup, context) for lookup in together(node))
+def _(node: Lookup, step: Ask, context: Context) -> DataFrame:
+    group = tuple(map(Asked, step.lookups))
     for lookup in group:
-        if lookup.node.options.defers:
-            message = "ON TIMEOUT DEFER is not executed on Spark's native operators"
-            raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
-        require_executed(lookup.node, context)
-    return joined(asked(context.lower(group[0].node.input), group, context), group, context)
-
-
-def together(node: Lookup) -> tuple[Lookup, ...]:
-    """The lookups that are asked at the same time as ``node``, from the lowest up to it; one that defers is alone."""
-    group = [node]
-    while not node.options.defers and isinstance(below := group[-1].input, Lookup) and not below.options.defers:
-        added = {output.name for output in below.outputs}
-        if any(columns_of(key.expression) & added for lookup in group for key in lookup.keys):
-            break
-        group.append(below)
-    return tuple(reversed(group))
-
-
-def numbered(node: Lookup, context: Context) -> Numbered:
-    return Numbered(next(i for i, found in enumerate(lookup_nodes(context.plan)) if found is node), node)
-
-
-def require_executed(node: Lookup, context: Context) -> None:
-    if node.failed is not None and context.below_native_state:
-        message = "ON ERROR TO below a window is not executed on Spark's native operators"
-        raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
-    require_array_functions(node, context)
+        require_array_functions(lookup.node, context)
+    return joined(asked(context.lower(step.input), group, context), group, context)
 
 
 # --- asking ---------------------------------------------------------------------------------------------------
 
 
-def asked(rows: DataFrame, group: Sequence[Numbered], context: Context, *, with_keys: bool = False) -> DataFrame:
+def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_keys: bool = False) -> DataFrame:
     """The rows with the answers of each lookup, and errors and marks of deferred rows where these are wanted."""
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
@@ -105,7 +86,7 @@ def asked(rows: DataFrame, group: Sequence[Numbered], context: Context, *, with_
     return out if with_keys else out.drop(*(name for lookup in group for name in lookup.keys))
 
 
-def _keys(lookup: Numbered, rows: DataFrame, context: Context) -> list[Column]:
+def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
     """NULL, so that nothing is asked, in rows on their way to something else."""
     passing = passes_by(rows)
     items = zip(lookup.keys, lookup.node.keys, strict=True)
@@ -113,14 +94,14 @@ def _keys(lookup: Numbered, rows: DataFrame, context: Context) -> list[Column]:
     return [(value if passing is None else F.when(~passing, value)).alias(name) for name, value in values]
 
 
-def step_of(lookup: Numbered, context: Context) -> LookupStep:
+def step_of(lookup: Asked, context: Context) -> LookupStep:
     source = context.runtime.lookup(lookup.node)
     return LookupStep(
         lookup.number, source, lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred
     )
 
 
-def answer_fields(lookup: Numbered) -> list[StructField]:
+def answer_fields(lookup: Asked) -> list[StructField]:
     members = ", ".join(f"{quoted(f.name)}: {f.type.ddl()}" for f in lookup.node.read)
     fields = [f"{lookup.answers} ARRAY<STRUCT<{members}>>"]
     fields += [f"{lookup.error} STRING"] if lookup.error is not None else []
@@ -137,7 +118,7 @@ def _fields(texts: Sequence[str]) -> list[StructField]:
 # --- joining --------------------------------------------------------------------------------------------------
 
 
-def joined(rows: DataFrame, group: Sequence[Numbered], context: Context) -> DataFrame:
+def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFrame:
     """The rows with the outputs of each lookup for its answers; failed rows on their way to their tables."""
     markers: dict[str, str] = {}
     for lookup in group:
@@ -152,7 +133,7 @@ def joined(rows: DataFrame, group: Sequence[Numbered], context: Context) -> Data
 # --- counting -------------------------------------------------------------------------------------------------
 
 
-def _observed(rows: DataFrame, group: Sequence[Numbered]) -> DataFrame:
+def _observed(rows: DataFrame, group: Sequence[Asked]) -> DataFrame:
     """The rows without those that hold counts, which are metrics of the query under the number of each lookup."""
     for lookup in group:
         rows = rows.observe(f"{METRIC}/{lookup.number}", *(_metric(lookup.number, name) for name in NAMES))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -12,11 +10,12 @@ from sqlstream.planner.lowering.hidden import hidden, hidden_results, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
+from sqlstream.planner.physical.steps import Step
 
 
 @lower_node.register
-def _(node: Project, context: Context) -> DataFrame:
-    rows, expressions = with_calls(context.lower(node.input), [item.expression for item in node.items], context)
+def _(node: Project, step: Step, context: Context) -> DataFrame:
+    rows, expressions = with_calls(context.lower(step.input), [item.expression for item in node.items], context)
     passing = passes_by(rows)
     values = [context.column(expression, rows) for expression in expressions]
     if passing is not None:
@@ -26,8 +25,8 @@ def _(node: Project, context: Context) -> DataFrame:
 
 
 @lower_node.register
-def _(node: Filter, context: Context) -> DataFrame:
-    given = context.lower(node.input)
+def _(node: Filter, step: Step, context: Context) -> DataFrame:
+    given = context.lower(step.input)
     rows, (found,) = with_calls(given, [node.condition], context)
     condition, passing = context.column(found, rows), passes_by(rows)
     kept = rows.where(condition if passing is None else passing | condition)
@@ -35,16 +34,16 @@ def _(node: Filter, context: Context) -> DataFrame:
 
 
 @lower_node.register
-def _(node: Output, context: Context) -> DataFrame:
-    rows = replace(context, functions=node.functions).lower(node.input)
+def _(node: Output, step: Step, context: Context) -> DataFrame:
+    rows = context.with_functions(node.functions).lower(step.input)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
 @lower_node.register
-def _(node: Insert, context: Context) -> DataFrame:
+def _(node: Insert, step: Step, context: Context) -> DataFrame:
     names = [c.name for c in node.table.physical_columns]
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
-    rows = replace(context, functions=node.functions).lower(node.input)
+    rows = context.with_functions(node.functions).lower(step.input)
     return rows.select(*columns, *hidden_results(rows))

@@ -21,18 +21,8 @@ class Runtime(Protocol):
     def spark(self) -> SparkSession: ...
 
     @property
-    def gear(self) -> str:
-        """``auto``, ``columnar`` or ``native``."""
-        ...
-
-    @property
     def max_parallelism(self) -> int:
         """The number of key groups of operators with state on the columnar gear; a checkpoint fixes it."""
-        ...
-
-    @property
-    def chains(self) -> bool:
-        """True where operators on the same keys run in one call; a checkpoint fixes it."""
         ...
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -44,8 +34,8 @@ class Runtime(Protocol):
         """
         ...
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
-        """Where the rows of the scan are in Parquet files that ``udfs.parquet`` reads, else None.
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        """Where the rows of the scan are in Parquet files that ``udfs.parquet`` reads.
 
         A streaming DataFrame of the columns FILE, LENGTH, SHARE and SHARES, a partition with all files for each share,
         and ``in_order``, where times of files do not tell their order, the name of the file (PARTS).
@@ -62,7 +52,7 @@ class Runtime(Protocol):
     def clock(self) -> DataFrame:
         """A new streaming DataFrame of ticks: one column ``processing_time_ms BIGINT`` (milliseconds since 1970).
 
-        END_OF_INPUT_MS as a tick ends processing time. Asked for where ``columnar.clocks.needs_ticks(plan)``.
+        END_OF_INPUT_MS as a tick ends processing time. Asked for where ``PlanClocks.needs_ticks``.
         """
         ...
 

@@ -9,17 +9,18 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.bad_rows import columns_to_read, required_columns
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.lowering.bad_rows import Letter, bad_column, parted, require_passage
+from sqlstream.planner.lowering.bad_rows import Letter, bad_column, parted
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Scan
+from sqlstream.planner.physical.steps import Read
 
 
 @lower_node.register
-def _(node: Scan, context: Context) -> DataFrame:
-    rows = _tolerant(node, context) if node.on_error.tolerates else _read(node, context)
+def _(node: Scan, step: Read, context: Context) -> DataFrame:
+    rows = _tolerant(step, context) if node.on_error.tolerates else context.runtime.read(node, in_order=step.in_order)
     for predicate in node.predicates:
         rows, (found,) = with_calls(rows, [predicate], context)
         condition, passing = context.column(found, rows), passes_by(rows)
@@ -29,14 +30,10 @@ def _(node: Scan, context: Context) -> DataFrame:
     return rows
 
 
-def _read(node: Scan, context: Context) -> DataFrame:
-    return context.runtime.read(node, in_order=context.in_order)
-
-
-def _tolerant(node: Scan, context: Context) -> DataFrame:
-    require_passage(node.on_error, context.below_native_state)
+def _tolerant(step: Read, context: Context) -> DataFrame:
+    node = step.node
     read = columns_to_read(node.table, node.columns, node.on_error)
-    rows = _read(replace(node, columns=read), context)
+    rows = context.runtime.read(replace(node, columns=read), in_order=step.in_order)
     first = context.counted.first(node.table.name)
     parts = parted(rows, _letter(node.table, read, rows), node.on_error, context.counted.metric if first else None)
     return parts.select(*map(column, node.columns), *hidden(parts))

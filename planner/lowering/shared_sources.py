@@ -6,6 +6,7 @@ branches go on from the same DataFrame. So each epoch takes the same rows of a t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,10 @@ from pyspark.sql import DataFrame
 
 from sqlstream.planner.bad_rows import columns_to_read
 from sqlstream.planner.catalog import Function, Table
-from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
-from sqlstream.planner.lowering.columnar.kernels import sees_arrival
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import AssignWindows, Lookup, Node, Scan, WindowAggregate
+from sqlstream.planner.nodes import Lookup, Scan
+from sqlstream.planner.physical.steps import Read, Step
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource
 
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 class SharedSources:
     """The ``Runtime`` of a statement set over that of its job."""
 
-    def __init__(self, runtime: Runtime, plan: Node) -> None:
+    def __init__(self, runtime: Runtime, root: Step) -> None:
+        reads = [step for step in root.walk() if isinstance(step, Read)]
         self._runtime = runtime
-        self._ordered = _read_in_order(plan)
-        self._columns = _read_columns(plan)
+        self._ordered = {read.node.table.name for read in reads if read.in_order}
+        self._columns = _read_columns(reads)
         self._tables: dict[str, DataFrame] = {}
         self._control: dict[str, DataFrame] = {}
         self._clock: DataFrame | None = None
@@ -43,16 +44,8 @@ class SharedSources:
         return self._runtime.spark
 
     @property
-    def gear(self) -> str:
-        return self._runtime.gear
-
-    @property
     def max_parallelism(self) -> int:
         return self._runtime.max_parallelism
-
-    @property
-    def chains(self) -> bool:
-        return self._runtime.chains
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, among those that all scans of the table read."""
@@ -65,9 +58,8 @@ class SharedSources:
         extra = [c for c in rows.columns if c not in columns and (in_order or c not in PARTS)]
         return rows.select(*map(column, (*scan.columns, *extra)))
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
-        """None: all queries go on from the rows that Spark reads."""
-        return None
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+        raise AssertionError("Spark reads the tables of a statement set")
 
     def control(self, table: str) -> DataFrame:
         if table not in self._control:
@@ -99,19 +91,11 @@ class SharedSources:
         return self._runtime.implementation(function)
 
 
-def _read_columns(plan: Node) -> dict[str, tuple[str, ...]]:
+def _read_columns(reads: Sequence[Read]) -> dict[str, tuple[str, ...]]:
     """By table, the columns that its scans read, in the table's order."""
     needed: dict[str, set[str]] = {}
     tables: dict[str, Table] = {}
-    for scan in plan.walk():
-        if isinstance(scan, Scan):
-            tables[scan.table.name] = scan.table
-            read = columns_to_read(scan.table, scan.columns, scan.on_error)
-            needed.setdefault(scan.table.name, set()).update(read)
+    for scan in (read.node for read in reads):
+        tables[scan.table.name] = scan.table
+        needed.setdefault(scan.table.name, set()).update(columns_to_read(scan.table, scan.columns, scan.on_error))
     return {name: tuple(c.name for c in tables[name].columns if c.name in read) for name, read in needed.items()}
-
-
-def _read_in_order(plan: Node) -> set[str]:
-    """The tables below operators that look at the order of arrival."""
-    seeing = (n for n in stateful_nodes(plan) if not isinstance(n, AssignWindows | WindowAggregate) or sees_arrival(n))
-    return {below.table.name for node in seeing for below in node.walk() if isinstance(below, Scan)}

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
-from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
 from sqlstream.planner.lowering.columns import column, quoted
-from sqlstream.planner.nodes import Field, Lookup, Node, WindowAggregate
+from sqlstream.planner.nodes import Field, Node, WindowAggregate
+from sqlstream.planner.physical.clocks import stateful_nodes
+from sqlstream.planner.physical.side_markers import failed_marker, late_fields, late_marker, lookup_nodes
 from sqlstream.planner.properties import dead_letter_tables
-from sqlstream.planner.rewriting import columns_of
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.spark.batches import Batches
 from sqlstream.udfs.spark.side_rows import SideRows
@@ -63,7 +63,7 @@ def _senders(plan: Node) -> Iterator[_Sender]:
 
 
 def _of_window(node: WindowAggregate, number: int) -> _Sender:
-    late, found = node.firing.late, marker(node, number)
+    late, found = node.firing.late, late_marker(node, number)
     assert late.table is not None and found is not None, "a table gets the late rows"
     fields = (*late_fields(node), *node.columns.fields(None)[:2])
     values = tuple(value.sql(dialect="spark", comments=False) for value in late.values)
@@ -92,33 +92,7 @@ def _decoder(names: list[str]) -> Batches:
     return decode
 
 
-# --- late rows ------------------------------------------------------------------------------------------------
-
-
-def marker(node: WindowAggregate, number: int) -> str | None:
-    """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
-    table = node.firing.late.table
-    return f"{number}/{table.name}" if table is not None else None
-
-
-def late_fields(node: WindowAggregate) -> tuple[Field, ...]:
-    """The fields of the node's input that the values of late rows read, without the bounds of the window."""
-    read = set[str]().union(*(columns_of(value) for value in node.firing.late.values))
-    bounds = {node.columns.start, node.columns.end}
-    return tuple(f for f in node.input.schema if f.name in read - bounds)
-
-
 # --- rows whose lookup failed ---------------------------------------------------------------------------------
-
-
-def lookup_nodes(plan: Node) -> Iterator[Lookup]:
-    """The lookups of a plan, top down."""
-    return (node for node in plan.walk() if isinstance(node, Lookup))
-
-
-def failed_marker(table: Table, number: int) -> str:
-    """What LATE_TABLE says of the failed rows of the lookup with a number."""
-    return f"lookup/{number}/{table.name}"
 
 
 def with_side_columns(rows: DataFrame) -> DataFrame:

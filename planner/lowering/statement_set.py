@@ -20,6 +20,7 @@ from sqlstream.planner.lowering.hidden import aligned
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.shared_sources import SharedSources
 from sqlstream.planner.nodes import Insert, StatementSet
+from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -36,10 +37,10 @@ def rows_of(batch: DataFrame, plan: StatementSet, table: Table) -> DataFrame:
 
 
 @lower_node.register
-def _(node: StatementSet, context: Context) -> DataFrame:
-    sources = SharedSources(context.runtime, node)
+def _(node: StatementSet, step: Step, context: Context) -> DataFrame:
+    sources = SharedSources(context.runtime, step)
     shared = replace(context, runtime=sources)
-    branches = [shared.lower(insert) for insert in node.inserts]
+    branches = [shared.lower(insert) for insert in step.inputs]
     updated = {i.table.name for i, rows in zip(node.inserts, branches, strict=True) if ROW_KIND in rows.columns}
     side = {name for rows in branches for name in (LATE_TABLE, LATE) if name in rows.columns}
     numbered = [

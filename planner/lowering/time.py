@@ -16,6 +16,7 @@ from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, column, event_tim
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
+from sqlstream.planner.physical.steps import Mark, Told
 from sqlstream.udfs.exchange import LATE_TABLE
 
 NULL_EVENT_TIME = "SS401"
@@ -29,10 +30,9 @@ _LIVE = "__live"
 
 
 @lower_node.register
-def _(node: AssignTime, context: Context) -> DataFrame:
-    rows = _without_bad_times(node, _with_time_column(node, context.lower(node.input)), context)
-    awaited = context.awaits(node.domain) and node is not context.told_by_blobs
-    return _with_watermark(node, rows, context) if awaited else rows
+def _(node: AssignTime, step: Mark, context: Context) -> DataFrame:
+    rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
+    return _with_watermark(step, rows, context) if step.told is Told.BY_ROWS else rows
 
 
 def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
@@ -67,23 +67,25 @@ def _scan_of(node: AssignTime) -> Scan | None:
     return below if isinstance(below, Scan) else None
 
 
-def _with_watermark(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
+def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
+    node = step.node
     from_rows = context.runtime.event_time_from_rows(node.table)
     passing = f"{LATE_TABLE} IS NOT NULL" if LATE_TABLE in rows.columns else None
     data = rows.select("*", _event_time(node, from_rows, passing).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
-    united = _observed(node, _control_rows(node, rows, context).union(data), context)
+    united = _observed(step, _control_rows(node, rows, context).union(data))
     united = united.withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
     live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
     return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))
 
 
-def _observed(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
+def _observed(step: Mark, rows: DataFrame) -> DataFrame:
     """The rows, with the watermark that they reach as a metric of the query where it has several."""
-    if context.observed is None:
+    node = step.node
+    if step.metric is None:
         return rows
     reached = F.expr(f"unix_millis(max({_EVENT_TIME})) - {EPOCH_SHIFT_MS + node.delay_ms}L")
-    return rows.observe(f"{WATERMARK_METRIC}/{next(context.observed)}/{node.table}", reached.alias("watermark_ms"))
+    return rows.observe(f"{WATERMARK_METRIC}/{step.metric}/{node.table}", reached.alias("watermark_ms"))
 
 
 def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
-from sqlstream.planner.lowering.bad_rows import Letter, parted, require_passage
+from sqlstream.planner.lowering.bad_rows import Letter, parted
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register_tolerant
 from sqlstream.planner.lowering.hidden import passes_by
 from sqlstream.planner.lowering.lower import Context
@@ -23,7 +23,6 @@ def with_calls(
     """The rows without bad ones, with the results of all calls as columns, and the expressions over these."""
     if not context.functions.tolerates:
         return rows, list(expressions)
-    require_passage(context.functions, context.below_native_state)
     computed: list[exp.Expression] = []
     for expression in expressions:
         found = expression.copy()

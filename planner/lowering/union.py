@@ -10,11 +10,12 @@ from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import aligned, hidden_names
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import Node, Union
+from sqlstream.planner.physical.steps import Step
 
 
 @lower_node.register
-def _(node: Union, context: Context) -> DataFrame:
-    branches = [context.lower(branch) for branch in node.branches]
+def _(node: Union, step: Step, context: Context) -> DataFrame:
+    branches = [context.lower(branch) for branch in step.inputs]
     extra = {name for rows in branches for name in hidden_names(rows)}
     renamed = (_renamed(rows, branch, node, extra) for rows, branch in zip(branches, node.branches, strict=True))
     return reduce(lambda left, right: left.union(right), renamed)

@@ -15,9 +15,18 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.lowering.collecting import Collecting, with_arrival
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden, passes_by
-from sqlstream.planner.lowering.lower import Context, lower_node
-from sqlstream.planner.lowering.native import require_native
-from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Session, Tumble, Window, WindowColumns
+from sqlstream.planner.lowering.lower import Context
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    Cumulate,
+    Hop,
+    Session,
+    Tumble,
+    Window,
+    WindowAggregate,
+    WindowColumns,
+)
+from sqlstream.planner.physical.steps import Step
 
 _WINDOW = "__window"
 _ROWS = "__rows"
@@ -26,20 +35,24 @@ _SESSION_TIME = "__session_time"
 _EVERYTHING = "__everything"
 
 
-@lower_node.register
-def _(node: AssignWindows, context: Context) -> DataFrame:
-    require_native(node)
-    rows = context.lower_input(node)
-    rows = rows.select(*(column(f.name) for f in node.input.schema), *hidden(rows))
+def windowed(node: AssignWindows, step: Step, context: Context) -> DataFrame:
+    """The rows of a window table function with the columns of their windows."""
+    rows = context.lower(step.input)
     if isinstance(node.window, Session):
-        return _sessions(node, node.window, rows)
-    assert node.time is not None, "windows of time need a time"
-    return with_windows(rows, node.window, node.time, node.columns)
+        return _sessions(node, node.window, _fields(node, rows))
+    return with_windows(rows, node)
 
 
-def with_windows(rows: DataFrame, window: Window, time: str, names: WindowColumns) -> DataFrame:
-    """Each row once per window that holds its ``time``, which is not NULL."""
+def _fields(node: AssignWindows | WindowAggregate, rows: DataFrame) -> DataFrame:
+    return rows.select(*(column(f.name) for f in node.input.schema), *hidden(rows))
+
+
+def with_windows(rows: DataFrame, node: AssignWindows | WindowAggregate) -> DataFrame:
+    """Each row once per window of the node that holds its time, which is not NULL."""
+    window, time, names = node.window, node.time, node.columns
+    assert window is not None and time is not None, "windows of time need a time"
     bounds = bounds_of(window, micros(time))
+    rows = _fields(node, rows)
     kept = [column(name) for name in rows.columns]
     number = F.lit(0)
     if bounds.candidates > 1:

@@ -9,6 +9,9 @@ from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
+from sqlstream.planner.physical.kernels import keys_of
+from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
     WindowInfo,
     awaited_by,
@@ -166,3 +169,18 @@ def _bound(offset: int | None, frame: Frame) -> str:
         return "CURRENT ROW"
     distance = str(abs(offset)) if frame.rows else readable(abs(offset))
     return f"{distance} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
+
+
+@keys_of.register
+def _(node: Over) -> tuple[str, ...]:
+    return node.keys
+
+
+@only_columnar.register
+def _(node: Over) -> str | None:
+    return "OVER"
+
+
+@kernel.register
+def _(node: Over) -> str:
+    return "of rows in order of time"

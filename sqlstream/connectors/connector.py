@@ -90,7 +90,8 @@ class Environment:
 
 
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
-Places = Callable[[Environment, Table, tuple[str, ...]], "DataFrame | None"]
+Places = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
+HasPlaces = Callable[[Environment, Table, tuple[str, ...]], bool]
 Write = Callable[[Environment, Table, "DataFrame"], "DataStreamWriter"]
 BatchWriter = Callable[["DataFrame", int], None]
 WriteBatches = Callable[[Environment, Table], BatchWriter]
@@ -128,6 +129,10 @@ def _nothing_wrong(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnosti
     return ()
 
 
+def _has_no_places(environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Connector:
     """A connector as data.
@@ -136,7 +141,8 @@ class Connector:
     columns of the table, in that order and of their declared types; a hidden ``__processing_time`` may follow. Where
     the table tolerates bad rows (``planner.bad_rows``), a source that parses records gives these as well, with NULL in
     what could not be read, and the hidden column BAD.
-    ``places(environment, table, columns)`` tells where the same rows are in Parquet files, as ``Runtime.places`` says.
+    ``places(environment, table, columns)`` tells where the same rows are in Parquet files, as ``Runtime.places`` says,
+    where ``has_places`` of the same is True.
     ``write_batches(environment, table)`` returns a function of a micro-batch and its number, which writes its rows; a
     batch that runs again takes the place of what it wrote before. ``write(environment, table, rows)`` returns the
     writer of a streaming DataFrame, not yet started (the job adds checkpoint, trigger and name), where Spark has a
@@ -160,6 +166,7 @@ class Connector:
     options: tuple[Option, ...] = ()
     read: Read | None = None
     places: Places | None = None
+    has_places: HasPlaces = _has_no_places
     write_batches: WriteBatches | None = None
     write: Write | None = None
     takes_updates: Callable[[Table], bool] = _never

@@ -227,18 +227,23 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 _TASK = "__task"
 
 
-def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame | None:
-    """Of Parquet files on this machine, whose directories are no columns of the query."""
+def has_places(environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+    """True for Parquet files on this machine, whose directories are no columns of the query."""
+    path, partitions = table.option("path") or "", partition_columns(table)
+    in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
+    if CONNECTOR.values(table)["format"] != "parquet" or not in_files:
+        return False
+    elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
+    return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
+
+
+def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """Where the rows are, of a table that ``has_places``."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from sqlstream.udfs.spark.key_groups import numbers_of
 
-    path, partitions = table.option("path") or "", partition_columns(table)
-    in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
-    elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
-    here = path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
-    if CONNECTOR.values(table)["format"] != "parquet" or not here or not in_files:
-        return None
+    path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
     files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
@@ -467,6 +472,7 @@ CONNECTOR = Connector(
     ),
     read=read,
     places=places,
+    has_places=has_places,
     write=write,
     write_batches=write_batches,
     bounded=is_bounded,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.compatibility import Difference, difference
 from sqlstream.jobs.damage import damaged, is_json
-from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, laid_out_as, to_text
+from sqlstream.jobs.fingerprint import Declared, Part, fingerprint, from_text, to_text
 from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
 from sqlstream.jobs.storage import Storage, storage_at
-from sqlstream.planner.lowering.gears import Gear, gear_of
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.planner.physical.engine import never
+from sqlstream.planner.physical.gears import Gear, gear_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +32,12 @@ _OF_PATTERNS = "*?[]{}\\"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``path`` is the directory as the user names it."""
+    """``path`` is the directory as the user names it, ``plan`` what runs with its layout."""
 
     path: str
     storage: Storage
     layout: Layout
+    plan: PhysicalPlan
 
     @property
     def spark_location(self) -> str:
@@ -68,19 +72,21 @@ def open_checkpoint(
     declared: Declared | None = None,
     *,
     chaining: bool = True,
+    reads_files: Callable[[Scan], bool] = never,
 ) -> Checkpoint:
     """The checkpoint of a plan, new or to go on from.
 
     ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
     ``gear`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
     checkpoint, or to us where it is new. ``declared`` tells the state of process functions. ``chaining``: whether the
-    operators of a new one run in one call, where they can.
+    operators of a new one run in one call, where they can. ``reads_files``: see ``planner.physical.Engine``.
     """
     _require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
     layout = laid_out or _new_layout(gear_of(plan, gear), key_groups, chaining)
-    current = laid_out_as(fingerprint(plan, declared), chained=layout.chained)
+    physical = physical_plan(plan, Engine(layout.gear, layout.chained, reads_files))
+    current = fingerprint(physical, declared)
     if stored is not None:
         require_compatible(path, stored, current)
     if laid_out is None:
@@ -88,7 +94,7 @@ def open_checkpoint(
     require_same(path, layout, gear, key_groups)
     if stored is None or stored.strip() != to_text(current):
         storage.write(PLAN, to_text(current))
-    return Checkpoint(path, storage, layout)
+    return Checkpoint(path, storage, layout, physical)
 
 
 def _new_layout(gear: Gear, key_groups: int | None, chaining: bool) -> Layout:

@@ -11,10 +11,7 @@ from threading import Event, Thread
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.control import ControlRows
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columnar import clocks
-from sqlstream.planner.lowering.gears import Gear
-from sqlstream.planner.lowering.lower import watermarked_nodes
-from sqlstream.planner.nodes import Lookup, Node
+from sqlstream.planner.physical import PhysicalPlan
 
 
 @dataclass(frozen=True)
@@ -67,13 +64,11 @@ class Clock:
             control.tick(now_ms, name)
 
 
-def clock_of(plan: Node, gear: Gear, interval_ms: int = 1000) -> Clock:
+def clock_of(plan: PhysicalPlan, interval_ms: int = 1000) -> Clock:
     """The clock of a plan, which has nothing to move where no operator uses processing time."""
-    clocked = (node.table for node in watermarked_nodes(plan) if node.domain is TimeDomain.PROCESSING)
+    clocked = (mark.table for mark in plan.marks if mark.domain is TimeDomain.PROCESSING)
     tables = tuple(dict.fromkeys(clocked))
-    if gear is Gear.NATIVE:
-        return Clock(tables, interval_ms=interval_ms)
-    ticks, calls = clocks.clock_ticks(plan), clocks.defers(plan)
-    lookups = tuple(n for n, node in enumerate(clocks.stateful_nodes(plan)) if isinstance(node, Lookup))
+    ticks, calls = plan.clocks.ticks, plan.clocks.rows_wait
+    lookups = tuple(operator.number for operator in plan.operators if operator.lookup is not None)
     calls_only = calls and not ticks and not tables
-    return Clock(tables, ticks or calls, clocks.ends_by_tick(plan), calls, calls_only, interval_ms, lookups)
+    return Clock(tables, ticks or calls, plan.clocks.ends_by_tick, calls, calls_only, interval_ms, lookups)

@@ -19,13 +19,8 @@ from sqlstream.jobs.meanings import Names, meaning, names_of
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.window_text import firing_text, window_text
 from sqlstream.planner.firing import LateAction
-from sqlstream.planner.lowering.columnar.chaining import link_of
-from sqlstream.planner.lowering.columnar.kernels import Kind, kind_of
-from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
     AlignBarriers,
-    AlignedWindow,
-    AssignTime,
     AssignWindows,
     Item,
     Lookup,
@@ -34,6 +29,9 @@ from sqlstream.planner.nodes import (
     Scan,
     WindowAggregate,
 )
+from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.kernels import Kind, kind_of
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
 from sqlstream.planner.properties import keeps_state
 
 Declared = Callable[[str], str]
@@ -65,20 +63,12 @@ class Part:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-def fingerprint(plan: Node, declared: Declared | None = None) -> tuple[Part, ...]:
+def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[Part, ...]:
     """The parts of a plan in the order in which Spark numbers its operators and sources.
 
     Without ``declared`` the state of process functions is taken to be as it was.
     """
-    watermarked = frozenset(map(id, watermarked_nodes(plan)))
-    return tuple(_parts(plan, 0, _Surroundings(plan, watermarked, declared)))
-
-
-def laid_out_as(parts: tuple[Part, ...], *, chained: bool) -> tuple[Part, ...]:
-    """The parts for state that is kept together where operators run in one call, or apart nevertheless."""
-    if chained:
-        return parts
-    return tuple(dataclasses.replace(p, facts=tuple(f for f in p.facts if f[0] != CHAIN)) for p in parts)
+    return tuple(_parts(plan.root, 0, _Surroundings(declared)))
 
 
 def to_text(parts: tuple[Part, ...]) -> str:
@@ -100,36 +90,37 @@ def from_text(text: str) -> tuple[Part, ...] | None:
 class _Surroundings:
     """``windowed``: an operator above reads the windows of the rows."""
 
-    plan: Node
-    watermarked: frozenset[int]
     declared: Declared | None
     windowed: bool = False
 
 
-def _parts(node: Node, depth: int, around: _Surroundings) -> Iterator[Part]:
-    found = _part(node, depth, around)
+def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[Part]:
+    found = _part(step, depth, around)
     if found is not None:
         yield found
         depth += 1
-    if isinstance(node, WindowAggregate):
-        around = dataclasses.replace(around, windowed=node.window is None)
-    for child in node.inputs:
-        yield from _parts(child, depth, around)
+    if isinstance(step.node, WindowAggregate):
+        around = dataclasses.replace(around, windowed=step.node.window is None)
+    for below in step.inputs:
+        yield from _parts(below, depth, around)
 
 
-def _part(node: Node, depth: int, around: _Surroundings) -> Part | None:
-    match node:
-        case Scan():
-            return Part("source", f'source "{node.table.name}"', depth, tuple(_source(node.table)))
-        case AssignTime() if id(node) in around.watermarked:
-            facts = (("column", node.column), ("kind of time", node.domain.value))
-            return Part("watermark", f'watermark of table "{node.table}"', depth, facts)
-        case AssignWindows(window=window) if isinstance(window, AlignedWindow) and around.windowed:
+def _part(step: Step, depth: int, around: _Surroundings) -> Part | None:
+    node = step.node
+    match step:
+        case Read(node=Scan(table=table)):
+            return Part("source", f'source "{table.name}"', depth, tuple(_source(table)))
+        case Mark(node=mark, told=told) if told is not Told.NOT:
+            facts = (("column", mark.column), ("kind of time", mark.domain.value))
+            return Part("watermark", f'watermark of table "{mark.table}"', depth, facts)
+        case Compute(node=AssignWindows()) if around.windowed:
             return Part("windows", "windows", depth, tuple(_facts(node, around)))
-    if not keeps_state(node):
-        return None
-    chain = ((CHAIN, "with the operator below"),) if link_of(node, around.plan) is not None else ()
-    return Part(_kind(node), _name(node), depth, (*_facts(node, around), *chain))
+        case Operator(link=link):
+            chain = ((CHAIN, "with the operator below"),) if link is not None else ()
+            return Part(_kind(node), _name(node), depth, (*_facts(node, around), *chain))
+        case NativeState():
+            return Part(_kind(node), _name(node), depth, tuple(_facts(node, around)))
+    return None
 
 
 _KINDS: dict[type[Node], str] = {

@@ -15,8 +15,7 @@ from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.failure import is_slow_start, job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
-from sqlstream.planner.lowering.lower import watermarked_nodes
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.physical import PhysicalPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,9 +110,9 @@ def _started(writer: DataStreamWriter) -> StreamingQuery:
     return writer.start()
 
 
-def flushed_tables(plan: Node) -> tuple[str, ...]:
+def flushed_tables(plan: PhysicalPlan) -> tuple[str, ...]:
     """The tables whose watermark some window of the plan waits for, each once."""
-    return tuple(dict.fromkeys(node.table for node in watermarked_nodes(plan)))
+    return tuple(dict.fromkeys(mark.table for mark in plan.marks))
 
 
 def input_has_ended(control: ControlRows, flushed: Iterable[str], clock: Clock) -> bool:

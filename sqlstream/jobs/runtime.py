@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.layout import AUTO, DEFAULT_KEY_GROUPS
+from sqlstream.jobs.layout import DEFAULT_KEY_GROUPS
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Lookup, Scan
 from sqlstream.udfs.lookup.source import LookupSource
@@ -24,7 +24,11 @@ class Sources(Protocol):
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None: ...
+    def reads_files(self, scan: Scan) -> bool:
+        """See ``planner.physical.Engine``."""
+        ...
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame: ...
 
     def lookup(self, node: Lookup) -> LookupSource: ...
 
@@ -40,15 +44,13 @@ class JobRuntime:
     spark: SparkSession
     sources: Sources
     control_rows: ControlRows
-    gear: str = AUTO
     max_parallelism: int = DEFAULT_KEY_GROUPS
-    chains: bool = True
     operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.read(scan, in_order=in_order)
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:

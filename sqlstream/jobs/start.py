@@ -31,8 +31,6 @@ from sqlstream.jobs.table_counts import CountedSources
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.lowering.gears import Gear
-from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
 from sqlstream.spark import is_connect
@@ -86,15 +84,19 @@ def start_job(
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
     recorder = recorder_of(path, spark, description, checkpointing.retention)
     require_whole_checkpoint(storage_at(path, spark))
-    checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)
-    layout = checkpoint.layout
-    clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
-    rises_often = bool(clock) or observes_watermarks(plan)  # with each tick, or with each start
+    declared = declared_states(sources)
+    reads_files = sources.reads_files
+    checkpoint = open_checkpoint(
+        path, plan, spark, gear, key_groups, declared, chaining=chaining, reads_files=reads_files
+    )
+    physical = checkpoint.plan
+    clock, bounded = clock_of(physical, clock_interval_ms), properties.bounded(plan)
+    rises_often = bool(clock) or physical.observes_watermarks  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
-    watermarks = restored_watermarks(plan, control)
-    runtime = JobRuntime(spark, CountedSources(sources), control, layout.gear, layout.key_groups, layout.chained)
-    rows = lower(plan, runtime)
-    flushed = flushed_tables(plan)
+    watermarks = restored_watermarks(physical, control)
+    runtime = JobRuntime(spark, CountedSources(sources), control, checkpoint.layout.key_groups)
+    rows = lower(physical, runtime)
+    flushed = flushed_tables(physical)
     results = None
     if sink is None:
         results = _results_of(plan, spark, checkpoint, side)

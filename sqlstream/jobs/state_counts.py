@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.jobs.history import last_committed
 from sqlstream.jobs.waiting import Waiting
-from sqlstream.planner.lowering.gears import Gear
+from sqlstream.planner.physical.gears import Gear
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.spark.state_reading import WAITS_DDL, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME

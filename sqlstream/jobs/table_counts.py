@@ -67,7 +67,10 @@ class CountedSources:
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
-    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame | None:
+    def reads_files(self, scan: Scan) -> bool:
+        return self.sources.reads_files(scan)
+
+    def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Not counted: the exchange that reads the files tells how many rows they have."""
         return self.sources.places(scan, in_order=in_order)
 

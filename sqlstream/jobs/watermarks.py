@@ -15,9 +15,8 @@ from typing import Any
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.damage import damaged
 from sqlstream.jobs.observed import observed, values_of
-from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.physical import PhysicalPlan
 
 FILE = "watermarks.json"
 
@@ -51,9 +50,9 @@ class SourceWatermarks:
             raise damaged(self.control.storage.location(FILE), f"It holds no watermarks: {error}.") from error
 
 
-def restored_watermarks(plan: Node, control: ControlRows) -> SourceWatermarks | None:
+def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWatermarks | None:
     """Where a plan with several sources keeps their watermarks, which are as before now; None for other plans."""
-    if not observes_watermarks(plan):
+    if not plan.observes_watermarks:
         return None
     kept = SourceWatermarks(control)
     kept.restore()

@@ -9,9 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from sqlstream.planner.catalog import Table, TimeDomain
-from sqlstream.planner.lowering.columnar import clocks
-from sqlstream.planner.lowering.gears import Gear
-from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import (
     AssignTime,
     AssignWindows,
@@ -29,6 +26,7 @@ from sqlstream.planner.nodes import (
     UserWindow,
     WindowAggregate,
 )
+from sqlstream.planner.physical import Gear, PhysicalPlan
 from sqlstream.planner.properties import ArrivalOrder, arrival_order
 from sqlstream.table_uses import side_tables
 
@@ -39,10 +37,17 @@ _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 @dataclass(frozen=True)
 class PlanTraits:
-    """``gear`` is the one that the plan runs on."""
+    """Of what runs."""
 
-    root: Node
-    gear: Gear = Gear.NATIVE
+    plan: PhysicalPlan
+
+    @property
+    def root(self) -> Node:
+        return self.plan.logical
+
+    @property
+    def gear(self) -> Gear:
+        return self.plan.gear
 
     @cached_property
     def tables(self) -> dict[str, Table]:
@@ -60,7 +65,7 @@ class PlanTraits:
     @cached_property
     def times(self) -> dict[str, AssignTime]:
         """By table, the time attribute for whose watermark windows wait."""
-        return {node.table: node for node in watermarked_nodes(self.root)}
+        return {mark.table: mark for mark in self.plan.marks}
 
     @property
     def has_windows(self) -> bool:
@@ -80,17 +85,17 @@ class PlanTraits:
     @property
     def needs_ticks(self) -> bool:
         """True where processing time must come as ticks of a clock."""
-        return self.gear is Gear.COLUMNAR and clocks.needs_ticks(self.root)
+        return self.plan.clocks.needs_ticks
 
     @property
     def defers(self) -> bool:
         """True where rows may wait in state for the answers to lookups."""
-        return clocks.waits_for_lookups(self.root)
+        return self.plan.clocks.lookups_wait
 
     @property
     def ends_by_tick(self) -> bool:
         """True where only the clock can tell the end of the input."""
-        return self.gear is Gear.COLUMNAR and clocks.ends_by_tick(self.root)
+        return self.plan.clocks.ends_by_tick
 
     @property
     def keeps_order(self) -> bool:

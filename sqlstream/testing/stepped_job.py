@@ -24,8 +24,8 @@ from sqlstream.jobs.storage import local_storage_at
 from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
+from sqlstream.planner.physical import Gear
 from sqlstream.runner import SessionSources
 from sqlstream.sinks import SideSinks
 from sqlstream.testing.buffer import Flush
@@ -137,17 +137,9 @@ class SteppedJob:
         checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups, chaining=chaining)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
-        runtime = SteppedRuntime(
-            spark,
-            sources,
-            self._control,
-            checkpoint.layout.gear,
-            key_groups,
-            checkpoint.layout.chained,
-            moved_by_rows=self._moved_by_rows,
-        )
-        self._watermarks = restored_watermarks(self._plan, self._control)
-        rows = lower(self._plan, runtime)
+        runtime = SteppedRuntime(spark, sources, self._control, key_groups, moved_by_rows=self._moved_by_rows)
+        self._watermarks = restored_watermarks(checkpoint.plan, self._control)
+        rows = lower(checkpoint.plan, runtime)
         found = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}
         if not isinstance(self._plan, StatementSet):
             self._main = replace(self._main, types=tuple(found[field.name] for field in self._plan.schema))

@@ -15,9 +15,9 @@ from sqlstream.grammar import parse_script, to_sql
 from sqlstream.planner import unsupported
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
-from sqlstream.planner.lowering.gears import gear_of
 from sqlstream.planner.nodes import StatementSet
-from sqlstream.plans import Planned, Root, plan_of
+from sqlstream.planner.physical import physical_plan
+from sqlstream.plans import Planned, Root, engine_of, plan_of
 from sqlstream.testing.buffer import Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
@@ -55,8 +55,7 @@ class StreamTest:
     def __init__(self, script: str, session: Session, *, watermarks: Watermarks = "auto") -> None:
         session = session.fork()  # tests that share a session define the same names
         plan = plan_of_script(script, session)
-        gear = gear_of(plan, session.workspace.settings["sqlstream.gear"])
-        self._traits = PlanTraits(plan, gear)
+        self._traits = PlanTraits(physical_plan(plan, engine_of(session.workspace.settings)))
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
         self._buffer = Buffer(joint=self._traits.joint)
         self._directory = fast_directory("sqlstream-test-")

@@ -10,10 +10,11 @@ from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query, StatementSet
 from sqlstream.planner.binder import bind_insert, bind_query, bind_statement_set, bind_table, bind_view
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.explain.text import tree
+from sqlstream.planner.explain.text import plan_tree
 from sqlstream.planner.nodes import Insert as InsertPlan
-from sqlstream.planner.nodes import Output
+from sqlstream.planner.nodes import Node, Output
 from sqlstream.planner.nodes import StatementSet as StatementSetPlan
+from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
 from sqlstream.udfs.signature import ProcessSignature, TableParameter
@@ -115,11 +116,11 @@ def plan(text: str, tables: str = TABLES) -> Output | InsertPlan | StatementSetP
 
 
 def bound(text: str, tables: str = TABLES) -> str:
-    return tree(plan(text, tables))
+    return plan_tree(plan(text, tables))
 
 
 def optimized(text: str, tables: str = TABLES) -> str:
-    return tree(optimize(plan(text, tables)))
+    return plan_tree(optimize(plan(text, tables)))
 
 
 def errors(text: str, tables: str = TABLES) -> list[str]:
@@ -137,3 +138,8 @@ def error(text: str, tables: str = TABLES) -> str:
     """The one mistake of ``text``."""
     (found,) = errors(text, tables)
     return found
+
+
+def physical(found: Node, gear: str = "auto", *, chains: bool = True) -> PhysicalPlan:
+    """What runs of a plan where Spark reads all files."""
+    return physical_plan(found, Engine(gear, chains))

@@ -28,7 +28,7 @@ from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
-from tests.planner.plans import created, error, plan
+from tests.planner.plans import created, error, physical, plan
 
 TABLES = """
 CREATE TABLE o (x INT, y BIGINT, s STRING, d DOUBLE, ts TIMESTAMP(3), pt AS PROCTIME(), PRIMARY KEY (y) NOT ENFORCED,
@@ -384,7 +384,7 @@ def test_explain_shows_no_options_of_tables():
 
 def test_only_deferred_rows_tie_a_job_to_how_it_looks_up():
     def text(clause: str, on: str = "c.id = o.y") -> tuple[Part, ...]:
-        return fingerprint(lookup(f"SELECT c.name {JOIN} LOOKUP ASYNC ({clause}) ON {on}"))
+        return fingerprint(physical(lookup(f"SELECT c.name {JOIN} LOOKUP ASYNC ({clause}) ON {on}")))
 
     assert text("CAPACITY 3, OUTPUT UNORDERED", "c.id = o.x") == text("CACHE 3 ROWS")
     deferred = text("ON TIMEOUT DEFER")

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
-from sqlstream.planner.lowering import explain_physical
+from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.rules import optimize
 from sqlstream.testing import StreamTest
 from sqlstream.testing.spark import LocalSession
 from sqlstream.udfs.process import ProcessContext, ProcessFunction, Row, ValueState
-from tests.planner.plans import plan
+from tests.planner.plans import physical, plan
 
 
 class Sum(NamedTuple):
@@ -66,10 +66,10 @@ def test_a_failure_names_function_key_and_row_and_the_job_goes_on_from_its_check
 def test_state_needs_kernels():
     keyed = optimize(plan("SELECT * FROM process(TABLE bids PARTITION BY n)"))
     assert "exchange by key group, kernel that calls the function row by row, state in RocksDB" in explain_physical(
-        keyed
+        physical(keyed)
     )
     by_row = optimize(plan("SELECT * FROM check(TABLE bids, 1)"))
-    assert "mapInArrow that calls the function row by row" in explain_physical(by_row, "native")
+    assert "mapInArrow that calls the function row by row" in explain_physical(physical(by_row, "native"))
     with LocalSession() as session:
         session.register_function("sums", Sums)
         session.sql("CREATE TABLE numbers (k STRING, v INT, obstacle STRING) WITH ('connector' = 'test')")

@@ -29,6 +29,7 @@ from sqlstream.secrets import is_known, shown_value
 from sqlstream.session import Session
 from sqlstream.shell.line_editor import HistoryWithoutSecrets
 from sqlstream.udfs.hiding import hiding
+from tests.planner.plans import physical
 
 BASE: dict[str, dict[str, str]] = {
     "http": {"url": "https://api.test/items/{k}"},
@@ -223,7 +224,7 @@ def of_plans(place: Place, plan: Node, session: Session) -> dict[str, str]:
     description = description_of(plan, place.statement, session.workspace.settings)
     table = session.workspace.catalog.relation("t")
     return {
-        "plan.json": to_text(fingerprint(plan)),
+        "plan.json": to_text(fingerprint(physical(plan))),
         "job.json": json.dumps(asdict(description), ensure_ascii=False),
         "repr of plan": repr(plan),
         "repr of table": repr(table),
@@ -324,7 +325,7 @@ def test_a_changed_credential_does_not_change_the_fingerprint_and_a_changed_path
     def parts(path: str) -> str:
         session.sql("DROP TABLE IF EXISTS t")
         session.sql(Place("filesystem", {"path": path}, ()).create)
-        return to_text(fingerprint(planned("SELECT k FROM t", session)))
+        return to_text(fingerprint(physical(planned("SELECT k FROM t", session))))
 
     first = parts("s3a://AKIA1:secret1@bucket/items")
     assert first == parts("s3a://AKIA2:secret2@bucket/items")

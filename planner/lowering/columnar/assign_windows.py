@@ -6,27 +6,31 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
-from sqlstream.planner.lowering.columnar.inputs import inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import Inputs, inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, rows_below, run, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.triggers import domain_of
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
-from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
-from sqlstream.planner.lowering.windows import window_columns
-from sqlstream.planner.nodes import AssignWindows, Cumulate, Hop, Tumble
-from sqlstream.planner.properties import keeps_state
+from sqlstream.planner.lowering.lower import Context, lower_node, lower_operator
+from sqlstream.planner.lowering.windows import window_columns, windowed
+from sqlstream.planner.nodes import AssignWindows
+from sqlstream.planner.physical.steps import Compute, Operator, Step
 from sqlstream.udfs.spark.batches import WindowsOfRows
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 from sqlstream.udfs.windows.functions import AllRows
 
 
-@lower_columnar.register
-def _(node: AssignWindows, context: Context) -> DataFrame:
-    if not keeps_state(node):
-        return _in_zone(node, context) if _zone(node) else lower_node(node, context)
-    rows = rows_below(node, context)
-    inputs = inputs_of(node, rows, context)
+@lower_node.register
+def _(node: AssignWindows, step: Step, context: Context) -> DataFrame:
+    in_zone = isinstance(step, Compute) and step.arrow
+    return _in_zone(node, step, context) if in_zone else windowed(node, step, context)
+
+
+@lower_operator.register
+def _(node: AssignWindows, step: Operator, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    inputs = inputs_of(step, rows, context)
     fields = [inputs.field(f.name, _field(i)) for i, f in enumerate(node.input.schema)]
     keys = tuple(_key(i) for i in range(len(node.partition_by)))
     values = (
@@ -37,23 +41,16 @@ def _(node: AssignWindows, context: Context) -> DataFrame:
     schema = kernel_schema(projected)
     kernel = kernel_of(design, AllRows(tuple(fields)), schema)
     output = spark_schema(kernel.output, projected.schema)
-    keyed = bool(node.partition_by)
-    operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
-    emitted = run(projected, operator, context.runtime)
+    emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
     names = (column(_field(i)).alias(f.name) for i, f in enumerate(node.input.schema))
     return emitted.select(*names, *_window(node), *hidden(emitted))
 
 
-def _zone(node: AssignWindows) -> str | None:
-    """The time zone on whose clock the windows are."""
-    return node.window.zone if isinstance(node.window, (Tumble, Hop, Cumulate)) else None
-
-
-def _in_zone(node: AssignWindows, context: Context) -> DataFrame:
+def _in_zone(node: AssignWindows, step: Step, context: Context) -> DataFrame:
     """Windows on the clock of a time zone: Arrow knows the hours that are missing or come twice."""
     assert node.time is not None, "windows of time need a time"
-    rows = context.lower_input(node)
-    inputs = inputs_of(node, rows, context)
+    rows = context.lower(step.input)
+    inputs = Inputs(context, node.input.schema, rows)
     assigner = assigner_of(node.window, inputs.time(node.time), domain_of(node.domain), inputs)
     timed = rows.select("*", *inputs.columns())
     schema = StructType([*timed.schema.fields, *(StructField(n, TimestampType()) for n in (WINDOW_START, WINDOW_END))])

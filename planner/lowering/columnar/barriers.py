@@ -5,16 +5,14 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.columnar.deferred import held_from
 from sqlstream.planner.lowering.columnar.inputs import clock_of, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
-from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
-from sqlstream.planner.lowering.native import ONLY_COLUMNAR
+from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.nodes import AlignBarriers, WindowAggregate
-from sqlstream.planner.properties import keeps_state
+from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
 from sqlstream.udfs.barriers.marks import Kind
 from sqlstream.udfs.exchange import CLOCK
@@ -23,15 +21,10 @@ _TIME = "__held_time"
 _CAME = "__came"
 
 
-@lower_node.register
-def _(node: AlignBarriers, context: Context) -> DataFrame:
-    message = "ALIGN BARRIERS is not executed on Spark's native operators"
-    raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
-
-
-@lower_columnar.register
-def _(node: AlignBarriers, context: Context) -> DataFrame:
-    projected = with_key_hash(_projected(node, context.lower_input(node, in_order=True), context), ())
+@lower_operator.register
+def _(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
+    projected = with_key_hash(_projected(node, context.lower(step.input), context), ())
+    above = step.stateful_above
     kernel = Barriers(
         kernel_schema(projected),
         node.channels,
@@ -39,16 +32,10 @@ def _(node: AlignBarriers, context: Context) -> DataFrame:
         timeout=None if node.timeout_ms is None else node.timeout_ms * 1000,
         most_held=node.most_held,
         time=_TIME,
-        tells=_tells(context),
+        tells=isinstance(above, WindowAggregate) and above.firing.at_barriers,
     )
     output = spark_schema(kernel.output, projected.schema)
-    return _named(run(projected, operator_of(node, kernel, output, context, keyed=False), context.runtime), node)
-
-
-def _tells(context: Context) -> bool:
-    """True where the next operator with state fires windows at barriers."""
-    above = next((node for node in reversed(context.above) if keeps_state(node)), None)
-    return isinstance(above, WindowAggregate) and above.firing.at_barriers
+    return _named(run(projected, running(step, context.plan, kernel, output), context.runtime), node)
 
 
 def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFrame:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.chaining import Link
 from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.inputs import Taken
-from sqlstream.planner.lowering.columnar.operator import Above, Operator
+from sqlstream.planner.lowering.columnar.operator import Above, Running
+from sqlstream.planner.physical.chaining import Link
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.handover import Handed, Handover
 from sqlstream.udfs.kernel import KEY_HASH
@@ -22,7 +22,7 @@ class Prepared:
     """An operator and the rows of its exchange, or ``files`` with them. ``above``: those that run in its call."""
 
     rows: DataFrame
-    operator: Operator
+    operator: Running
     files: Files | None = None
     above: tuple[Above, ...] = ()
 
@@ -32,7 +32,7 @@ class Prepared:
         last = self.above[-1].operator if self.above else self.operator
         return self.rows.mapInArrow(_nothing, last.output)
 
-    def with_above(self, operator: Operator, handover: Handover) -> Prepared:
+    def with_above(self, operator: Running, handover: Handover) -> Prepared:
         return replace(self, above=(*self.above, Above(operator, handover)))
 
 

@@ -10,37 +10,36 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.inputs import passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock
-from sqlstream.planner.lowering.lookup import Numbered, asked, joined, numbered, require_executed, step_of
-from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
+from sqlstream.planner.lowering.lookup import Asked, asked, joined, step_of
+from sqlstream.planner.lowering.lookup_answers import require_array_functions
+from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.nodes import Lookup, Node
-from sqlstream.planner.properties import keeps_state, window_of
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.properties import window_of
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.lookup.deferred import DeferredLookups
-from sqlstream.udfs.lookup.options import Order
 
 _HELD = "__held"
 _CAME = "__came"
 
 
-@lower_columnar.register
-def _(node: Lookup, context: Context) -> DataFrame:
-    if not keeps_state(node):
-        return lower_node(node, context)
-    lookup = numbered(node, context)
-    require_executed(node, context)
-    ordered = node.options.order is Order.ORDERED
-    rows = asked(context.lower_input(node, in_order=ordered), (lookup,), context, with_keys=True)
+@lower_operator.register
+def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
+    assert step.lookup is not None, step
+    lookup = Asked(step.lookup)
+    require_array_functions(node, context)
+    rows = asked(context.lower(step.input), (lookup,), context, with_keys=True)
     projected = with_key_hash(_projected(rows, lookup), lookup.keys)
     kernel = DeferredLookups(step_of(lookup, context), kernel_schema(projected), _HELD)
     output = spark_schema(kernel.output, projected.schema)
-    operator = operator_of(node, kernel, output, context, keyed=not ordered)
-    return joined(_named(run(projected, operator, context.runtime), lookup), (lookup,), context)
+    emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
+    return joined(_named(emitted, lookup), (lookup,), context)
 
 
-def _projected(rows: DataFrame, lookup: Numbered) -> DataFrame:
+def _projected(rows: DataFrame, lookup: Asked) -> DataFrame:
     """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
     fields = [column(f.name).alias(_field(i)) for i, f in enumerate(lookup.node.input.schema)]
     added = [column(name) for name in (*lookup.keys, *_answered(lookup), lookup.deferred) if name is not None]
@@ -48,14 +47,14 @@ def _projected(rows: DataFrame, lookup: Numbered) -> DataFrame:
     return rows.select(*fields, *clock, *added, held_from(lookup.node.input).alias(_HELD), *passed_on(rows))
 
 
-def _named(rows: DataFrame, lookup: Numbered) -> DataFrame:
+def _named(rows: DataFrame, lookup: Asked) -> DataFrame:
     """What the kernel emits, under the names of the plan."""
     fields = [column(_field(i)).alias(f.name) for i, f in enumerate(lookup.node.input.schema)]
     clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []
     return rows.select(*fields, *map(column, _answered(lookup)), *clock, *hidden(rows))
 
 
-def _answered(lookup: Numbered) -> tuple[str, ...]:
+def _answered(lookup: Asked) -> tuple[str, ...]:
     return tuple(name for name in (lookup.answers, lookup.error) if name is not None)
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
-from sqlstream.planner.lowering.columnar.clocks import WindowNode
-from sqlstream.planner.lowering.columnar.watermarks import TIME, BlobWatermark, blob_watermark
+from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Schema
+from sqlstream.planner.nodes import AssignWindows, Schema, WindowAggregate
+from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
+
+WindowNode = AssignWindows | WindowAggregate
 
 START = "__given_start"
 END = "__given_end"
@@ -71,17 +73,20 @@ class Inputs:
         """A time column in microseconds."""
         told = self.watermark if self.watermark is not None and self.watermark.time == name else None
         self.taken[to] = Taken(name, micros=True, required=told is not None)
-        return self.add_text(micros(name) if told is None else told.micros, to)
+        return self.add_text(micros(name) if told is None else self._required(told), to)
+
+    def _required(self, told: BlobWatermark) -> str:
+        return required_micros(told, passing=LATE_TABLE in self.below.columns)
 
     def columns(self) -> list[Column]:
         return [F.expr(text).alias(name) for name, text in self.texts.items()]
 
 
-def inputs_of(node: WindowNode, rows: DataFrame, context: Context) -> Inputs:
+def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
     """What every kernel of the node reads, beside its keys and times."""
-    told = blob_watermark(node, context.plan)
-    told = told and replace(told, passing=LATE_TABLE in rows.columns)
-    inputs = Inputs(context, node.input.schema, rows, told)
+    node = step.node
+    assert isinstance(node, WindowNode), node
+    inputs = Inputs(context, node.input.schema, rows, step.told)
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)

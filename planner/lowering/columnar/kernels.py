@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 import pyarrow as pa
-from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner import properties
 from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWatermark, Firing, LateAction
-from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
-from sqlstream.planner.lowering.side_outputs import late_fields
 from sqlstream.planner.nodes import (
     AssignWindows,
     CountWindow,
-    Cumulate,
     GlobalWindow,
-    Hop,
     RowMeasured,
     Rows,
     Session,
-    Tumble,
-    UserWindow,
     WindowAggregate,
 )
+from sqlstream.planner.physical.kernels import Kind, kind_of
+from sqlstream.planner.physical.side_markers import late_fields
 from sqlstream.udfs import assigners
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner
@@ -46,77 +40,6 @@ from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.operator import WindowKernel
 from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
 from sqlstream.udfs.windows.session_kernel import SessionKernel
-
-ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg",
-                     "string_agg", "mode"})  # fmt: skip
-"""Aggregates that see the order of rows."""
-
-
-class Kind(Enum):
-    """The kernels of windows."""
-
-    PANES = "panes that windows share"
-    COUNTED = "rows counted per key"
-    ROW_MEASURED = "rows in order of time"
-    SESSIONS = "sessions, one state each"
-    CUT_SESSIONS = "sessions cut in order of time"
-    GENERAL = "window by window"
-
-
-def kind_of(node: AssignWindows | WindowAggregate) -> Kind:
-    match node.window:
-        case CountWindow():
-            return Kind.COUNTED
-        case RowMeasured():
-            return Kind.ROW_MEASURED
-        case Session() as session if is_cut(session):
-            return Kind.CUT_SESSIONS
-        case Session() if isinstance(node, WindowAggregate) and _fires_once(node):
-            return Kind.SESSIONS
-        case Tumble() | Hop() | Cumulate() if isinstance(node, WindowAggregate) and _shares_panes(node):
-            return Kind.PANES
-    return Kind.GENERAL
-
-
-def is_cut(session: Session) -> bool:
-    """True for sessions that may end before their gap."""
-    return (session.max_duration_ms, session.start_when, session.end_when) != (None, None, None)
-
-
-def _fires_once(node: WindowAggregate) -> bool:
-    """True for one result per window, when it closes, over all its rows, and late rows never taken."""
-    firing = node.firing
-    by_default = firing.trigger in (None, AfterWatermark(), AfterProcessingTime()) and firing.late.allow_ms == 0
-    return by_default and firing.eviction is None and node.pane is None and node.pane_index is None
-
-
-def _shares_panes(node: WindowAggregate) -> bool:
-    """Panes are read in order of time, so aggregates that see the order of arrival need one pane per window."""
-    in_order = isinstance(node.window, Tumble) or not any(sees_order(item.expression) for item in node.aggregates)
-    return in_order and _fires_once(node)
-
-
-def sees_order(expression: exp.Expression) -> bool:
-    """True where the result of an aggregate call shows in which order rows arrived, and for functions of users."""
-    calls = [node for node in expression.find_all(exp.Func) if spark_name(node) in ORDERED]
-    return bool(calls) or expression.find(exp.Anonymous) is not None
-
-
-def sees_arrival(node: AssignWindows | WindowAggregate) -> bool:
-    """True where results show in which order rows arrived; sources then tell it."""
-    if isinstance(node, AssignWindows) or kind_of(node) in (Kind.COUNTED, Kind.ROW_MEASURED, Kind.CUT_SESSIONS):
-        return True
-    calls = [call for item in node.aggregates for call in item.expression.find_all(exp.Func)]
-    ordered = any(sees_order(item.expression) for item in node.aggregates)
-    return ordered or any(spark_name(call) in _ARRIVAL for call in calls) or not _fires_by_time(node)
-
-
-_ARRIVAL = frozenset({"max_by", "min_by", "collect_set", "approx_percentile", "percentile_approx"})
-"""Aggregates that see the order of rows where these tie, repeat or are summed up in sketches."""
-
-
-def _fires_by_time(node: WindowAggregate) -> bool:
-    return _fires_once(node) and not isinstance(node.window, UserWindow)
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,15 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering.columnar import clocks
-from sqlstream.planner.lowering.columnar.clocks import WindowNode
 from sqlstream.planner.lowering.columnar.from_files import Files
-from sqlstream.planner.lowering.columnar.kernels import sees_arrival
-from sqlstream.planner.lowering.columnar.watermarks import BlobWatermark, blob_watermark
+from sqlstream.planner.lowering.columnar.watermarks import told_column, with_watermark
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
-from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.lowering.side_outputs import marker
-from sqlstream.planner.nodes import Node, WindowAggregate
-from sqlstream.planner.properties import acts_by_clock, keeps_state, uses_processing_time
+from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.side_markers import late_marker
+from sqlstream.planner.physical.steps import BlobWatermark, Operator
+from sqlstream.planner.properties import acts_by_clock
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
@@ -43,13 +41,13 @@ _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 
 
 
 @dataclass(frozen=True)
-class Operator:
-    """A kernel and its place in a query.
+class Running:
+    """A kernel and its place in a query, as the physical plan has it (``steps.Operator``).
 
-    ``number`` counts the operators of the query. ``ticks``: processing time comes as ticks. ``late_table`` marks the
-    kernel's late rows. ``chained``: an operator with state stands above. ``keyed``: False where all rows have one key.
-    ``goes_on``: rows come in the micro-batches after the end of the input, too. ``told_by_blobs``: the watermark that
-    Spark learns from the operator's exchange. ``hashed``: columns whose hash the exchange computes.
+    ``output``: what the kernel emits, as Spark's types. ``late_table`` marks its late rows. ``chained``: an operator
+    with state stands above. ``keyed``: False where all rows go to one key group. ``goes_on``: rows come in the
+    micro-batches after the end of the input, too. ``told``: the watermark that Spark learns from the exchange.
+    ``hashed``: columns whose hash the exchange computes, in place of Spark.
     """
 
     kernel: Kernel
@@ -62,7 +60,7 @@ class Operator:
     chained: bool = False
     keyed: bool = True
     goes_on: bool = False
-    told_by_blobs: BlobWatermark | None = None
+    told: BlobWatermark | None = None
     hashed: tuple[str, ...] = ()
 
     @property
@@ -70,23 +68,34 @@ class Operator:
         return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock)
 
 
+def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:
+    """The operator of a plan with its kernel."""
+    node = step.node
+    return Running(
+        kernel,
+        output,
+        step.number,
+        plan.clocks.watermark,
+        ticks=step.ticks,
+        chained_by_clock=acts_by_clock(node),
+        late_table=late_marker(node, step.number) if isinstance(node, WindowAggregate) else None,
+        chained=step.stateful_above is not None,
+        keyed=step.keyed,
+        goes_on=plan.clocks.rows_wait,
+        told=step.told,
+    )
+
+
 @dataclass(frozen=True)
 class Above:
     """An operator that runs in the call of the one below it, whose rows it takes by ``handover``."""
 
-    operator: Operator
+    operator: Running
     handover: Handover
 
     @property
     def stage(self) -> Stage:
         return Stage(self.operator.kernel, self.operator.late_table, self.handover)
-
-
-def rows_below(node: WindowNode, context: Context) -> DataFrame:
-    """The rows of the node's input: in order, where it sees that, and without a watermark that its blobs tell Spark."""
-    told = blob_watermark(node, context.plan)
-    source = told.source if told is not None else None
-    return context.lower_input(node, in_order=sees_arrival(node), told_by_blobs=source)
 
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
@@ -109,7 +118,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 def run(
     rows: DataFrame,
-    operator: Operator,
+    operator: Running,
     runtime: Runtime,
     files: Files | None = None,
     above: Sequence[Above] = (),
@@ -125,14 +134,14 @@ def run(
     groups = runtime.max_parallelism if operator.keyed else 1
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
-    told = operator.told_by_blobs
-    time = told.column(runtime) if told is not None else None
+    told = operator.told
+    time = told_column(told, runtime) if told is not None else None
     exchange = Exchange(operator.kernel, groups, time, operator.hashed)
     if files is None:
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
     else:
         blobs = files.blobs(exchange, operator.number)
-    blobs = told.of_blobs(blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
+    blobs = with_watermark(told, blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
     if operator.kernel.deferring:
         blobs = blobs.union(_calls(exchange, operator, runtime))
     processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [one.stage for one in above])
@@ -147,33 +156,6 @@ def run(
     return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
 
 
-def operator_of(
-    node: Node,
-    kernel: Kernel,
-    output: StructType,
-    context: Context,
-    *,
-    keyed: bool,
-    told_by_blobs: BlobWatermark | None = None,
-) -> Operator:
-    """The operator of a node of the plan."""
-    plan = context.plan
-    number = next(i for i, found in enumerate(clocks.stateful_nodes(plan)) if found is node)
-    return Operator(
-        kernel,
-        output,
-        number,
-        clocks.watermark_of(plan),
-        ticks=clocks.clock_ticks(plan) and uses_processing_time(node),
-        chained_by_clock=acts_by_clock(node),
-        late_table=marker(node, number) if isinstance(node, WindowAggregate) else None,
-        chained=any(map(keeps_state, context.above)),
-        keyed=keyed,
-        goes_on=clocks.defers(plan),
-        told_by_blobs=told_by_blobs,
-    )
-
-
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
     """The types of a kernel's output; columns of its input keep those that they have."""
     names = set(rows.names)
@@ -182,7 +164,7 @@ def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
     ])  # fmt: skip
 
 
-def _processed(blobs: DataFrame, operator: Operator, processor: KernelProcessor) -> DataFrame:
+def _processed(blobs: DataFrame, operator: Running, processor: KernelProcessor) -> DataFrame:
     shipped = ShippedProcessor(processor)
     grouped = blobs.groupBy("key_group")
     if operator.watermark is Watermark.NONE:
@@ -200,7 +182,7 @@ def _decoded(output: StructType, decoder: Decoder) -> StructType:
     return found
 
 
-def _calls(exchange: Exchange, operator: Operator, runtime: Runtime) -> DataFrame:
+def _calls(exchange: Exchange, operator: Running, runtime: Runtime) -> DataFrame:
     """Blobs that call every key group in every micro-batch, also where nothing has come.
 
     Spark drops operators over sources without new rows, but none that observes; ``coalesce`` then makes the one task.
@@ -210,7 +192,7 @@ def _calls(exchange: Exchange, operator: Operator, runtime: Runtime) -> DataFram
     return ticks.mapInArrow(to_calls(exchange), BLOBS_DDL)
 
 
-def _with_ticks(rows: DataFrame, operator: Operator, runtime: Runtime) -> DataFrame:
+def _with_ticks(rows: DataFrame, operator: Running, runtime: Runtime) -> DataFrame:
     """The rows and the ticks of the clock, which nothing stands between here and the exchange to filter out.
 
     Where the query has no watermark of a table, that of the ticks is its clock.

@@ -10,16 +10,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
-from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
-from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
-from sqlstream.planner.lowering.native import ONLY_COLUMNAR
+from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
+from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
@@ -28,15 +27,9 @@ from sqlstream.udfs.over.kernel import OverKernel, Tie
 _TIME = "__row_time"
 
 
-@lower_node.register
-def _(node: Over, context: Context) -> DataFrame:
-    message = "OVER is not executed on Spark's native operators, which do not keep rows in order of time"
-    raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
-
-
-@lower_columnar.register
-def _(node: Over, context: Context) -> DataFrame:
-    rows = context.lower_input(node, in_order=True)
+@lower_operator.register
+def _(node: Over, step: Operator, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
     columns: dict[str, Column] = {_field(i): column(f.name) for i, f in enumerate(node.input.schema)}
     functions = tuple(_functions(node, rows, columns, context))
     keys = tuple(_key(i) for i in range(len(node.keys)))
@@ -56,7 +49,7 @@ def _(node: Over, context: Context) -> DataFrame:
         tuple(Tie(place[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
     )
     output = spark_schema(kernel.output, projected.schema)
-    emitted = run(projected, operator_of(node, kernel, output, context, keyed=bool(keys)), context.runtime)
+    emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
     fields = [column(own).alias(name) for name, own in place.items()]
     results = [column(_result(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -11,18 +10,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering.bad_rows import Letter, parted, require_passage
+from sqlstream.planner.lowering.bad_rows import Letter, parted
 from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_schema, operator_of, run, spark_schema
+from sqlstream.planner.lowering.columnar.operator import arrow_schema, kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.user_classes import values_of
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.lowering.hidden import hidden, hidden_names
-from sqlstream.planner.lowering.lower import Context, lower_columnar, lower_node
-from sqlstream.planner.lowering.native import ONLY_COLUMNAR
+from sqlstream.planner.lowering.lower import Context, lower_node, lower_operator
 from sqlstream.planner.nodes import ProcessInput, ProcessTable
-from sqlstream.planner.properties import awaited_by
+from sqlstream.planner.physical.steps import Operator, Step
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.process.calls import InputTable
@@ -44,37 +41,34 @@ from sqlstream.udfs.spark.batches import Batches
 
 
 @lower_node.register
-def _(node: ProcessTable, context: Context) -> DataFrame:
-    if node.keys:
-        message = "a process function with PARTITION BY is not executed on Spark's native operators"
-        raise UnsupportedError(ONLY_COLUMNAR, message, hint="SET 'sqlstream.gear' = 'auto'.")
-    return _row_by_row(node, context)
+def _(node: ProcessTable, step: Step, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    carried = hidden_names(rows)
+    read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
+    fields = _schema_of(read)
+    kernel = _kernel(node, fields, context, tuple(carried))
+    output = spark_schema(kernel.output, read.schema)
+    made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
+    kept = [column(passed_column(len(node.passed) + i)).alias(name) for i, name in enumerate(carried)]
+    return _parted(made.select(*_columns(node), *kept, *_failed(kernel)), kernel, context)
 
 
-@lower_columnar.register
-def _(node: ProcessTable, context: Context) -> DataFrame:
-    if not node.keys:
-        return _row_by_row(node, context)
-    tables = list(_tables(node, _below(node, context)))
-    projected = with_key_hash(_united(tables), tuple(key_column(i) for i in range(len(node.keys))))
+@lower_operator.register
+def _(node: ProcessTable, step: Operator, context: Context) -> DataFrame:
+    below = map(context.lower, step.inputs)
+    projected = with_key_hash(_united(list(_tables(node, below))), tuple(key_column(i) for i in range(len(node.keys))))
     kernel = _kernel(node, kernel_schema(projected), context)
     output = spark_schema(kernel.output, projected.schema)
-    emitted = run(projected, operator_of(node, kernel, output, context, keyed=True), context.runtime)
+    emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
     return _parted(emitted.select(*_columns(node), *hidden(emitted), *_failed(kernel)), kernel, context)
-
-
-def _below(node: ProcessTable, context: Context) -> Context:
-    awaited = context.awaited | awaited_by(node)
-    return replace(context, awaited=awaited, above=(*context.above, node), in_order=True)
 
 
 # --- rows of the tables ---------------------------------------------------------------------------------------
 
 
-def _tables(node: ProcessTable, below: Context) -> Iterator[DataFrame]:
+def _tables(node: ProcessTable, tables: Iterable[DataFrame]) -> Iterator[DataFrame]:
     """The rows of each table with the columns that the kernel reads, and the hidden ones."""
-    for number, (table, argument) in enumerate(zip(node.tables, node.arguments, strict=True)):
-        rows = below.lower(table)
+    for number, (rows, argument) in enumerate(zip(tables, node.arguments, strict=True)):
         keys = [key(k, rows.schema[k].dataType).alias(key_column(i)) for i, k in enumerate(argument.partition_by)]
         clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.clock else []
         which = [F.lit(number).cast("INT").alias(TABLE)] if len(node.tables) > 1 else []
@@ -168,19 +162,6 @@ def _parted(rows: DataFrame, kernel: Process, context: Context) -> DataFrame:
 
 
 # --- row by row -----------------------------------------------------------------------------------------------
-
-
-def _row_by_row(node: ProcessTable, context: Context) -> DataFrame:
-    rows = context.lower(node.tables[0])
-    carried = hidden_names(rows)
-    read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
-    fields = _schema_of(read)
-    kernel = _kernel(node, fields, context, tuple(carried))
-    output = spark_schema(kernel.output, read.schema)
-    made = read.mapInArrow(_called(kernel, arrow_schema(read.schema)), output)
-    kept = [column(passed_column(len(node.passed) + i)).alias(name) for i, name in enumerate(carried)]
-    require_passage(context.functions, context.below_native_state)
-    return _parted(made.select(*_columns(node), *kept, *_failed(kernel)), kernel, context)
 
 
 def _schema_of(rows: DataFrame) -> pa.Schema:

@@ -2,23 +2,18 @@
 
 Spark looks at the event time of each row on its way through ``withWatermark``, which no generated code does. Where all
 rows of a time attribute reach one operator, the newest time of each blob says as much, and control rows become blobs
-themselves.
+themselves. The physical plan says where (``BlobWatermark``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columns import column, event_time, micros, quoted
-from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import null_error
-from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, StatementSet, WindowAggregate
+from sqlstream.planner.physical.steps import BlobWatermark
 from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, Content
 
 TIME = "__row_time"
@@ -28,59 +23,31 @@ _SHIFTED = "__event_time"
 _PLACE = ("partition", "number")
 
 
-@dataclass(frozen=True)
-class BlobWatermark:
-    """The watermark of ``source``, whose time is the field ``time`` of the operator's input.
+def required_micros(told: BlobWatermark, *, passing: bool) -> str:
+    """SQL text: the time of a row in microseconds; SS401 where it is NULL.
 
     ``passing``: among the rows are some on their way to other tables, which have no time.
     """
-
-    source: AssignTime
-    time: str
-    passing: bool = False
-
-    @property
-    def micros(self) -> str:
-        """SQL text: the time of a row in microseconds; SS401 where it is NULL."""
-        passes = f"WHEN {LATE_TABLE} IS NOT NULL THEN NULL " if self.passing else ""
-        missing = f"WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)}"
-        return f"CASE {passes}{missing} ELSE {micros(self.time)} END"
-
-    def column(self, runtime: Runtime) -> str | None:
-        """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
-        return TIME if runtime.event_time_from_rows(self.source.table) else None
-
-    def of_blobs(self, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-        """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
-
-        Spark looks for new data from left to right: it never sees a control row without the rows written before.
-        """
-        lifted = F.expr(f"(watermark_ms + {self.source.delay_ms}L) * 1000L")
-        known = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
-        columns = (known.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
-        blobs = runtime.control(self.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
-        newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
-        timed = blobs.select("*", F.expr(newest).alias(_SHIFTED))
-        timed = timed.withWatermark(_SHIFTED, f"{self.source.delay_ms} milliseconds")
-        return timed.select(*map(column, BLOBS.names))
+    passes = f"WHEN {LATE_TABLE} IS NOT NULL THEN NULL " if passing else ""
+    missing = f"WHEN {quoted(told.time)} IS NULL THEN {null_error(told.source)}"
+    return f"CASE {passes}{missing} ELSE {micros(told.time)} END"
 
 
-def blob_watermark(node: AssignWindows | WindowAggregate, plan: Node) -> BlobWatermark | None:
-    """The watermark that the blobs of the node's exchange can tell: the only one of the plan, of rows that all come."""
-    if node.window is None or node.time is None or node.domain is TimeDomain.PROCESSING:
-        return None
-    found = below_projections(node.input, node.time)
-    if found is None:
-        return None
-    below, name = found
-    if not isinstance(below, AssignTime) or below.column != name or not _is_the_only_one(below, plan):
-        return None
-    return BlobWatermark(below, node.time)
+def told_column(told: BlobWatermark, runtime: Runtime) -> str | None:
+    """The column of the exchange's input whose newest value is told; None where control rows alone move it."""
+    return TIME if runtime.event_time_from_rows(told.source.table) else None
 
 
-def _is_the_only_one(source: AssignTime, plan: Node) -> bool:
-    """Of the plan; the queries of a statement set have the same one where they read the same table."""
-    others = list(watermarked_nodes(plan))
-    if isinstance(plan, StatementSet):
-        return all(other.table == source.table for other in others)
-    return others == [source]
+def with_watermark(told: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
+    """The blobs behind ``withWatermark``, and those of control rows for a key group, which reads them not.
+
+    Spark looks for new data from left to right: it never sees a control row without the rows written before.
+    """
+    lifted = F.expr(f"(watermark_ms + {told.source.delay_ms}L) * 1000L")
+    known = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
+    columns = (known.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
+    blobs = runtime.control(told.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
+    newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
+    timed = blobs.select("*", F.expr(newest).alias(_SHIFTED))
+    timed = timed.withWatermark(_SHIFTED, f"{told.source.delay_ms} milliseconds")
+    return timed.select(*map(column, BLOBS.names))

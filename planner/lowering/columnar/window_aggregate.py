@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
-from sqlstream.planner.lowering.columnar.chaining import Link, link_of
 from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
-from sqlstream.planner.lowering.columnar.from_files import Files, files_below
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, inputs_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of, sees_arrival
-from sqlstream.planner.lowering.columnar.operator import (
-    Operator,
-    kernel_schema,
-    operator_of,
-    rows_below,
-    run,
-    spark_schema,
-)
+from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.inputs import Taken, inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.hidden import hidden
-from sqlstream.planner.lowering.lower import Context, lower_columnar
+from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.lowering.windows import window_columns
 from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.planner.physical.chaining import Link
+from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.handover import Handed
 from sqlstream.udfs.kernel import KEY_HASH
@@ -35,19 +27,19 @@ from sqlstream.udfs.key_hash import can_hash
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
 
-@lower_columnar.register
-def _(node: WindowAggregate, context: Context) -> DataFrame:
-    found = _prepared(node, context)
+@lower_operator.register
+def _(node: WindowAggregate, step: Operator, context: Context) -> DataFrame:
+    found = _prepared(step, node, context)
     emitted = run(found.rows, found.operator, context.runtime, found.files, found.above)
     return emitted.select(*_results(node), *hidden(emitted))
 
 
-def _prepared(node: WindowAggregate, context: Context) -> Prepared:
-    link = link_of(node, context.plan) if context.runtime.chains else None
-    below = _prepared(link.below, context.below(node, in_order=sees_arrival(node))) if link is not None else None
-    rows = _rows_of(below, link) if below is not None and link is not None else in_sets(node, rows_below(node, context))
+def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepared:
+    link = step.link
+    below = _prepared(step.operator_below, link.below, context) if link is not None else None
+    rows = in_sets(node, context.lower(step.input)) if below is None or link is None else _rows_of(below, link)
     calls = [split(item, rows, context) for item in node.aggregates]
-    inputs = inputs_of(node, rows, context)
+    inputs = inputs_of(step, rows, context)
     for call in calls:
         for name, expression in call.columns:
             inputs.add(expression, name=name)
@@ -58,15 +50,14 @@ def _prepared(node: WindowAggregate, context: Context) -> Prepared:
     schema = kernel_schema(projected)
     aggregates = Aggregates(tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls)), schema)
     kernel = kernel_of(design, aggregates, schema)
-    keyed = bool(node.keys) or node.grouping_sets is not None
-    output = spark_schema(kernel.output, projected.schema)
-    operator = operator_of(node, kernel, output, context, keyed=keyed, told_by_blobs=inputs.watermark)
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
         return below.with_above(operator, handover_of(link, _emitted(link.below), taken, names, schema))
     hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
     operator = replace(operator, hashed=hashed)
-    return Prepared(projected, operator, _files(node, taken, inputs, operator, schema, context))
+    read = schema if not hashed else schema.remove(schema.get_field_index(KEY_HASH))
+    return Prepared(projected, operator, files_of(step, taken, inputs, read, context))
 
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:
@@ -74,21 +65,6 @@ def _rows_of(below: Prepared, link: Link) -> DataFrame:
     return below.results.select(*_results(link.below)).select(
         *(column(name).alias(field) for field, name in link.fields)
     )  # fmt: skip
-
-
-def _files(
-    node: WindowAggregate,
-    taken: Mapping[str, Taken],
-    inputs: Inputs,
-    operator: Operator,
-    rows: pa.Schema,
-    context: Context,
-) -> Files | None:
-    only_spark_hashes = bool(node.keys) and not operator.hashed
-    if operator.ticks or only_spark_hashes or node.grouping_sets is not None:
-        return None
-    rows = rows if not operator.hashed else rows.remove(rows.get_field_index(KEY_HASH))
-    return files_below(node, taken, inputs, rows, context)
 
 
 # Names of the kernel's own, which none of the plan's can be.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN, require_compatible
 from sqlstream.jobs.control import END_FILE
-from sqlstream.jobs.fingerprint import Part, laid_out_as
-from sqlstream.jobs.layout import require_same, stored_layout
+from sqlstream.jobs.fingerprint import Part
+from sqlstream.jobs.layout import Layout, require_same, stored_layout
 from sqlstream.jobs.records import read_record
 from sqlstream.jobs.savepoints.create import OWN_FILES, epoch_of, partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
@@ -36,6 +36,9 @@ _SETTING = "'execution.state-recovery.path'"
 _RESET = f"RESET {_SETTING}"
 
 
+PartsOf = Callable[[Layout | None], tuple[Part, ...]]
+
+
 @dataclass(frozen=True)
 class Origin:
     """A savepoint or a checkpoint to start from: its directory and files of one epoch."""
@@ -51,14 +54,15 @@ class Origin:
 def restore(
     source: str,
     target: str,
-    plan: tuple[Part, ...],
+    parts_of: PartsOf,
     spark: SparkSession,
     gear: str,
     key_groups: int | None,
     partitions: int | None = None,
 ) -> int:
-    """Make ``source`` the new checkpoint ``target`` of a job with this ``plan``; the last epoch that it holds.
+    """Make ``source`` the new checkpoint ``target`` of a job; the last epoch that it holds.
 
+    ``parts_of`` tells the parts of the job's plan for a layout of its state (None: of a checkpoint older than those).
     ``partitions``: how many the state shall have, None for as many as it has. ExecutionError SS427 where the job has
     a checkpoint, SS428 and SS455 where the source is none, SS429 where its time has ended, SS421, SS424,
     SS425 where its state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be
@@ -69,7 +73,7 @@ def restore(
         raise _not_local(target)
     _require_new(storage, target)
     origin = origin_at(source)
-    _require_fits(origin, plan, gear, key_groups)
+    _require_fits(origin, parts_of, gear, key_groups)
     _clear(storage)
     try:
         _fill(storage.root, origin)
@@ -127,9 +131,9 @@ def _require_new(storage: LocalStorage, target: str) -> None:
         raise ExecutionError(OWN_CHECKPOINT, message, hint=hint)
 
 
-def _require_fits(origin: Origin, plan: tuple[Part, ...], gear: str, key_groups: int | None) -> None:
+def _require_fits(origin: Origin, parts_of: PartsOf, gear: str, key_groups: int | None) -> None:
     layout = stored_layout(LocalStorage(origin.folder))
-    plan = laid_out_as(plan, chained=layout is not None and layout.chained)
+    plan = parts_of(layout)
     require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
     if layout is not None:
         require_same(str(origin.folder), layout, gear, key_groups)

@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import AssignWindows, Hop, Session, Tumble, Union, WindowAggregate, WindowColumns
 from tests.streams import at, in_order, item, table, timed
 
@@ -123,7 +122,7 @@ def test_distinct_without_a_rewrite_is_refused_on_the_native_gear(streams):
     ):
         plan = WindowAggregate(windows(Tumble(1000)), ("k",), (item("a", text),))
         with pytest.raises(UnsupportedError, match=words):
-            lower(plan, streams)
+            streams.lower(plan)
 
 
 def test_grouping_sets_aggregate_each_set_by_itself(streams):

@@ -12,7 +12,6 @@ import pytest
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.firing import Firing, LateAction, LateData
-from sqlstream.planner.lowering import explain_physical, lower
 from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
 from sqlstream.planner.nodes import (
     LOOKUP_ERROR,
@@ -27,10 +26,12 @@ from sqlstream.planner.nodes import (
     Tumble,
     WindowAggregate,
 )
+from sqlstream.planner.physical import explain_physical
 from sqlstream.table_uses import side_tables
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.sources.fed import Behaviour
+from tests.planner.plans import physical as physical_plan
 from tests.streams import Row, item, output, rows_of, scan, sql, table, timed
 
 pytestmark = pytest.mark.spark
@@ -97,19 +98,22 @@ def test_lookups_that_need_nothing_of_each_other_are_asked_together(fed):
 
 
 def test_explain_says_which_lookups_are_asked_together_and_which_wait_in_state():
-    both = explain_physical(output(cities(people(scan(ORDERS)))))
-    assert both.count("asked together with the lookup above") == 1
+    def explained(plan):
+        return explain_physical(physical_plan(output(plan)))
+
+    both = explained(cities(people(scan(ORDERS))))
+    assert both.count("2 lookups asked together: keys, mapInArrow") == 1
     assert both.count("mapInArrow that asks for them up to 100 at the same time per task") == 1
-    assert "asked together" not in explain_physical(output(by_name(people(scan(ORDERS)))))
+    assert "asked together" not in explained(by_name(people(scan(ORDERS))))
     defers = people(cities(scan(ORDERS)), options=LookupOptions(on_timeout=OnTimeout.DEFER))
-    assert explain_physical(output(defers)).count("mapInArrow") == 2
-    assert explain_physical(output(defers)).count("state in RocksDB") == 1
+    assert explained(defers).count("mapInArrow") == 2
+    assert explained(defers).count("state in RocksDB") == 1
 
 
 def physical(plan: Node, streams) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        lower(output(plan), streams).explain()
+        streams.lower(output(plan)).explain()
     return printed.getvalue()
 
 
@@ -158,7 +162,7 @@ def parted(streams, plan) -> Iterator[Callable[[], tuple[list[Row], ...]]]:
     """Runs a plan; the function gives the new rows of the result, then those for each table beside it."""
     tables = side_tables(plan)
     found: list[list[Row]] = [[] for _ in range(1 + len(tables))]
-    rows = lower(output(plan), streams)
+    rows = streams.lower(output(plan))
 
     def keep(batch, _):
         batch.persist()
@@ -224,19 +228,19 @@ def test_what_is_not_executed_says_what_to_write(fed):
     fed.implementations["f"] = _is_adult
     condition = people(scan(ORDERS), outer=True, condition=sql("f(decade)"))
     with pytest.raises(UnsupportedError, match=r'SS380: Python function "f" in the condition of a LEFT .*\nHINT: '):
-        lower(output(condition), fed)
+        fed.lower(output(condition))
     unnested = Correlate(
         failing(scan(ORDERS)), sql("explode(split(note, ','))"), (Field("word", parse_type("STRING")),)
     )
     with pytest.raises(UnsupportedError, match=r"SS398: table functions above LATE DATA TO, ON ERROR TO .*\nHINT: "):
-        lower(output(unnested), fed)
+        fed.lower(output(unnested))
     fed.gear = "native"
     defers = people(scan(ORDERS), options=LookupOptions(on_timeout=OnTimeout.DEFER))
     with pytest.raises(UnsupportedError, match=r"SS390: ON TIMEOUT DEFER .*\nHINT: "):
-        lower(output(defers), fed)
+        fed.lower(output(defers))
     above = WindowAggregate(failing(timed(EVENTS)), (), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
     with pytest.raises(UnsupportedError, match=r"SS390: ON ERROR TO below a window .*\nHINT: "):
-        lower(output(above), fed)
+        fed.lower(output(above))
 
 
 def test_python_functions_compute_columns_and_conditions_of_answers(fed):

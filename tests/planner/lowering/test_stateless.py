@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import Column
-from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Project, Scan, Union
 from sqlstream.types import DataType
 from tests.streams import fields, in_order, item, output, scan, sql, table, timed
@@ -69,17 +68,17 @@ def test_generators_give_rows_and_outer_ones_keep_rows_without_any(streams, func
 def test_an_insert_names_its_columns_after_the_table(streams):
     target = table("target", a="INT", b="STRING")
     plan = Insert(Project(scan(TAGS), (item("x", "id"), item("y", "'s'"))), target)
-    assert lower(plan, streams).columns == ["a", "b"]
+    assert streams.lower(plan).columns == ["a", "b"]
 
 
 def test_a_plan_without_windows_reads_no_control_rows(streams):
     events = table("events", v="INT", ts="TIMESTAMP")
     streams.write(events, [(1, 5)])
-    lower(output(timed(events)), streams)
+    streams.lower(output(timed(events)))
     assert not (streams.folder / "control").exists()
 
 
 def test_what_only_spark_can_tell_to_be_wrong_is_a_bind_error(streams):
     streams.write(TAGS, ROWS)
     with pytest.raises(BindError, match="SS290: Spark refuses the query"):
-        lower(output(Project(scan(TAGS), (item("x", "explode(id)"),))), streams)
+        streams.lower(output(Project(scan(TAGS), (item("x", "explode(id)"),))))

@@ -9,7 +9,6 @@ from pyspark.errors import StreamingQueryException
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import AssignTime, AssignWindows, Filter, Project, Scan, Tumble, Union, WindowAggregate
 from tests.streams import Streams, at, item, output, scan, sql, table, timed
 
@@ -107,4 +106,4 @@ def test_windows_on_two_clocks_in_one_query_are_refused(streams):
     clock = AssignTime(scan(RIGHT), "pt", 0, TimeDomain.PROCESSING, "right")
     both = Union((counted(timed(LEFT)), counted(clock, "pt", TimeDomain.PROCESSING)))
     with pytest.raises(UnsupportedError, match="SS393"):
-        lower(output(both), streams)
+        streams.lower(output(both))

@@ -8,10 +8,18 @@ import pytest
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.firing import EveryRows, Eviction, Firing, KeepRows, LateData
-from sqlstream.planner.lowering import lower
 from sqlstream.planner.lowering.windows import with_windows
-from sqlstream.planner.nodes import CountWindow, Cumulate, Hop, Session, Tumble, WindowAggregate, WindowColumns
-from tests.streams import item, table, timed
+from sqlstream.planner.nodes import (
+    AssignWindows,
+    CountWindow,
+    Cumulate,
+    Hop,
+    Session,
+    Tumble,
+    WindowAggregate,
+    WindowColumns,
+)
+from tests.streams import item, scan, table, timed
 
 pytestmark = pytest.mark.spark
 
@@ -49,7 +57,8 @@ def expected(window: Tumble | Hop | Cumulate, ts: int) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_each_instant_is_in_exactly_the_windows_that_hold_it(spark, window):
     rows = spark.createDataFrame([(i,) for i in INSTANTS], "ts BIGINT").selectExpr("timestamp_micros(ts) AS ts")
-    windows = with_windows(rows, window, "ts", WindowColumns("s", "e", "t"))
+    events = scan(table("events", ts="TIMESTAMP"))
+    windows = with_windows(rows, AssignWindows(events, window, "ts", (), WindowColumns("s", "e", "t")))
     found = windows.selectExpr(*(f"unix_micros({name})" for name in windows.columns)).collect()
     assert sorted((ts, start, end) for ts, start, end, _ in found) == sorted(
         (ts, start, end) for ts in INSTANTS for start, end in expected(window, ts)
@@ -74,6 +83,6 @@ def test_the_native_gear_names_the_clause_that_needs_the_columnar_one(streams, o
     options = {"window": Tumble(1000), "time": "ts"} | options
     plan = WindowAggregate(timed(events), (), (item("n", "COUNT(*)"),), **options)
     with pytest.raises(UnsupportedError, match=clause) as raised:
-        lower(plan, streams)
+        streams.lower(plan)
     assert raised.value.diagnostic.code == "SS390"
     assert "auto" in (raised.value.diagnostic.hint or "")

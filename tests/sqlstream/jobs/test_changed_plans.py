@@ -14,12 +14,13 @@ from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Insert
 from sqlstream.jobs.compatibility import difference
 from sqlstream.jobs.declared_states import declared_states
-from sqlstream.jobs.fingerprint import Part, fingerprint, from_text, laid_out_as, to_text
+from sqlstream.jobs.fingerprint import Part, fingerprint, from_text, to_text
 from sqlstream.planner.nodes import AssignWindows, Hop, Output, Session, Tumble, Union, WindowAggregate
 from sqlstream.plans import plan_of
 from sqlstream.runner import SessionSources
 from sqlstream.session import Session as SqlSession
 from sqlstream.udfs.process import MapState, ProcessContext, ProcessFunction, Row, ValueState
+from tests.planner.plans import physical
 from tests.sqlstream.jobs.changed_plans import CHANGES, plan, refusal, script, table
 from tests.streams import item, timed
 from tests.streams import table as stream
@@ -38,8 +39,12 @@ def totals(window=TUMBLE, source=EVENTS, aggregate="SUM(v)"):
 
 
 def found(before, now):
-    there = difference(fingerprint(before), fingerprint(now))
+    there = difference(parts_of(before), parts_of(now))
     return there.text if there is not None else None
+
+
+def parts_of(found, **engine):
+    return fingerprint(physical(found, **engine))
 
 
 def of(definitions, query):
@@ -53,16 +58,16 @@ def test_state_of_operators_in_one_call_is_not_that_of_operators_apart():
     definitions, _ = script("/data")
     parts = "(SELECT k, SUM(v) AS v, window_time AS wt FROM bids GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)) AS p"
     sums = "SELECT k, SUM(v) AS total, window_start FROM {} GROUP BY k, TUMBLE(wt, INTERVAL '10' SECOND)"
-    together = fingerprint(plan(definitions, f"INSERT INTO totals {sums.format(parts)}"))
-    filtered = fingerprint(plan(definitions, f"INSERT INTO totals {sums.format(f'{parts} WHERE v > 0')}"))
+    both = plan(definitions, f"INSERT INTO totals {sums.format(parts)}")
+    together = parts_of(both)
+    filtered = parts_of(plan(definitions, f"INSERT INTO totals {sums.format(f'{parts} WHERE v > 0')}"))
     there = difference(together, filtered)
     assert there is not None
     assert there.text == (
         'the window aggregate with the chaining "with the operator below", where the query has "none"'
     )
     assert there.exception == ", but no filter between windows on the same keys, which run in one call without it"
-    assert difference(laid_out_as(together, chained=False), filtered) is None, "where all were apart, they still are"
-    assert laid_out_as(together, chained=True) == together
+    assert difference(parts_of(both, chains=False), filtered) is None, "where all were apart, they still are"
 
 
 # --- the twelve changes ---------------------------------------------------------------------------------------
@@ -95,15 +100,15 @@ def test_the_table_has_a_row_per_change():
 
 
 def test_the_parts_are_what_has_state_or_is_read():
-    parts = fingerprint(totals())
+    parts = parts_of(totals())
     assert [(p.kind, p.depth) for p in parts] == [
         ("window aggregate", 0), ("windows", 1), ("watermark", 2), ("source", 3)
     ]  # fmt: skip
-    assert [p.kind for p in fingerprint(Output(timed(EVENTS), ("k", "v", "ts")))] == ["source"]
+    assert [p.kind for p in parts_of(Output(timed(EVENTS), ("k", "v", "ts")))] == ["source"]
 
 
 def test_parts_come_back_from_their_text_and_others_are_told():
-    parts = fingerprint(totals())
+    parts = parts_of(totals())
     assert from_text(to_text(parts)) == parts
     assert from_text("Insert(table=o)") is None
     assert from_text('{"version": 0, "parts": []}') is None
@@ -178,11 +183,11 @@ def test_barriers_are_compared_by_what_they_align():
         return of(settings + DDL, f"SELECT k, CAST(barrier_id AS BIGINT) FROM t ALIGN BARRIERS ({clause}) {more}")
 
     clause = "CHANNEL k OF 2, MARKER v < 0, ID v"
-    before = fingerprint(aligned(clause))
+    before = parts_of(aligned(clause))
     assert [p.kind for p in before if p.kind not in ("source", "watermark")] == ["barriers"]
     most = "SET 'sqlstream.barriers.max-buffered-rows' = '7';"
-    assert difference(before, fingerprint(aligned(clause, "WHERE v > 3", most))) is None
-    told = difference(before, fingerprint(aligned("CHANNEL k OF 3, MARKER v < 0, ID v")))
+    assert difference(before, parts_of(aligned(clause, "WHERE v > 3", most))) is None
+    told = difference(before, parts_of(aligned("CHANNEL k OF 3, MARKER v < 0, ID v")))
     assert told is not None
     assert told.text == 'the barriers with the number of channels "2", where the query has "3"'
 
@@ -251,7 +256,7 @@ def test_another_state_of_a_process_function_is_told(other, text):
         workspace = session.workspace
         no_spark: Any = None
         sources = SessionSources(Environment(no_spark, Path()), workspace.catalog)
-        return fingerprint(plan_of(statement, workspace), declared_states(sources))
+        return fingerprint(physical(plan_of(statement, workspace)), declared_states(sources))
 
     found = difference(parts(Totals), parts(other))
     assert (found.text if found is not None else None) == text

@@ -11,10 +11,10 @@ from sqlstream.jobs.clock import Clock, clock_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.damage import disk_full
 from sqlstream.jobs.storage import LocalStorage
-from sqlstream.planner.lowering.gears import Gear
 from sqlstream.results import Query
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import plan_of_script
+from tests.planner.plans import physical
 
 TABLE = (
     "CREATE TABLE t (v INT, ts TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');"
@@ -40,14 +40,14 @@ DEFERRED = "SELECT w FROM t JOIN s FOR SYSTEM_TIME AS OF t.pt LOOKUP ASYNC (ON T
 def test_the_clock_ticks_only_for_what_uses_it(windows, clock):
     with LocalSession() as session:
         plan = plan_of_script(TABLE + windows, session)
-    assert clock_of(plan, Gear.COLUMNAR) == clock
+    assert clock_of(physical(plan, "columnar")) == clock
     assert bool(clock) == (windows in (BY_THE_CLOCK, EARLY))
 
 
 def test_the_clock_calls_for_rows_whose_lookups_are_deferred():
     with LocalSession() as session:
         plan = plan_of_script(LOOKUP + TABLE.partition("SELECT")[0] + DEFERRED, session)
-    assert clock_of(plan, Gear.COLUMNAR) == Clock(ticks=True, calls=True, calls_only=True, lookups=(0,))
+    assert clock_of(physical(plan, "columnar")) == Clock(ticks=True, calls=True, calls_only=True, lookups=(0,))
 
 
 @pytest.mark.parametrize("rows_wait", [True, False])

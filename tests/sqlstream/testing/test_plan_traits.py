@@ -11,6 +11,7 @@ from sqlstream.planner.nodes import Unary
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import plan_of_script
+from tests.planner.plans import physical
 
 TABLE = (
     "CREATE TABLE t (k STRING, ts TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)"
@@ -20,7 +21,7 @@ TABLE = (
 
 def traits(query: str) -> PlanTraits:
     with LocalSession() as session:
-        return PlanTraits(plan_of_script(TABLE + query, session))
+        return PlanTraits(physical(plan_of_script(TABLE + query, session)))
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Eager(Unary):
 def test_only_plans_that_emit_when_windows_close_share_micro_batches():
     windows = traits("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)")
     assert windows.joint
-    assert not PlanTraits(Eager(windows.root)).joint
+    assert not PlanTraits(physical(Eager(windows.root))).joint
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.operator import Operator, run
+from sqlstream.planner.lowering.columnar.operator import Running, run
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import HOLD
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
@@ -75,11 +75,11 @@ class Job:
         rows = self._rows()
         for number in range(self.keepers):
             schema = rows.select(KEY_HASH, "v", "event_timer", "processing_timer").schema
-            operator = Operator(Keeper(), schema, number, self.watermark, chained=True, goes_on=True)
+            operator = Running(Keeper(), schema, number, self.watermark, chained=True, goes_on=True)
             kept = run(rows, operator, self.streams).where(f"v > 0 OR {HOLD} IS NOT NULL")
             rows = kept.select("*", F.lit(None).cast("BIGINT").alias("batches"))
         passed = rows.select(KEY_HASH, "v", "event_timer", "processing_timer", EMITTED_AHEAD, HOLD)
-        return run(passed, Operator(Recorder(), OUTPUT, self.keepers, self.watermark, goes_on=True), self.streams)
+        return run(passed, Running(Recorder(), OUTPUT, self.keepers, self.watermark, goes_on=True), self.streams)
 
     def _rows(self):
         rows = self.streams.read(scan(ROWS))

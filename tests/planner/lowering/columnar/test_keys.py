@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Project, Tumble, WindowAggregate
 from tests.streams import Streams, item, output, table, timed
 
@@ -54,5 +53,5 @@ def test_rows_of_equal_keys_meet(streams: Streams, name):
 def test_a_type_that_arrow_does_not_have_is_refused(streams: Streams):
     plan = aggregated({"months": "make_ym_interval(v, 1)"})
     with pytest.raises(UnsupportedError, match="types") as raised:
-        lower(output(plan), replace(streams, gear="columnar"))
+        replace(streams, gear="columnar").lower(output(plan))
     assert raised.value.diagnostic.code == "SS396"

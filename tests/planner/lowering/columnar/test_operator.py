@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columnar.inputs import with_key_hash
-from sqlstream.planner.lowering.columnar.operator import Operator, run
+from sqlstream.planner.lowering.columnar.operator import Running, run
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.kernel import EMITTED_AHEAD, KEY_HASH
@@ -39,7 +39,7 @@ class Job:
 
     @contextmanager
     def running(self) -> Iterator[Callable[..., list[tuple[object, ...]]]]:
-        operator = Operator(Recorder(), OUTPUT, 0, self.watermark, late_table="0/late", chained=True, **self.options)
+        operator = Running(Recorder(), OUTPUT, 0, self.watermark, late_table="0/late", chained=True, **self.options)
         tables: list[pa.Table] = []
         writer = run(self._rows(), operator, self.streams).writeStream
         writer = writer.foreachBatch(lambda batch, _: tables.append(batch.toArrow()))

@@ -13,8 +13,6 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.firing import DEFAULT_FIRING, LateAction, LateData
-from sqlstream.planner.lowering.columnar.clocks import defers
-from sqlstream.planner.lowering.side_outputs import late_fields
 from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import (
     AlignedWindow,
@@ -25,9 +23,10 @@ from sqlstream.planner.nodes import (
     WindowAggregate,
     kind_of_window,
 )
+from sqlstream.planner.physical.side_markers import late_fields
 from sqlstream.planner.properties import changelog_mode, keeps_state, uses_processing_time
 
-_HASHED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
+HASHED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
                      "BINARY", "DATE", "TIMESTAMP"})  # fmt: skip
 """Types of keys that ``udfs.key_hash.hash_of_values`` takes."""
 
@@ -42,19 +41,9 @@ class Link:
     fields: tuple[tuple[str, str], ...]
 
 
-def link_of(node: Node, plan: Node) -> Link | None:
-    """The operator in whose call the node runs; None where it has an exchange of its own."""
-    found = _link(node, plan)
-    return found if isinstance(found, Link) else None
-
-
-def why_apart(node: Node, plan: Node) -> str | None:
-    """Why the node has an exchange of its own, although an operator with state is below it; None where none is."""
-    found = _link(node, plan)
-    return found if isinstance(found, str) else None
-
-
-def _link(node: Node, plan: Node) -> Link | str | None:
+def link_of(node: Node, *, rows_wait: bool) -> Link | str | None:
+    """The operator in whose call the node runs, or why it has an exchange of its own; None where no operator with state
+    is below. ``rows_wait``: rows of the query may wait in state."""
     if not any(keeps_state(below) for child in node.inputs for below in child.walk()):
         return None
     if not isinstance(node, WindowAggregate):
@@ -64,7 +53,7 @@ def _link(node: Node, plan: Node) -> Link | str | None:
         below = below.input
     if not isinstance(below, WindowAggregate):
         return f"its rows do not come from windows with aggregates, but from {type(below).__name__}"
-    reason = _refused(node, below) or ("rows of the query may wait in state" if defers(plan) else None)
+    reason = _refused(node, below) or ("rows of the query may wait in state" if rows_wait else None)
     if reason is not None:
         return reason
     fields = dict(_traced(node))
@@ -78,7 +67,7 @@ def _linked(node: WindowAggregate, below: WindowAggregate, fields: dict[str, str
     if set(keys) != set(below.keys) or len(keys) != len(below.keys):
         return "its keys are not those of the windows below"
     types = {f.name: f.type.name for f in below.schema}
-    if not all(types[key] in _HASHED for key in keys):
+    if not all(types[key] in HASHED for key in keys):
         return "its keys are of types that only Spark can hash"
     if not {fields[name] for name in _times(node)} <= {below.columns.start, below.columns.end, below.columns.time}:
         return "its time is not that of the windows below"

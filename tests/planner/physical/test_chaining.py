@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sqlstream.planner.lowering import explain_physical, explain_spark
-from sqlstream.planner.lowering.columnar.chaining import link_of, why_apart
-from sqlstream.planner.nodes import ProcessTable, Tumble, WindowAggregate
+from sqlstream.planner.lowering import explain_spark
+from sqlstream.planner.nodes import Tumble, WindowAggregate
+from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.rules import optimize
-from tests.planner.plans import plan
+from tests.planner.plans import physical, plan
 from tests.streams import item, output, table, timed
 
 TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
@@ -22,9 +22,9 @@ MINUTE = "TUMBLE(wt, INTERVAL '1' MINUTE)"
 
 
 def top(text):
-    """The uppermost operator with state, and the plan."""
+    """The uppermost operator with state, and the logical plan."""
     found = optimize(plan(text))
-    return next(node for node in found.walk() if isinstance(node, WindowAggregate | ProcessTable)), found
+    return physical(found).operators[0], found
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def top(text):
     ],
 )  # fmt: skip
 def test_windows_over_columns_of_windows_with_their_keys_are_linked(query, fields):
-    node, found = top(query)
-    link = link_of(node, found)
-    assert link is not None
-    assert dict(link.fields) == fields
-    assert why_apart(node, found) is None
+    operator, _ = top(query)
+    assert operator.link is not None
+    assert dict(operator.link.fields) == fields
+    assert operator.apart is None
+    assert operator.operator_below.stateful_above is operator.node
 
 
 @pytest.mark.parametrize(
@@ -69,28 +69,28 @@ def test_windows_over_columns_of_windows_with_their_keys_are_linked(query, field
     ],
 )  # fmt: skip
 def test_what_keeps_operators_apart(query, reason):
-    node, found = top(query)
-    assert link_of(node, found) is None
-    told = why_apart(node, found)
+    operator, _ = top(query)
+    assert operator.link is None
+    told = operator.apart
     assert told is not None and any(part in told for part in reason.split("|")), told
 
 
 def test_windows_over_rows_of_a_table_have_no_operator_below():
-    node, found = top(f"SELECT auction, COUNT(*) FROM bids GROUP BY auction, {TUMBLE}")
-    assert (link_of(node, found), why_apart(node, found)) == (None, None)
+    operator, _ = top(f"SELECT auction, COUNT(*) FROM bids GROUP BY auction, {TUMBLE}")
+    assert (operator.link, operator.apart) == (None, None)
 
 
 def test_explain_physical_says_which_operators_share_a_call_and_why_others_do_not():
     _, chained = top(f"SELECT a, SUM(n) FROM {BELOW} GROUP BY a, {MINUTE}")
     upper = "in the call of the operator below, kernel of panes that windows share"
-    lines = explain_physical(chained).splitlines()
+    lines = explain_physical(physical(chained)).splitlines()
     assert [line for line in lines if upper in line] == [lines[2]]
     assert "exchange by key group, kernel of panes" in lines[4]
-    assert upper not in explain_physical(chained, chains=False)
+    assert upper not in explain_physical(physical(chained, chains=False))
     _, apart = top(f"SELECT SUM(n) FROM {BELOW} GROUP BY {MINUTE}")
     reason = " (not in the call of the operator below: its keys are not those of the windows below)"
-    assert [line.endswith(reason) for line in explain_physical(apart).splitlines()].count(True) == 1
-    assert reason not in explain_physical(apart, chains=False)
+    assert [line.endswith(reason) for line in explain_physical(physical(apart)).splitlines()].count(True) == 1
+    assert reason not in explain_physical(physical(apart, chains=False))
 
 
 @pytest.mark.spark
@@ -102,6 +102,6 @@ def test_spark_gets_one_operator_for_a_chain(streams, chains):
     above = WindowAggregate(
         below, ("k",), (item("m", "SUM(`n`)"),), names, window=Tumble(3000), time=below.columns.time
     )
-    text = explain_spark(output(above), replace(streams, gear="columnar", chains=chains))
+    text = explain_spark(physical(output(above), "columnar", chains=chains), streams)
     parsed = text.partition("== Analyzed")[0]
     assert parsed.count("TransformWithState") == (1 if chains else 2), parsed

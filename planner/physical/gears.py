@@ -19,9 +19,10 @@ def gear_of(plan: Node, setting: str) -> Gear:
     ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
     """
     if setting == "auto":
-        return Gear.COLUMNAR if any(keeps_state(n) or _in_zone(n) for n in plan.walk()) else Gear.NATIVE
+        return Gear.COLUMNAR if any(keeps_state(n) or in_zone(n) for n in plan.walk()) else Gear.NATIVE
     return Gear(setting)
 
 
-def _in_zone(node: Node) -> bool:
+def in_zone(node: Node) -> bool:
+    """True for windows on the clock of a time zone, which Catalyst does not compute."""
     return isinstance(node, AssignWindows) and getattr(node.window, "zone", None) is not None

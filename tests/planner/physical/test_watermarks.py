@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.planner.lowering.columnar.clocks import stateful_nodes
-from sqlstream.planner.lowering.columnar.watermarks import blob_watermark
-from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.planner.rules import optimize
-from tests.planner.plans import plan
+from tests.planner.plans import physical, plan
 
 TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
 
 
 def told(text):
-    found = optimize(plan(text))
-    windows = (node for node in stateful_nodes(found) if isinstance(node, WindowAggregate))
-    watermarks = [blob_watermark(node, found) for node in windows]
+    watermarks = [operator.told for operator in physical(optimize(plan(text))).operators]
     return [None if watermark is None else (watermark.source.table, watermark.time) for watermark in watermarks]
 
 

@@ -1,0 +1,80 @@
+"""Which clocks a plan needs: watermarks of event time, the clock of processing time, ticks of it.
+
+Spark has one watermark per query. Where windows wait for event time, processing time comes as ticks, rows that reach
+every key group; otherwise the clock itself is Spark's watermark. Lookups that defer rows need micro-batches in which
+they are asked for again, and rows held by barriers such in which they say so, so ticks make some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.nodes import AlignBarriers, AssignTime, Lookup, Node, StatementSet
+from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
+from sqlstream.udfs.spark.clocks import Watermark
+
+
+@dataclass(frozen=True)
+class PlanClocks:
+    """``watermark`` is what Spark's watermark is. ``ticks``: processing time comes as ticks, as no watermark of a table
+    is the clock. ``lookups_wait``: rows may wait for lookups, and go on without further input; ``barriers_hold``: for
+    barriers. ``ends_by_tick``: the end of a bounded input is told by a tick, as no table has a watermark.
+
+    On the native gear nothing but the watermark tells time.
+    """
+
+    watermark: Watermark = Watermark.NONE
+    ticks: bool = False
+    lookups_wait: bool = False
+    barriers_hold: bool = False
+    ends_by_tick: bool = False
+
+    @property
+    def rows_wait(self) -> bool:
+        """True where rows of the plan may wait in state, and hold the watermark."""
+        return self.lookups_wait or self.barriers_hold
+
+    @property
+    def needs_ticks(self) -> bool:
+        """True where ticks must come, as processing time or to call what holds rows."""
+        return self.ticks or self.rows_wait
+
+
+def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
+    """The clocks on the columnar gear."""
+    stateful = list(stateful_nodes(plan))
+    by_clock = any(map(uses_processing_time, stateful))
+    event_time = any(mark.domain is not TimeDomain.PROCESSING for mark in marks)
+    ticks = by_clock and (event_time or not marks)
+    by_time = Watermark.CLOCK if by_clock else Watermark.NONE
+    return PlanClocks(
+        Watermark.EVENT_TIME if event_time else by_time,
+        ticks,
+        lookups_wait=any(isinstance(node, Lookup) for node in stateful),
+        barriers_hold=any(isinstance(node, AlignBarriers) and node.holds for node in stateful),
+        ends_by_tick=ticks and not marks,
+    )
+
+
+def stateful_nodes(plan: Node) -> Iterator[Node]:
+    """The nodes that keep state, top down."""
+    return filter(keeps_state, plan.walk())
+
+
+def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
+    """The time attributes that get a watermark: those that an operator above waits for."""
+    if isinstance(plan, AssignTime) and plan.domain in awaited:
+        yield plan
+    for child in plan.inputs:
+        yield from watermarked_nodes(child, awaited | awaited_by(plan))
+
+
+def observes_watermarks(plan: Node) -> bool:
+    """True where several watermarks make one: Spark's checkpoint then holds the least of them only.
+
+    The queries of a statement set read each table as one source, so that all its watermarks are the same.
+    """
+    nodes = list(watermarked_nodes(plan))
+    return len({node.table for node in nodes} if isinstance(plan, StatementSet) else nodes) > 1

@@ -1,0 +1,279 @@
+"""From the optimized plan to the physical one: one walk from the roots to the tables.
+
+On its way down the walk knows what stands above: operators with state, watermarks that are waited for, exchanges that
+read files themselves. Each kind of node has one function here; an operator with state needs none of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from itertools import count
+
+from sqlstream.errors import UnsupportedError
+from sqlstream.planner.bad_rows import FAIL, OnError
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.naming import below_projections
+from sqlstream.planner.nodes import (
+    AssignTime,
+    AssignWindows,
+    Correlate,
+    Filter,
+    Insert,
+    Lookup,
+    Node,
+    Output,
+    ProcessTable,
+    Project,
+    Scan,
+    StatementSet,
+    WindowAggregate,
+)
+from sqlstream.planner.physical.chaining import Link, link_of
+from sqlstream.planner.physical.clocks import PlanClocks, clocks_of, observes_watermarks, watermarked_nodes
+from sqlstream.planner.physical.engine import Engine
+from sqlstream.planner.physical.gears import Gear, gear_of, in_zone
+from sqlstream.planner.physical.kernels import keys_of, sees_arrival
+from sqlstream.planner.physical.lookups import together
+from sqlstream.planner.physical.native import require_failed_rows_pass, require_native, require_passage
+from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
+from sqlstream.planner.physical.steps import (
+    Ask,
+    BlobWatermark,
+    Compute,
+    Mark,
+    NativeState,
+    NumberedLookup,
+    Operator,
+    PhysicalPlan,
+    Read,
+    Step,
+    Told,
+    Write,
+)
+from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
+
+
+def physical_plan(plan: Node, engine: Engine) -> PhysicalPlan:
+    """What runs of an optimized plan; UnsupportedError SS393 for two kinds of time on the native gear."""
+    gear = gear_of(plan, engine.gear)
+    marks = tuple(watermarked_nodes(plan))
+    if gear is Gear.NATIVE:
+        _require_one_clock(marks)
+    clocks = clocks_of(plan, marks) if gear is Gear.COLUMNAR else PlanClocks()
+    whole = _Whole(plan, engine, gear, clocks, marks, observes_watermarks(plan), count(), count(), count())
+    return PhysicalPlan(plan, _Above(whole).step(plan), gear, clocks, marks)
+
+
+def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
+    domains = {mark.domain for mark in marks}
+    if TimeDomain.PROCESSING in domains and len(domains) > 1:
+        raise UnsupportedError(
+            "SS393",
+            "windows on event time and on processing time in one query are not executed",
+            hint="Write two queries, one per kind of time: Spark has one watermark per query.",
+        )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What is known of the whole plan, and the numbers of its operators with state, lookups and watermarks."""
+
+    plan: Node
+    engine: Engine
+    gear: Gear
+    clocks: PlanClocks
+    marks: tuple[AssignTime, ...]
+    observed: bool
+    operators: Iterator[int]
+    lookups: Iterator[int]
+    watermarks: Iterator[int]
+
+    def told(self, mark: AssignTime, awaited: frozenset[TimeDomain]) -> Told:
+        """How a watermark is told where no exchange does: that of processing time by ticks where others are awaited."""
+        if mark.domain not in awaited:
+            return Told.NOT
+        others = {m.domain for m in self.marks} != {mark.domain}
+        by_ticks = mark.domain is TimeDomain.PROCESSING and self.gear is Gear.COLUMNAR and others
+        return Told.BY_TICKS if by_ticks else Told.BY_ROWS
+
+    def is_only_mark(self, mark: AssignTime) -> bool:
+        """Of the plan; the queries of a statement set have the same one where they read the same table."""
+        if isinstance(self.plan, StatementSet):
+            return all(other.table == mark.table for other in self.marks)
+        return self.marks == (mark,)
+
+
+@dataclass(frozen=True)
+class _Above:
+    """What stands above a node: ``awaited`` are the times whose watermark somebody waits for, ``stateful`` the
+    operators with state, innermost last. ``in_order``: one of them looks at the order of rows. ``told`` is the time
+    whose watermark an exchange tells Spark, ``read`` the scan that it reads itself. ``linked``: the operator above
+    reads the results of the one below, whatever projections are between them. ``functions``: what happens to rows for
+    which a scalar function raises an exception.
+    """
+
+    whole: _Whole
+    awaited: frozenset[TimeDomain] = frozenset()
+    stateful: tuple[Node, ...] = ()
+    in_order: bool = False
+    told: AssignTime | None = None
+    read: Scan | None = None
+    linked: bool = False
+    functions: OnError = FAIL
+
+    def step(self, node: Node) -> Step:
+        if not keeps_state(node):
+            return _step(node, self)
+        return self._native(node) if self.whole.gear is Gear.NATIVE else self._operator(node)
+
+    def below(self, node: Node) -> tuple[Step, ...]:
+        """The steps of a node's inputs."""
+        return tuple(self.step(child) for child in node.inputs)
+
+    @property
+    def native_state(self) -> tuple[Node, ...]:
+        """Spark's own operators with state above, which rows of other kinds cannot pass."""
+        return self.stateful if self.whole.gear is Gear.NATIVE else ()
+
+    def require_calls(self) -> None:
+        """Rows for which a function raises an exception must be able to leave."""
+        require_passage("dead letters", self.functions, self.native_state)
+
+    @property
+    def skips(self) -> bool:
+        return self.read is not None or self.linked
+
+    # --- operators with state -------------------------------------------------------------------------------------
+
+    def _native(self, node: Node) -> NativeState:
+        require_native(node)
+        under = replace(self, awaited=self.awaited | awaited_by(node), stateful=(*self.stateful, node))
+        return NativeState(node, under.below(node))
+
+    def _operator(self, node: Node) -> Operator:
+        whole = self.whole
+        number = next(whole.operators)
+        lookup = NumberedLookup(next(whole.lookups), node) if isinstance(node, Lookup) else None
+        chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
+        link = chained if isinstance(chained, Link) else None
+        told = None if link is not None else self._told(node)
+        ticks = whole.clocks.ticks and uses_processing_time(node)
+        under = _Above(
+            whole,
+            awaited=self.awaited | awaited_by(node),
+            stateful=(*self.stateful, node),
+            in_order=self.in_order or sees_arrival(node),
+            told=told.source if told is not None else None,
+            linked=link is not None,
+            functions=self.functions,
+        )
+        files = None if ticks else under.files(node)
+        under = replace(under, read=files.scan if files is not None else None)
+        return Operator(
+            node,
+            under.below(node),
+            number,
+            keys=keys_of(node),
+            in_order=under.in_order,
+            ticks=ticks,
+            stateful_above=self.stateful[-1] if self.stateful else None,
+            told=told,
+            files=files,
+            link=link,
+            apart=chained if isinstance(chained, str) else None,
+            lookup=lookup,
+        )
+
+    def _told(self, node: Node) -> BlobWatermark | None:
+        """The watermark that the exchange of a window can tell: the only one of the plan, of rows that all come."""
+        if not isinstance(node, AssignWindows | WindowAggregate) or node.window is None or node.time is None:
+            return None
+        found = below_projections(node.input, node.time) if node.domain is not TimeDomain.PROCESSING else None
+        if found is None:
+            return None
+        source, name = found
+        if not isinstance(source, AssignTime) or source.column != name or not self.whole.is_only_mark(source):
+            return None
+        return BlobWatermark(source, node.time)
+
+    def files(self, node: Node) -> FilesToRead | None:
+        """What the exchange of the operator above reads itself; Spark need not know the times of its rows."""
+        scan = candidate(node)
+        if scan is None or not isinstance(node, WindowAggregate) or isinstance(self.whole.plan, StatementSet):
+            return None
+        others = (time for time in times_between(node) if time is not self.told)
+        if any(self.whole.told(time, self.awaited) is Told.BY_ROWS for time in others):
+            return None
+        found = files_to_read(node, scan)
+        return found if found is not None and self.whole.engine.reads_files(scan) else None
+
+
+# --- steps without state --------------------------------------------------------------------------------------
+
+
+@singledispatch
+def _step(node: Node, above: _Above) -> Step:
+    return Compute(node, above.below(node))
+
+
+@_step.register
+def _(node: Project, above: _Above) -> Step:
+    above.require_calls()
+    return Compute(node, above.below(node), skipped=above.skips)
+
+
+@_step.register(Filter)
+@_step.register(Correlate)
+def _(node: Node, above: _Above) -> Step:
+    above.require_calls()
+    return Compute(node, above.below(node))
+
+
+@_step.register
+def _(node: AssignWindows, above: _Above) -> Step:
+    if above.whole.gear is Gear.NATIVE:
+        require_native(node)
+    return Compute(node, above.below(node), arrow=in_zone(node))
+
+
+@_step.register
+def _(node: ProcessTable, above: _Above) -> Step:
+    above.require_calls()
+    return Compute(node, above.below(node), arrow=True)
+
+
+@_step.register
+def _(node: Scan, above: _Above) -> Step:
+    require_passage("dead letters", node.on_error, above.native_state)
+    if node.predicates:
+        above.require_calls()
+    return Read(node, (), above.in_order, by_exchange=above.read is node)
+
+
+@_step.register
+def _(node: AssignTime, above: _Above) -> Step:
+    told = Told.BY_BLOBS if node is above.told else above.whole.told(node, above.awaited)
+    metric = next(above.whole.watermarks) if told is Told.BY_ROWS and above.whole.observed else None
+    return Mark(node, above.below(node), told, metric, skipped=above.read is not None)
+
+
+@_step.register
+def _(node: Lookup, above: _Above) -> Step:
+    group = together(node)
+    for lookup in group:
+        require_failed_rows_pass(lookup, above.native_state)
+    numbered = [NumberedLookup(next(above.whole.lookups), lookup) for lookup in reversed(group)]
+    return Ask(node, above.below(group[0]), tuple(reversed(numbered)))
+
+
+@_step.register(Output)
+@_step.register(Insert)
+def _(node: Output | Insert, above: _Above) -> Step:
+    return Write(node, replace(above, functions=node.functions).below(node))
+
+
+@_step.register
+def _(node: StatementSet, above: _Above) -> Step:
+    return Write(node, above.below(node))

@@ -1,0 +1,171 @@
+"""The steps of a physical plan: frozen, each with the node of the plan that it carries out and with every decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlstream.planner.nodes import AssignTime, Lookup, Node, Scan, WindowAggregate
+from sqlstream.planner.physical.chaining import Link
+from sqlstream.planner.physical.clocks import PlanClocks
+from sqlstream.planner.physical.gears import Gear
+from sqlstream.planner.physical.readers import FilesToRead
+
+
+@dataclass(frozen=True)
+class Step:
+    """``node`` is the operator of the optimized plan; the steps of its inputs are ``inputs``."""
+
+    node: Node
+    inputs: tuple[Step, ...] = ()
+
+    @property
+    def input(self) -> Step:
+        """The only input."""
+        (found,) = self.inputs
+        return found
+
+    def walk(self) -> Iterator[Step]:
+        """This step and all below it, top down."""
+        yield self
+        for below in self.inputs:
+            yield from below.walk()
+
+
+@dataclass(frozen=True)
+class Compute(Step):
+    """Rows one by one, without state: Catalyst's expressions, or Python where ``arrow`` (``mapInArrow``).
+
+    ``skipped``: it does not run, because the operator above reads what it needs from below.
+    """
+
+    arrow: bool = False
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Read(Step):
+    """The rows of a table. ``by_exchange``: Spark lists its files, which the exchange above reads.
+
+    ``in_order``: with the hidden columns that tell the order of rows.
+    """
+
+    node: Scan
+    in_order: bool = False
+    by_exchange: bool = False
+
+
+class Told(Enum):
+    """How Spark learns a watermark."""
+
+    NOT = "not"
+    """Nobody waits for it."""
+    BY_TICKS = "by ticks"
+    """Ticks tell the clock to those who wait for it."""
+    BY_ROWS = "by rows"
+    """``withWatermark`` over the rows, united with control rows."""
+    BY_BLOBS = "by blobs"
+    """The exchange above tells the newest time of its blobs, which are united with control rows."""
+
+
+@dataclass(frozen=True)
+class Mark(Step):
+    """A time attribute and its watermark. ``metric``: the number under which the watermark is observed, if it is."""
+
+    node: AssignTime
+    told: Told = Told.NOT
+    metric: int | None = None
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class NumberedLookup:
+    """A lookup with its number in the plan, counted from the top."""
+
+    number: int
+    node: Lookup
+
+
+@dataclass(frozen=True)
+class Ask(Step):
+    """Lookups that are asked at the same time, from the lowest to that of ``node``."""
+
+    node: Lookup
+    lookups: tuple[NumberedLookup, ...] = ()
+
+
+@dataclass(frozen=True)
+class NativeState(Step):
+    """An operator with state that is Spark's own."""
+
+
+@dataclass(frozen=True)
+class BlobWatermark:
+    """The watermark of ``source``, told by the blobs of an exchange; ``time`` is the field of the operator's input."""
+
+    source: AssignTime
+    time: str
+
+
+@dataclass(frozen=True)
+class Operator(Step):
+    """An operator with state on the columnar gear: an exchange by key group, and a kernel.
+
+    ``number`` counts the operators with state of the plan from the top. ``keys``: what its exchange parts rows by;
+    none: all rows go to one key group. ``in_order``: it, or one above, looks at the order in which rows arrived.
+    ``ticks``: processing time comes as ticks. ``stateful_above`` is the next operator with state above. ``told`` is the
+    watermark that its exchange tells Spark, ``files`` what that reads. ``link``: it runs in the call of the operator
+    below; ``apart`` says why it does not. ``lookup``: what a lookup that defers asks.
+    """
+
+    number: int = 0
+    keys: tuple[str, ...] = ()
+    in_order: bool = False
+    ticks: bool = False
+    stateful_above: Node | None = None
+    told: BlobWatermark | None = None
+    files: FilesToRead | None = None
+    link: Link | None = None
+    apart: str | None = None
+    lookup: NumberedLookup | None = None
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.keys)
+
+    @property
+    def operator_below(self) -> Operator:
+        """The operator in whose call it runs."""
+        below = self.input
+        while isinstance(below, Compute):
+            below = below.input
+        assert isinstance(below, Operator), below
+        assert isinstance(below.node, WindowAggregate), below.node
+        return below
+
+
+@dataclass(frozen=True)
+class Write(Step):
+    """The root of a query or of an insert, or the union of the inserts of a statement set."""
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """``logical`` is the optimized plan. ``marks``: the time attributes with a watermark, from the top."""
+
+    logical: Node
+    root: Step
+    gear: Gear
+    clocks: PlanClocks
+    marks: tuple[AssignTime, ...] = field(default=())
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators of the columnar gear, by number."""
+        return tuple(step for step in self.root.walk() if isinstance(step, Operator))
+
+    @property
+    def observes_watermarks(self) -> bool:
+        """True where several watermarks make one: Spark's checkpoint then holds the least of them only."""
+        return any(isinstance(step, Mark) and step.metric is not None for step in self.root.walk())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.meanings import Names as Meanings
+from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
     WindowInfo,
@@ -171,6 +175,9 @@ def _bound(offset: int | None, frame: Frame) -> str:
     return f"{distance} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
 
 
+# --- what runs ------------------------------------------------------------------------------------------------
+
+
 @keys_of.register
 def _(node: Over) -> tuple[str, ...]:
     return node.keys
@@ -184,3 +191,36 @@ def _(node: Over) -> str | None:
 @kernel.register
 def _(node: Over) -> str:
     return "of rows in order of time"
+
+
+# --- state ----------------------------------------------------------------------------------------------------
+
+
+@names_of.register
+def _(node: Over) -> Meanings:
+    below = names_of(node.input)
+    return {**below, **{call.item.name: f"{meaning(call.item.expression, below)} OVER" for call in node.calls}}
+
+
+@title_of.register
+def _(node: Over) -> tuple[str, str]:
+    return "OVER", "OVER"
+
+
+@state_facts.register
+def _(node: Over) -> Iterator[tuple[str, str]]:
+    names = names_of(node.input)
+    yield "keys", keys_fact(node.input, node.keys, names)
+    yield "time", names[node.time]
+    yield "kind of time", node.domain.value
+    yield "functions", ", ".join(_function(call, names) for call in node.calls)
+    yield (
+        "order of rows of one time",
+        ", ".join(_tie(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
+    )
+    yield "columns", rows_fact(node.input)
+
+
+def _function(call: OverCall, names: Meanings) -> str:
+    frame = f" {frame_text(call.frame)}" if call.frame is not None else ""
+    return f"{meaning(call.item.expression, names)}{frame}"

@@ -96,7 +96,7 @@ def test_explain_physical_names_the_reader_that_runs(query, session):
     assert by_exchange == (query in READ_BY_EXCHANGE)
     assert ("Spark lists the files, the exchange above reads their columns" in printed) == by_exchange
     assert ('stream of connector "filesystem"' in printed) != by_exchange
-    assert ("projection" in printed.split("exchange by key group")[-1]) <= (not by_exchange)
+    assert ("projection" in printed.split(", kernel ")[-1]) <= (not by_exchange)
     # Rows unite with control rows, and part from them, where no exchange tells the watermark of its blobs.
     assert ("union with the control rows" in printed) == ("__live" in spark_plan)
 

@@ -11,10 +11,10 @@ The columns of the plan's root, as on the native gear, and after them hidden col
 
 What it asks of the runtime
 ---------------------------
-* ``gear`` and ``max_parallelism``, the number of key groups, which a checkpoint fixes.
-* ``clock()``: a stream of ticks of processing time, where ``clocks.needs_ticks(plan)`` says so. Windows on processing
+* ``max_parallelism``, the number of key groups, which a checkpoint fixes.
+* ``clock()``: a stream of ticks of processing time, where ``PlanClocks.needs_ticks`` says so. Windows on processing
   time in a plan without event time take the watermark of their tables as the clock, as on the native gear. At the end
-  of a bounded input a tick of ``END_OF_INPUT_MS`` ends processing time where ``clocks.ends_by_tick(plan)`` says so
+  of a bounded input a tick of ``END_OF_INPUT_MS`` ends processing time where ``PlanClocks.ends_by_tick`` says so
   (there is no watermark to do it).
 
 Counters

@@ -14,6 +14,7 @@ from sqlstream.planner.operators.over import Over
 from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel, native_state
 from tests.planner.plans import physical
 from tests.streams import item, table, timed
@@ -38,6 +39,7 @@ def test_every_node_is_registered(kind):
 @pytest.mark.parametrize("kind", [kind for kind in CONCRETE if registered(lower_operator, kind)])
 def test_every_operator_with_state_says_what_it_is(kind):
     assert registered(kernel, kind), "what its kernel does"
+    assert registered(state_facts, kind) and registered(title_of, kind), "what its state depends on"
     assert registered(keys_of, kind) or kind is AlignBarriers, "what its exchange parts rows by"
     assert registered(native_state, kind) or registered(only_columnar, kind), "what Spark's own operators do of it"
 

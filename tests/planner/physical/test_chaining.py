@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from sqlstream.planner.lowering import explain_spark
-from sqlstream.planner.nodes import Tumble, WindowAggregate
 from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import physical, plan
-from tests.streams import item, output, table, timed
 
 TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
 BELOW = (
@@ -91,17 +86,3 @@ def test_explain_physical_says_which_operators_share_a_call_and_why_others_do_no
     reason = " (not in the call of the operator below: its keys are not those of the windows below)"
     assert [line.endswith(reason) for line in explain_physical(physical(apart)).splitlines()].count(True) == 1
     assert reason not in explain_physical(physical(apart, chains=False))
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("chains", [True, False])
-def test_spark_gets_one_operator_for_a_chain(streams, chains):
-    events = table("events", k="STRING", v="INT", ts="TIMESTAMP")
-    below = WindowAggregate(timed(events), ("k",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
-    names = replace(below.columns, start="s", end="e", time="t")
-    above = WindowAggregate(
-        below, ("k",), (item("m", "SUM(`n`)"),), names, window=Tumble(3000), time=below.columns.time
-    )
-    text = explain_spark(physical(output(above), "columnar", chains=chains), streams)
-    parsed = text.partition("== Analyzed")[0]
-    assert parsed.count("TransformWithState") == (1 if chains else 2), parsed

@@ -260,3 +260,27 @@ def test_another_state_of_a_process_function_is_told(other, text):
 
     found = difference(parts(Totals), parts(other))
     assert (found.text if found is not None else None) == text
+
+
+OVER = "SELECT {key}, SUM({value}) OVER (PARTITION BY {key} ORDER BY ts {frame}) AS {name} FROM {rows}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"name": "other"}, None),
+        ({"rows": "(SELECT k AS key, v AS value, ts FROM t)", "key": "key", "value": "value"}, None),
+        (
+            {"frame": "ROWS 3 PRECEDING"},
+            'the OVER with the functions "SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW"',
+        ),
+        ({"value": "v + 1"}, "the OVER with the "),
+    ],
+)
+def test_over_is_compared_by_what_its_columns_mean(changed, text):
+    def made(**parts):
+        values = {"key": "k", "value": "v", "frame": "ROWS 2 PRECEDING", "name": "total", "rows": "t", **parts}
+        return of(DDL, OVER.format(**values))
+
+    there = found(made(), made(**changed))
+    assert there is None if text is None else there.startswith(text), there

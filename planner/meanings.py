@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import singledispatch
 
 from sqlglot import exp
 
@@ -40,32 +41,23 @@ def meaning(expression: exp.Expr, names: Names) -> str:
     return sql(found)
 
 
+@singledispatch
 def names_of(node: Node) -> Names:
     """The meaning of each field of a node's schema."""
-    match node:
-        case Project():
-            below = names_of(node.input)
-            return {item.name: meaning(item.expression, below) for item in node.items}
-        case Union():
-            branches = [tuple(_in_order(branch)) for branch in node.branches]
-            together = (" or ".join(dict.fromkeys(texts)) for texts in zip(*branches, strict=True))
-            return dict(zip((f.name for f in node.schema), together, strict=True))
-        case Correlate():
-            below = names_of(node.input)
-            call = meaning(node.function, below)
-            return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(node.outputs)}}
-        case Lookup():
-            added = {o.name: f"{node.source.name}.{sql(o.expression)}" for o in node.outputs}
-            return {**names_of(node.input), **added}
-        case AlignBarriers():
-            return {**names_of(node.input), node.output.name: "barrier_id"}
-        case AssignWindows():
-            return {**names_of(node.input), **_of_windows(node.columns)}
-        case WindowAggregate():
-            return _of_aggregate(node)
-        case ProcessTable():
-            return _of_process(node)
     return {f.name: f.name for f in node.schema} | {n: t for child in node.inputs for n, t in names_of(child).items()}
+
+
+@names_of.register
+def _(node: Project) -> Names:
+    below = names_of(node.input)
+    return {item.name: meaning(item.expression, below) for item in node.items}
+
+
+@names_of.register
+def _(node: Union) -> Names:
+    branches = [tuple(_in_order(branch)) for branch in node.branches]
+    together = (" or ".join(dict.fromkeys(texts)) for texts in zip(*branches, strict=True))
+    return dict(zip((f.name for f in node.schema), together, strict=True))
 
 
 def _in_order(node: Node) -> list[str]:
@@ -73,11 +65,35 @@ def _in_order(node: Node) -> list[str]:
     return [names[f.name] for f in node.schema]
 
 
+@names_of.register
+def _(node: Correlate) -> Names:
+    below = names_of(node.input)
+    call = meaning(node.function, below)
+    return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(node.outputs)}}
+
+
+@names_of.register
+def _(node: Lookup) -> Names:
+    added = {o.name: f"{node.source.name}.{sql(o.expression)}" for o in node.outputs}
+    return {**names_of(node.input), **added}
+
+
+@names_of.register
+def _(node: AlignBarriers) -> Names:
+    return {**names_of(node.input), node.output.name: "barrier_id"}
+
+
+@names_of.register
+def _(node: AssignWindows) -> Names:
+    return {**names_of(node.input), **_of_windows(node.columns)}
+
+
 def _of_windows(columns: WindowColumns) -> dict[str, str]:
     return {columns.start: "window_start", columns.end: "window_end", columns.time: "window_time"}
 
 
-def _of_aggregate(node: WindowAggregate) -> Names:
+@names_of.register
+def _(node: WindowAggregate) -> Names:
     below = names_of(node.input)
     found = {key: below[key] for key in node.keys}
     found |= {a.name: meaning(a.expression, below) for a in node.aggregates} | _of_windows(node.columns)
@@ -85,7 +101,8 @@ def _of_aggregate(node: WindowAggregate) -> Names:
     return found | {name: text for text, name in extra.items() if name is not None}
 
 
-def _of_process(node: ProcessTable) -> Names:
+@names_of.register
+def _(node: ProcessTable) -> Names:
     found = {f.name: f"{node.uid}.{f.name}" for f in node.schema}
     below = names_of(node.tables[0])
     first = node.arguments[0]

@@ -1,0 +1,27 @@
+"""Each query of a golden file that runs is compared with what its physical plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sqlstream.testing.buffer import Flush
+from sqlstream.testing.stepped_job import SteppedJob
+from tests.planner.physical.spark_plans import expected, seen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    compared: set[int] = set()
+    process = SteppedJob.process
+
+    def processed(job: SteppedJob, flush: Flush) -> None:
+        process(job, flush)
+        if id(job) not in compared:
+            compared.add(id(job))
+            assert seen(job._query) == expected(job._traits.plan)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SteppedJob, "process", processed)
+        return (yield)

@@ -1,0 +1,70 @@
+"""What a physical plan says of Spark's plan, and what is in that: sources, operators with state, watermarks, Python."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, NumberedLookup, Operator, Read, Step, Told
+from sqlstream.udfs.spark.clocks import Watermark
+
+_OPERATORS = {
+    "TransformWithStateInPySpark": "kernels",
+    "Aggregate": "aggregations of Spark",
+    "MapInArrow": "calls of Python",
+    "EventTimeWatermark": "watermarks",
+}
+_SOURCE = re.compile(r"StreamingExecutionRelation \w+\[[^\]]*/([^/\]]+/[^/\]]+)\]")
+
+
+def expected(plan: PhysicalPlan) -> Counter[str]:
+    """How often each thing must be there; a source that is read twice counts once."""
+    found = Counter(_things(plan))
+    return Counter({thing: 1 if "/" in thing else count for thing, count in found.items()})
+
+
+def _things(plan: PhysicalPlan) -> Iterator[str]:
+    ticking = Watermark.CLOCK is plan.clocks.watermark and not plan.marks
+    for step in plan.root.walk():
+        match step:
+            case Read(node=scan):
+                yield f"inputs/{scan.table.name}"
+            case Mark(told=Told.BY_ROWS | Told.BY_BLOBS, node=mark):
+                yield from ("watermarks", f"control/{mark.table}")
+            case Operator(link=None, ticks=ticks, lookup=lookup):
+                yield from ("kernels", "calls of Python", "calls of Python")
+                yield from ["checkpoint/control-clock"] if ticks else []
+                yield from ["watermarks"] if ticks and ticking else []
+                yield from _asking((lookup,)) if lookup is not None else ()
+            case NativeState():
+                yield "aggregations of Spark"
+            case Ask(lookups=lookups):
+                yield from _asking(lookups)
+            case Compute(arrow=True):
+                yield "calls of Python"
+        yield from _calls_of_every_key_group(step)
+
+
+def _asking(lookups: tuple[NumberedLookup, ...]) -> Iterator[str]:
+    yield "calls of Python"
+    if any(lookup.node.failed is not None for lookup in lookups):
+        yield "calls of Python"
+
+
+def _calls_of_every_key_group(step: Step) -> Iterator[str]:
+    """Kernels that hold rows are called in every micro-batch."""
+    holds = isinstance(step, Operator) and (step.lookup is not None or getattr(step.node, "holds", False))
+    if holds:
+        yield from ("calls of Python", "checkpoint/control-clock")
+
+
+def seen(query: Any) -> Counter[str]:
+    """The same of a running query."""
+    text = str(query._jsq.streamingQuery().logicalPlan().toString())
+    found = Counter(_SOURCE.findall(text))
+    operators = (line.lstrip(" :+-~").split(" ", 1)[0] for line in text.splitlines())
+    counts = Counter(_OPERATORS[name] for name in operators if name in _OPERATORS)
+    return Counter(dict.fromkeys(found, 1)) + counts

@@ -14,6 +14,7 @@ from sqlstream.testing.cases import run_cases
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
 from tests.peers import DUE, MISSING, PEERS, due_files
+from tests.peers.below_sql import run_kernel_case
 
 pytestmark = [pytest.mark.spark, pytest.mark.skipif(not PEERS.is_dir(), reason=MISSING)]
 
@@ -47,7 +48,7 @@ def needs_windows_only(case: dict) -> bool:
 
 @pytest.fixture(scope="module")
 def summary(spark) -> Summary:
-    return run_cases(due_files(), LocalSession, PEERS, on_result=lambda result: None)
+    return run_cases(due_files(), LocalSession, PEERS, on_result=lambda result: None, below_sql=run_kernel_case)
 
 
 def _told(results: list[Result]) -> str:

@@ -5,7 +5,7 @@ Values of TIMESTAMP are milliseconds since the epoch, those of DECIMAL are strin
 ``"kinds": true`` where each line starts with its kind), ``{"watermark": table, "ms": n}``, ``{"processing_time": n}``,
 ``{"checkpoint": true}``, ``{"restart": true}``, ``{"finish": true}``.
 
-Cases of the level ``kernel`` have no script: ``input`` and ``config`` drive a mechanism below SQL: ``kernel_cases``.
+Cases of the level ``kernel`` have no script: ``input`` and ``config`` drive a mechanism below SQL.
 """
 
 from __future__ import annotations

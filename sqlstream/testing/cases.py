@@ -3,8 +3,8 @@
 ``DIFFERS`` is a difference in a case whose ``why`` says that the dialect decides otherwise on purpose.
 
 A case is refused where its script uses what is not executed (SS3xx). A case with ``error`` passes where its script is
-refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx). A case below SQL runs on parts of the kernels,
-without Spark, and is refused where there is no such part.
+refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx). A case below SQL is refused, unless the caller has a
+driver for it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,22 @@ KERNEL_CASE = "SS396"
 MISSING_FUNCTIONS = "SS397"
 _FUNCTIONS = "peer_functions"
 
+Driver = Callable[[Case], None]
+"""Runs a case below SQL: ``Different`` with the first difference, ``NotDriven`` where it cannot."""
+
+
+class NotDriven(Exception):
+    """A case below SQL that no driver runs."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+def no_driver(case: Case) -> None:
+    raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
+
 
 def main(
     cases: Path,
@@ -41,10 +57,11 @@ def main(
     select: str | None = None,
     settings: Mapping[str, str] | None = None,
     printing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    below_sql: Driver = no_driver,
 ) -> int:
     """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails.
 
-    Lines are written within ``printing()``.
+    Lines are written within ``printing()``. ``below_sql`` runs cases without a script.
     """
 
     def on_result(result: Result) -> None:
@@ -52,7 +69,8 @@ def main(
             _print(result)
 
     sessions = partial(LocalSession, settings)
-    summary = run_cases(selected(case_files(cases), select), sessions, cases_root(cases), json_file, on_result)
+    files = selected(case_files(cases), select)
+    summary = run_cases(files, sessions, cases_root(cases), json_file, on_result, below_sql)
     with printing():
         sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
     return 1 if summary.failed else 0
@@ -74,12 +92,16 @@ def run_cases(
     root: Path,
     json_path: Path | None = None,
     on_result: Callable[[Result], object] = _print,
+    below_sql: Driver = no_driver,
 ) -> Summary:
-    """Run the cases of the given files one after the other, each in a session of its own."""
+    """Run the cases of the given files one after the other, each in a session of its own.
+
+    ``below_sql`` runs cases without a script.
+    """
     results = []
     with importable(root):
         for path in paths:
-            results.append(run_file(path, session_factory, root))
+            results.append(run_file(path, session_factory, root, below_sql))
             on_result(results[-1])
     summary = Summary(tuple(results))
     if json_path is not None:
@@ -87,7 +109,7 @@ def run_cases(
     return summary
 
 
-def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
+def run_file(path: Path, session_factory: SessionFactory, root: Path, below_sql: Driver = no_driver) -> Result:
     """The result of one case file; an exception nobody expected is a FAIL with its type."""
     started = time.monotonic()
     try:
@@ -95,7 +117,7 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
     except CaseFormatError as error:
         return Result(path.relative_to(root).with_suffix("").as_posix(), Verdict.FAIL, f"no case file: {error}")
     try:
-        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory))
+        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory, below_sql))
     except Exception as error:
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
@@ -112,9 +134,9 @@ def _on_purpose(case: Case, outcome: _Outcome) -> _Outcome:
     return (Verdict.DIFFERS, code, message, case.why) if case.why and verdict is Verdict.FAIL else outcome
 
 
-def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:
+def _outcome(case: Case, session_factory: SessionFactory, below_sql: Driver) -> _Outcome:
     if case.level == "kernel":
-        return _outcome_below_sql(case)
+        return _outcome_below_sql(case, below_sql)
     if f"'{_FUNCTIONS}:" in case.script and importlib.util.find_spec(_FUNCTIONS) is None:
         return Verdict.REFUSED, MISSING_FUNCTIONS, f'the module "{_FUNCTIONS}" is not beside the cases', None
     try:
@@ -128,11 +150,9 @@ def _outcome(case: Case, session_factory: SessionFactory) -> _Outcome:
     return Verdict.PASS, None, "", note
 
 
-def _outcome_below_sql(case: Case) -> _Outcome:
-    from sqlstream.testing.kernel_cases import NotDriven, run_kernel_case
-
+def _outcome_below_sql(case: Case, drive: Driver) -> _Outcome:
     try:
-        run_kernel_case(case)
+        drive(case)
     except Different as different:
         return Verdict.FAIL, None, str(different), None
     except NotDriven as refused:

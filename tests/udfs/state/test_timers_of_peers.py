@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.testing.case_format import load_case
-from sqlstream.testing.kernel_cases import run_kernel_case
 from tests.peers import MISSING, PEERS, files_of
+from tests.peers.below_sql import run_kernel_case
 
 CASES = files_of("flink-timers")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.testing.case_format import load_case
-from sqlstream.testing.kernel_cases import run_kernel_case
+from tests.peers.below_sql import run_kernel_case
 
 PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[3] / ".." / "shared" / "peers").resolve()
 CASES = sorted((PEERS / "flink-trigger").glob("*.json"))

@@ -11,9 +11,9 @@ import pytest
 from sqlstream.testing.case_format import Case, load_case
 from sqlstream.testing.case_run import Different
 from sqlstream.testing.cases import run_cases
-from sqlstream.testing.kernel_cases import NotDriven, run_kernel_case
 from sqlstream.testing.report import Result, Summary, Verdict
 from tests.peers import MISSING, PEERS, files_of
+from tests.peers.below_sql import NotDriven, run_kernel_case
 
 DRIVEN = {"flink-async": 7, "flink-merging-window-set": 5, "flink-timers": 7, "flink-trigger": 12}
 EXPECTATIONS = (
@@ -198,7 +198,9 @@ def no_session():
 
 @needs_peers
 def test_cases_of_the_mechanisms_that_are_there_pass():
-    passed = run_cases(kernel_files(DRIVEN), no_session, PEERS, on_result=lambda result: None)
+    passed = run_cases(
+        kernel_files(DRIVEN), no_session, PEERS, on_result=lambda result: None, below_sql=run_kernel_case
+    )
     assert [result.line() for result in passed.results if result.verdict is not Verdict.PASS] == []
     assert {name: sum(count.values()) for name, count in passed.totals().items()} == DRIVEN
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.case_run import Different
-from sqlstream.testing.kernel_cases.steps import Step, check, play, unknown_step
 from sqlstream.udfs.kernel import END_OF_TIME, Domain
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.state.timers import Timer, TimerService
+from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 _COLUMNS = pa.schema([("value", pa.string())])
 _NO_NAMESPACE = ""

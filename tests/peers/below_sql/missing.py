@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlstream.testing.kernel_cases.steps import NotDriven
+from sqlstream.testing.cases import NotDriven
 
 _OF_SPARK = "Spark computes watermarks while a query runs; write the case in SQL with steps that give the watermarks."
 _MISSING = {
@@ -13,5 +13,5 @@ _MISSING = {
 
 def not_driven(mechanism: str) -> NotDriven:
     """Why the cases of a mechanism without a driver are not run."""
-    named = NotDriven(f'no kernel has the mechanism "{mechanism}"', "Drivers are in sqlstream/testing/kernel_cases.")
+    named = NotDriven(f'no kernel has the mechanism "{mechanism}"', "Drivers are in tests/peers/below_sql.")
     return NotDriven(*_MISSING[mechanism]) if mechanism in _MISSING else named

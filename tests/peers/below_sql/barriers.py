@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.kernel_cases.steps import NotDriven, Step, check, play, unknown_step
+from sqlstream.testing.cases import NotDriven
 from sqlstream.udfs.barriers.alignment import align
 from sqlstream.udfs.barriers.marks import Items, Kind, Memory, Outcome, Passage
 from sqlstream.udfs.barriers.tracking import track
+from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 _KINDS = {
     "record": Kind.ROW,

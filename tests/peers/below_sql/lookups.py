@@ -16,13 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.kernel_cases.steps import NotDriven, Step, check, play, unknown_step
+from sqlstream.testing.cases import NotDriven
 from sqlstream.types import BIGINT
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue, queue_of
 from sqlstream.udfs.lookup.source import Key, LookupClient, Request, Row
 from sqlstream.udfs.lookup.worker import worker
+from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 Emitted = list[dict[str, Any]]
 

@@ -7,17 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlstream.testing.case_run import Different
+from sqlstream.testing.cases import NotDriven
 
 Step = dict[str, Any]
-
-
-class NotDriven(Exception):
-    """No part of the kernels can be judged by this case: why, and what is missing."""
-
-    def __init__(self, reason: str, hint: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
 
 
 def play(steps: Iterable[Step], perform: Callable[[Step], None]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sqlstream.testing.case_format import Case
-from sqlstream.testing.kernel_cases import barriers, lookups, merging, missing, timers, triggers
-from sqlstream.testing.kernel_cases.steps import NotDriven
+from sqlstream.testing.cases import NotDriven
+from tests.peers.below_sql import barriers, lookups, merging, missing, timers, triggers
 
 __all__ = ["NotDriven", "run_kernel_case"]
 

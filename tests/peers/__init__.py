@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlstream.testing.case_format import case_files
 
-PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[1] / ".." / "shared" / "peers").resolve()
+PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[2] / ".." / "shared" / "peers").resolve()
 
 MISSING = f"no cases of peers at {PEERS}"
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.case_run import Different
-from sqlstream.testing.kernel_cases.steps import NotDriven, Step, check, play, unknown_step
+from sqlstream.testing.cases import NotDriven
 from sqlstream.udfs.kernel import NO_WATERMARK, Domain
 from sqlstream.udfs.triggers import (
     AfterDelay,
@@ -30,6 +30,7 @@ from sqlstream.udfs.triggers import (
 from sqlstream.udfs.triggers.clocks import ARMED
 from sqlstream.udfs.triggers.state import TriggerState
 from sqlstream.udfs.triggers.trigger import NONE, Due, Run, Windows
+from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 MS = 1000
 EARLIEST_MS = -(2**63)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.grammar.chains import balanced
 from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name
@@ -54,6 +55,35 @@ def columns_of(expression: exp.Expr) -> set[str]:
     return {c.name for c in expression.find_all(exp.Column)}
 
 
+def over_children(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of the node whose children are what ``change`` makes of its own; types are copied.
+
+    All children of a list are set at once: sqlglot's ``replace`` numbers the whole list again for each.
+    """
+
+    def changed(value: object) -> object:
+        if not isinstance(value, exp.Expr):
+            return value
+        return value.copy() if isinstance(value, exp.DataType) else change(value)
+
+    copy = type(node)()
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
+    for key, value in node.args.items():
+        copy.set(key, [changed(v) for v in value] if isinstance(value, list) else changed(value))
+    return copy
+
+
+def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy in which ``rule`` has replaced expressions, outer ones first; what it returns is not looked into."""
+
+    def change(node: exp.Expr) -> exp.Expr:
+        found = rule(node)
+        return found if found is not node else over_children(node, change)
+
+    return change(expression)
+
+
 def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
     """A copy with fields replaced by expressions, which get parentheses where they are no names or calls."""
 
@@ -63,7 +93,7 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
         found = values[node.name].copy()
         return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
 
-    return node_of(expression.copy().transform(value))
+    return node_of(rewritten(expression, value))
 
 
 def window_expressions(window: Window | None) -> tuple[exp.Expression, ...]:
@@ -122,20 +152,24 @@ def renamed_window(window: Window, names: Mapping[str, str]) -> Window:
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
     """The operands of AND, in order."""
-    match condition:
-        case exp.And():
-            return [*conjuncts(condition.left), *conjuncts(condition.right)]
-        case exp.Paren(this=exp.And() as inner):
-            return conjuncts(inner)
-    return [node_of(condition)]
+    found: list[exp.Expression] = []
+    waiting = [condition]
+    while waiting:
+        match waiting.pop():
+            case exp.And() as both:
+                waiting += (both.right, both.left)
+            case exp.Paren(this=exp.And() as inner):
+                waiting.append(inner)
+            case operand:
+                found.append(node_of(operand))
+    return found
 
 
 def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
-    """AND of one or more conditions."""
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = exp.And(this=_operand(result), expression=_operand(condition))
-    return result
+    """AND of one or more conditions, as the parser makes it of them."""
+    if len(conditions) == 1:
+        return conditions[0]
+    return node_of(balanced(exp.And, [_operand(c) for c in conditions]))
 
 
 def _operand(condition: exp.Expr) -> exp.Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
@@ -64,7 +65,7 @@ class Over(Unary):
     domain: TimeDomain = TimeDomain.EVENT
     ties: tuple[Sorted, ...] = ()
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return (*self.input.schema, *self.results)
 

@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.comments import Comment, comments_between, woven
-from sqlstream.grammar.depth import deep_stack
+from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.placeholders import with_stand_ins
@@ -26,6 +26,7 @@ _INDENT = "  "
 _REPORT = "Leave the statement as it is, and report it as a defect of sqlstream."
 
 
+@with_room
 def format_script(text: str) -> str:
     """The script with each clause on a line; formatting it again changes nothing.
 
@@ -33,8 +34,7 @@ def format_script(text: str) -> str:
 
     :raises ParseError: where a statement does not parse; SS108 where the layout would mean something else.
     """
-    with deep_stack():
-        return with_stand_ins(text, _mistakes, _formatted)
+    return with_stand_ins(text, _mistakes, _formatted)
 
 
 def _mistakes(text: str) -> list[Diagnostic]:

@@ -63,9 +63,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, top down."""
-        yield self
-        for child in self.inputs:
-            yield from child.walk()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.inputs))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Insert, Node, ProcessTable, Session, StatementSet, Unary, Union, Window
+from sqlstream.planner.nodes import Filter, Insert, Node, ProcessTable, Session, StatementSet, Unary, Union, Window
 
 LocalRule = Callable[[Node], Node]
 
@@ -25,7 +25,7 @@ _VOLATILE = frozenset({
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node over other inputs; itself where they are the same."""
-    if inputs == node.inputs:
+    if all(one is other for one, other in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
         return node
     match node:
         case Unary():
@@ -84,14 +84,18 @@ def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp
     return change(expression)
 
 
+def fitted(found: exp.Expression) -> exp.Expression:
+    """The expression in place of a field: in parentheses unless it is a name or a call."""
+    return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
+
+
 def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
     """A copy with fields replaced by expressions, which get parentheses where they are no names or calls."""
 
     def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
-        found = values[node.name].copy()
-        return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
+        return fitted(values[node.name].copy())
 
     return node_of(rewritten(expression, value))
 
@@ -172,17 +176,31 @@ def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
     return node_of(balanced(exp.And, [_operand(c) for c in conditions]))
 
 
+def with_balanced_condition(node: Node) -> Node:
+    """A filter whose conditions came one by one, with all of them as one balanced conjunction."""
+    if isinstance(node, Filter) and isinstance(node.condition, exp.And):
+        return replace(node, condition=conjunction(conjuncts(node.condition)))
+    return node
+
+
+def both(one: exp.Expression, other: exp.Expression) -> exp.Expression:
+    """Two conjunctions as one, whose operands are not looked at: see ``with_balanced_condition``."""
+    return exp.And(this=_operand(one), expression=_operand(other))
+
+
 def _operand(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
 
 
 def is_repeatable(expression: exp.Expr) -> bool:
     """True where evaluating twice gives the same and runs no code of the user."""
-    for node in expression.walk():
-        name = spark_name(node) if isinstance(node, exp.Func) else None
-        if name in _VOLATILE or (isinstance(node, exp.Anonymous) and not _is_builtin(node)):
-            return False
-    return True
+    return all(map(is_repeatable_alone, expression.walk()))
+
+
+def is_repeatable_alone(node: exp.Expr) -> bool:
+    """``is_repeatable`` without what is inside the expression."""
+    name = spark_name(node) if isinstance(node, exp.Func) else None
+    return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and not _is_builtin(node))
 
 
 def _is_builtin(call: exp.Anonymous) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
@@ -48,6 +49,7 @@ from sqlstream.planner.operators.over import Over
 from sqlstream.planner.properties import keeps_rows, keeps_state
 
 
+@with_room
 def explain_physical(
     plan: Node, gear: str = "auto", *, chains: bool = True, read_by_exchanges: Collection[Scan] = ()
 ) -> str:

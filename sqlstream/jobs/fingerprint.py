@@ -15,6 +15,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.connectors.secrets import masked
+from sqlstream.grammar.depth import with_room
 from sqlstream.jobs.meanings import Names, meaning, names_of
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.window_text import firing_text, window_text
@@ -65,6 +66,7 @@ class Part:
     facts: tuple[tuple[str, str], ...] = ()
 
 
+@with_room
 def fingerprint(plan: Node, declared: Declared | None = None) -> tuple[Part, ...]:
     """The parts of a plan in the order in which Spark numbers its operators and sources.
 

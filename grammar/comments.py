@@ -10,9 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
+from functools import cached_property
 
 from sqlglot.tokens import Token
+
+from sqlstream.grammar.alignment import aligned
 
 _PIECE = re.compile(r"(?P<line>--[^\n\r]*)|(?P<block>/\*|\{#)|(?P<break>[\n\r])|.", re.DOTALL)
 _NO_SPACE_BEHIND, _NO_SPACE_BEFORE = "([.", ",;)].("
@@ -48,12 +50,13 @@ def comments_between(text: str, start: int, end: int, gap: int) -> list[Comment]
             found.append((text[position:close].rstrip(), below, position, close))
         below = below or piece["break"] is not None
         position = close
-    behind = [text[close : found[i + 1][2] if i + 1 < len(found) else end] for i, (*_, close) in enumerate(found)]
-    beside = ["\n" not in "".join(behind[i:]) for i in range(len(found))]
-    return [
-        Comment(_no_hint(words), gap, under, beside[i], behind[i].count("\n") > 1)
-        for i, (words, under, *_) in enumerate(found)
-    ]
+    comments: list[Comment] = []
+    beside, following = True, end
+    for words, under, begin, close in reversed(found):
+        breaks = text.count("\n", close, following)
+        beside, following = beside and not breaks, begin
+        comments.append(Comment(_no_hint(words), gap, under, beside, breaks > 1))
+    return comments[::-1]
 
 
 def _end_of_block(text: str, start: int, end: int) -> int:
@@ -104,8 +107,7 @@ class _Places:
 
     def __init__(self, words: Sequence[Token], written: Sequence[Token]) -> None:
         one, two = ([t.text.upper() for t in tokens] for tokens in (written, words))
-        blocks = SequenceMatcher(None, one, two, autojunk=False).get_matching_blocks()
-        pairs = [(a + i, b + i) for a, b, size in blocks for i in range(size)]
+        pairs = aligned(one, two)
         self._written = [a for a, _ in pairs]
         self._printed = [b for _, b in pairs]
         self._texts = one
@@ -136,6 +138,11 @@ class _Slots:
     at_end: dict[int, Comment] = field(default_factory=dict)
     above: defaultdict[int, list[Comment]] = field(default_factory=lambda: defaultdict(list))
 
+    @cached_property
+    def _lines(self) -> list[int]:
+        """The slots that begin a line, in order."""
+        return [slot for slot in range(len(self.words)) if slot == 0 or "\n" in self.gap(slot)]
+
     def gap(self, slot: int) -> str:
         start = self.words[slot - 1].end + 1 if slot else 0
         return self.printed[start : self.words[slot].start if slot < len(self.words) else len(self.printed)]
@@ -145,11 +152,12 @@ class _Slots:
 
     def line_of(self, slot: int) -> int:
         """The slot of the first word on the line."""
-        return next(s for s in range(slot, -1, -1) if self.begins_line(s))
+        return self._lines[bisect_right(self._lines, slot) - 1]
 
     def end_of_line(self, word: int) -> int:
         """The slot behind the last word on the line."""
-        return next((s for s in range(word + 1, len(self.words)) if "\n" in self.gap(s)), len(self.words))
+        following = bisect_right(self._lines, word)
+        return self._lines[following] if following < len(self._lines) else len(self.words)
 
     def put_at_end(self, slot: int, comment: Comment) -> None:
         """One comment to the end of a line has room; those before it move above the line."""

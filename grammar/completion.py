@@ -5,11 +5,13 @@ from __future__ import annotations
 from sqlglot.errors import ParseError as SqlglotParseError
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.failures import SyntaxFailure
 from sqlstream.grammar.language import END, readable
 from sqlstream.grammar.script import parser_at, split, tokenize
 
 
+@with_room
 def expected_after(text: str) -> list[str]:
     """Keywords and kinds of things that may follow an unfinished script, sorted.
 

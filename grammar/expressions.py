@@ -10,6 +10,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Span
+from sqlstream.grammar.chains import rebalanced
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
 from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
@@ -87,6 +88,12 @@ class ExpressionParser(StrictParser):
     def _parse_equality(self, parse_is: bool = True) -> Any:
         read = super()._parse_equality
         return self._marked(lambda: read(parse_is))
+
+    def _parse_conjunction(self) -> Any:
+        return rebalanced(super()._parse_conjunction())
+
+    def _parse_disjunction(self) -> Any:
+        return rebalanced(super()._parse_disjunction())
 
     def _parse_lambda(self, alias: bool = False) -> Any:
         read = super()._parse_lambda

@@ -11,11 +11,12 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import Diagnostic, Span
+from sqlstream.grammar.depth import NESTING, TOO_DEEP, USE_VIEWS
 from sqlstream.grammar.interval_hints import interval_text, unit_of
 from sqlstream.grammar.language import END, keywords, openings, readable
 
 UNEXPECTED, UNCLOSED, UNKNOWN_STATEMENT, ORDER, LITERAL = "SS101", "SS102", "SS103", "SS104", "SS105"
-FOREIGN_STATEMENT, NESTING = "SS106", "SS107"
+FOREIGN_STATEMENT = "SS106"
 _SHOWN = 8
 
 
@@ -52,8 +53,7 @@ def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[
 
 def too_deep(tokens: list[Token]) -> SyntaxFailure:
     """More levels of parentheses than the stack holds."""
-    hint = "Put inner queries into views."
-    return failure("the statement is nested too deeply", token_span(tokens[0]), NESTING, hint)
+    return failure(TOO_DEEP, token_span(tokens[0]), NESTING, USE_VIEWS)
 
 
 _REFUSED = {

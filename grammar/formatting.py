@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -12,29 +13,31 @@ from sqlglot.tokens import Token, TokenType
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.comments import Comment, comments_between, woven
-from sqlstream.grammar.depth import deep_stack
+from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.parser import SqlStreamParser
 from sqlstream.grammar.placeholders import with_stand_ins
 from sqlstream.grammar.print_statements import create_head, insert_head, table_elements, view_head
 from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.quoting import quote_string
-from sqlstream.grammar.script import parse_script_recovering, parse_tokens, split, tokenize
+from sqlstream.grammar.script import parse_script, parse_script_recovering, parse_tokens, split, tokenize
 
 NOT_PRINTED = "SS108"
 _INDENT = "  "
 _REPORT = "Leave the statement as it is, and report it as a defect of sqlstream."
+_REPORT_SCRIPT = "Leave the script as it is, and report it as a defect of sqlstream."
 
 
+@with_room
 def format_script(text: str) -> str:
     """The script with each clause on a line; formatting it again changes nothing.
 
     Comments stay beside the words that they stand beside. ``${name}`` may stand for a name, a number or a string.
 
-    :raises ParseError: where a statement does not parse; SS108 where the layout would mean something else.
+    :raises ParseError: where a statement does not parse; SS108 where the layout would mean something else, or lose a
+        comment.
     """
-    with deep_stack():
-        return with_stand_ins(text, _mistakes, _formatted)
+    return with_stand_ins(text, _mistakes, _formatted)
 
 
 def _mistakes(text: str) -> list[Diagnostic]:
@@ -43,16 +46,38 @@ def _mistakes(text: str) -> list[Diagnostic]:
 
 def _formatted(text: str) -> str:
     pieces = list(_pieces(text))
+    statements = [parse_tokens(text, piece.tokens, _read) for piece in pieces]
     parts, above = list[str](), comments_between(text, 0, pieces[0].start if pieces else len(text), 0)
     ends = [*(piece.start for piece in pieces[1:]), len(text)]
-    for piece, end in zip(pieces, ends, strict=False):
+    for piece, statement, end in zip(pieces, statements, ends, strict=False):
         behind = comments_between(text, piece.end, end, 0)
         same_line = [replace(c, gap=len(piece.words)) for c in behind if not c.below]
-        parts.append(_statement(text, piece, [*above, *piece.comments(text), *same_line]))
+        parts.append(_statement(text, statement, piece, [*above, *piece.comments(text), *same_line]))
         above = [c for c in behind if c.below]
     if above:
         parts.append("".join(f"{c.text}\n" + "\n" * c.spaced for c in above).rstrip())
-    return "\n\n".join(parts) + "\n"
+    layout = "\n\n".join(parts) + "\n"
+    _require_same(text, tuple(statements), layout)
+    return layout
+
+
+def _require_same(text: str, statements: tuple[n.Statement, ...], layout: str) -> None:
+    """SS108 unless the layout has the same statements and the same comments."""
+    try:
+        kept = parse_script(layout) == statements and _comments(layout) == _comments(text)
+    except SqlStreamError:
+        kept = False
+    if not kept:
+        raise ParseError(NOT_PRINTED, "this script cannot be formatted", hint=_REPORT_SCRIPT)
+
+
+def _comments(text: str) -> Counter[str]:
+    """Each comment of a script, and how often it stands there; in which order, the layout decides."""
+    tokens = tokenize(text)
+    ends = [0, *(token.end + 1 for token in tokens)]
+    starts = [*(token.start for token in tokens), len(text)]
+    gaps = zip(ends, starts, strict=True)
+    return Counter(comment.text for start, end in gaps for comment in comments_between(text, start, end, 0))
 
 
 @dataclass(frozen=True)
@@ -85,8 +110,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
         yield _Piece(statement, [*statement, closing] if ends and closing else statement)
 
 
-def _statement(text: str, piece: _Piece, comments: list[Comment]) -> str:
-    statement: n.Statement = parse_tokens(text, piece.tokens, _read)
+def _statement(text: str, statement: n.Statement, piece: _Piece, comments: list[Comment]) -> str:
     printed = pretty(statement)
     words = tokenize(printed)
     try:
@@ -127,7 +151,7 @@ def _separated(items: list[str]) -> list[str]:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(_INDENT + line for line in text.splitlines())
+    return "\n".join(_INDENT + line for line in text.split("\n"))
 
 
 @pretty.register

@@ -12,7 +12,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.depth import deep_stack
+from sqlstream.grammar.depth import run_with_room
 from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.failures import leftover, too_deep
@@ -98,10 +98,8 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
 
     :raises SqlStreamError: the mistake, with the text attached.
     """
-    parser = parser_at(text, tokens)
     try:
-        with deep_stack():
-            found = read(parser)
+        parser, found = run_with_room(lambda: _read(text, tokens, read))
         if parser._index < len(tokens):
             stopped, terminals = parser.expected
             raise leftover(tokens, parser._index, terminals if stopped == parser._index else ())
@@ -113,6 +111,11 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
     if alone is not None:
         raise SqlStreamError.of([alone]).with_source(text)
     return found
+
+
+def _read(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) -> tuple[SqlStreamParser, T]:
+    parser = parser_at(text, tokens)
+    return parser, read(parser)
 
 
 def parser_at(text: str, tokens: list[Token]) -> SqlStreamParser:

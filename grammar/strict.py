@@ -180,12 +180,14 @@ class StrictParser(SparkParser):
         precision = max(len(value.digits) + max(0, exponent), scale)
         return exp.DataType.build(f"DECIMAL({precision}, {scale})")
 
-    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
-        """A name in backticks is no type."""
+    def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
+        """A name in backticks is no type; nor is ``ARRAY(…)`` in an expression, which sqlglot would read twice at each
+        level of calls inside each other."""
         start = self._curr
-        if start.token_type == TokenType.IDENTIFIER:
+        call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type == TokenType.L_PAREN
+        if call or start.token_type == TokenType.IDENTIFIER:
             return None
-        found = super()._parse_types(*args, **kwargs)
+        found = super()._parse_types(check_func, *args, **kwargs)
         if isinstance(found, exp.DataType) and self._prev.end >= start.start:
             mark(found, start.start, self._prev.end + 1)
             _check_sizes(found, Span(start.start, self._prev.end + 1))

@@ -13,19 +13,15 @@ from sqlstream.grammar.nodes import Node
 
 def walk(node: Node) -> Iterator[exp.Expr]:
     """Each expression of the node and of the nodes in it, parents first."""
-    for field in fields(node):
-        yield from _walk(getattr(node, field.name))
-
-
-def _walk(value: object) -> Iterator[exp.Expr]:
-    match value:
-        case Node():
-            yield from walk(value)
-        case tuple():
-            for member in value:
-                yield from _walk(member)
-        case exp.Expr():
-            for expression in value.walk():
+    waiting: list[object] = [node]
+    while waiting:
+        match waiting.pop():
+            case Node() as found:
+                waiting += (getattr(found, field.name) for field in reversed(fields(found)))
+            case tuple() as members:
+                waiting += reversed(members)
+            case exp.Expr() as expression:
                 yield expression
+                waiting += expression.iter_expressions(reverse=True)
                 if isinstance(expression, Carrier):
-                    yield from _walk(expression.this)
+                    waiting.append(expression.this)

@@ -120,20 +120,20 @@ Trigger = (
 
 def simple_triggers(trigger: Trigger | None) -> Iterator[Trigger]:
     """What a trigger is made of: no combinators, and behind AFTER WATERMARK its early and late pulses."""
-    match trigger:
-        case None:
-            return
-        case Purging(inner=inner):
-            yield from simple_triggers(inner)
-        case Combined(left=left, right=right):
-            yield from simple_triggers(left)
-            yield from simple_triggers(right)
-        case AfterWatermark(early=early, late=late):
-            yield trigger
-            yield from simple_triggers(early)
-            yield from simple_triggers(late)
-        case _:
-            yield trigger
+    waiting = [trigger]
+    while waiting:
+        match waiting.pop():
+            case None:
+                pass
+            case Purging(inner=inner):
+                waiting.append(inner)
+            case Combined(left=left, right=right):
+                waiting += (right, left)
+            case AfterWatermark(early=early, late=late) as found:
+                yield found
+                waiting += (late, early)
+            case found:
+                yield found
 
 
 class Accumulation(Enum):

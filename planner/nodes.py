@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -62,9 +63,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, top down."""
-        yield self
-        for child in self.inputs:
-            yield from child.walk()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.inputs))
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Scan(Node):
     predicates: tuple[exp.Expression, ...] = ()
     on_error: OnError = FAIL
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         by_name = {c.name: c for c in self.table.columns}
         found = (by_name[name] for name in self.columns)
@@ -94,7 +97,7 @@ class Unary(Node):
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return self.input.schema
 
@@ -112,7 +115,7 @@ class AssignTime(Unary):
     domain: TimeDomain
     table: str
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         marked = Field(self.column, TIMESTAMP, False, self.domain)
         if self.domain is TimeDomain.EVENT:
@@ -126,7 +129,7 @@ class AssignTime(Unary):
 class Project(Unary):
     items: tuple[Item, ...]
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return tuple(item.field for item in self.items)
 
@@ -146,7 +149,7 @@ class Union(Node):
     def inputs(self) -> tuple[Node, ...]:
         return self.branches
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return self.branches[0].schema
 
@@ -163,7 +166,7 @@ class Correlate(Unary):
     outputs: Schema
     outer: bool = False
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return (*self.input.schema, *self.outputs)
 
@@ -204,7 +207,7 @@ class Lookup(Unary):
     options: LookupOptions = DEFAULT_LOOKUP
     failed: FailedRows | None = None
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         added = (Field(o.name, o.type, self.outer or o.nullable) for o in self.outputs)
         return (*self.input.schema, *added)
@@ -241,7 +244,7 @@ class AlignBarriers(Unary):
         found = (self.channel, self.marker, self.id, self.cancel_when, self.end_when)
         return tuple(e for e in found if e is not None)
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return (*self.input.schema, self.output)
 
@@ -389,7 +392,7 @@ class AssignWindows(Unary):
     columns: WindowColumns = WindowColumns()
     domain: TimeDomain = TimeDomain.EVENT
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
         return (*plain, *self.columns.fields(time_of_windows(self.window, self.domain)))
@@ -422,7 +425,7 @@ class WindowAggregate(Unary):
     pane: str | None = None
     pane_index: str | None = None
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         by_name = {f.name: f for f in self.input.schema}
         nullable = self.grouping_sets is not None
@@ -492,7 +495,7 @@ class ProcessTable(Node):
         """True where the rows have event times."""
         return self.arguments[0].time is not None
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         rowtime = (self.rowtime,) if self.rowtime is not None else ()
         return (*(self.passed or self.keys), *self.results, *rowtime)
@@ -536,7 +539,7 @@ class StatementSet(Node):
     def inputs(self) -> tuple[Node, ...]:
         return self.inserts
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return ()
 

@@ -51,11 +51,13 @@ from sqlstream.planner.nodes import (
     Window,
     WindowAggregate,
 )
+from sqlstream.planner.remembering import remembered
 from sqlstream.udfs.lookup.options import Order
 
 # --- changelog mode -------------------------------------------------------------------------------------------
 
 
+@remembered
 @singledispatch
 def changelog_mode(node: Node) -> frozenset[RowKind]:
     """The kinds of rows that a node emits. Stateless nodes and closed windows pass on or emit inserts."""
@@ -120,6 +122,7 @@ def time_attributes(node: Node) -> tuple[Field, ...]:
     return tuple(f for f in node.schema if f.time is not None)
 
 
+@remembered
 @singledispatch
 def watermark_delay_ms(node: Node) -> int | None:
     """The largest delay of the event-time watermarks below, None where there is none."""
@@ -257,6 +260,7 @@ class WindowInfo:
         return self.start, self.end, self.time
 
 
+@remembered
 @singledispatch
 def window_of(node: Node) -> WindowInfo | None:
     """The innermost window whose columns the rows of ``node`` carry."""
@@ -325,6 +329,7 @@ def keeps_rows(node: AssignWindows | WindowAggregate) -> str | None:
 # --- keys -----------------------------------------------------------------------------------------------------
 
 
+@remembered
 @singledispatch
 def unique_keys(node: Node) -> frozenset[frozenset[str]]:
     """Sets of fields whose values no two current rows share; the upsert keys of the output."""
@@ -375,6 +380,7 @@ def _(node: WindowAggregate) -> frozenset[frozenset[str]]:
 # --- boundedness and order ------------------------------------------------------------------------------------
 
 
+@remembered
 @singledispatch
 def bounded(node: Node) -> bool:
     """True where all sources end by themselves."""
@@ -395,6 +401,7 @@ class ArrivalOrder(Enum):
     ANSWERS = "answers"  # as lookups were answered
 
 
+@remembered
 @singledispatch
 def arrival_order(node: Node) -> ArrivalOrder:
     return arrival_order(node.inputs[0]) if node.inputs else ArrivalOrder.SOURCE

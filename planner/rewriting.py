@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.grammar.chains import balanced
 from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Insert, Node, ProcessTable, Session, StatementSet, Unary, Union, Window
+from sqlstream.planner.nodes import Filter, Insert, Node, ProcessTable, Session, StatementSet, Unary, Union, Window
 
 LocalRule = Callable[[Node], Node]
 
@@ -24,7 +25,7 @@ _VOLATILE = frozenset({
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node over other inputs; itself where they are the same."""
-    if inputs == node.inputs:
+    if all(one is other for one, other in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
         return node
     match node:
         case Unary():
@@ -54,16 +55,49 @@ def columns_of(expression: exp.Expr) -> set[str]:
     return {c.name for c in expression.find_all(exp.Column)}
 
 
+def over_children(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of the node whose children are what ``change`` makes of its own; types are copied.
+
+    All children of a list are set at once: sqlglot's ``replace`` numbers the whole list again for each.
+    """
+
+    def changed(value: object) -> object:
+        if not isinstance(value, exp.Expr):
+            return value
+        return value.copy() if isinstance(value, exp.DataType) else change(value)
+
+    copy = type(node)()
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
+    for key, value in node.args.items():
+        copy.set(key, [changed(v) for v in value] if isinstance(value, list) else changed(value))
+    return copy
+
+
+def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy in which ``rule`` has replaced expressions, outer ones first; what it returns is not looked into."""
+
+    def change(node: exp.Expr) -> exp.Expr:
+        found = rule(node)
+        return found if found is not node else over_children(node, change)
+
+    return change(expression)
+
+
+def fitted(found: exp.Expression) -> exp.Expression:
+    """The expression in place of a field: in parentheses unless it is a name or a call."""
+    return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
+
+
 def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
     """A copy with fields replaced by expressions, which get parentheses where they are no names or calls."""
 
     def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
-        found = values[node.name].copy()
-        return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
+        return fitted(values[node.name].copy())
 
-    return node_of(expression.copy().transform(value))
+    return node_of(rewritten(expression, value))
 
 
 def window_expressions(window: Window | None) -> tuple[exp.Expression, ...]:
@@ -122,20 +156,36 @@ def renamed_window(window: Window, names: Mapping[str, str]) -> Window:
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
     """The operands of AND, in order."""
-    match condition:
-        case exp.And():
-            return [*conjuncts(condition.left), *conjuncts(condition.right)]
-        case exp.Paren(this=exp.And() as inner):
-            return conjuncts(inner)
-    return [node_of(condition)]
+    found: list[exp.Expression] = []
+    waiting = [condition]
+    while waiting:
+        match waiting.pop():
+            case exp.And() as both:
+                waiting += (both.right, both.left)
+            case exp.Paren(this=exp.And() as inner):
+                waiting.append(inner)
+            case operand:
+                found.append(node_of(operand))
+    return found
 
 
 def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
-    """AND of one or more conditions."""
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = exp.And(this=_operand(result), expression=_operand(condition))
-    return result
+    """AND of one or more conditions, as the parser makes it of them."""
+    if len(conditions) == 1:
+        return conditions[0]
+    return node_of(balanced(exp.And, [_operand(c) for c in conditions]))
+
+
+def with_balanced_condition(node: Node) -> Node:
+    """A filter whose conditions came one by one, with all of them as one balanced conjunction."""
+    if isinstance(node, Filter) and isinstance(node.condition, exp.And):
+        return replace(node, condition=conjunction(conjuncts(node.condition)))
+    return node
+
+
+def both(one: exp.Expression, other: exp.Expression) -> exp.Expression:
+    """Two conjunctions as one, whose operands are not looked at: see ``with_balanced_condition``."""
+    return exp.And(this=_operand(one), expression=_operand(other))
 
 
 def _operand(condition: exp.Expr) -> exp.Expr:
@@ -144,11 +194,13 @@ def _operand(condition: exp.Expr) -> exp.Expr:
 
 def is_repeatable(expression: exp.Expr) -> bool:
     """True where evaluating twice gives the same and runs no code of the user."""
-    for node in expression.walk():
-        name = spark_name(node) if isinstance(node, exp.Func) else None
-        if name in _VOLATILE or (isinstance(node, exp.Anonymous) and not _is_builtin(node)):
-            return False
-    return True
+    return all(map(is_repeatable_alone, expression.walk()))
+
+
+def is_repeatable_alone(node: exp.Expr) -> bool:
+    """``is_repeatable`` without what is inside the expression."""
+    name = spark_name(node) if isinstance(node, exp.Func) else None
+    return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and not _is_builtin(node))
 
 
 def _is_builtin(call: exp.Anonymous) -> bool:

@@ -23,14 +23,23 @@ _TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
 class Types:
-    """Types of the expressions over one schema; ``function`` finds functions of the catalog."""
+    """Types of the expressions over one schema; ``function`` finds functions of the catalog.
+
+    Each expression is looked at once, however often its type is asked for: the checks ask at every operand. So
+    expressions must not be changed in place between two questions about them or about what they are part of.
+    """
 
     def __init__(self, schema: Schema, function: Callable[[str], Function | None] = lambda _: None) -> None:
         self.fields: Mapping[str, Field] = {f.name: f for f in schema}
         self.function = function
+        # By identity, with the expression, which so keeps its identity: equality would compare whole trees.
+        self._known: dict[int, tuple[exp.Expr, DataType]] = {}
 
     def of(self, expression: exp.Expr) -> DataType:
-        return _type(expression, self)
+        known = self._known.get(id(expression))
+        if known is None:
+            known = self._known[id(expression)] = (expression, _type(expression, self))
+        return known[1]
 
     def nullable(self, expression: exp.Expr) -> bool:
         """False only where NULL is certainly impossible."""
@@ -144,7 +153,7 @@ def _cast(node: exp.Cast, types: Types) -> DataType:
 def _sum(node: exp.Binary, types: Types) -> DataType:
     left, right = types.of(node.left), types.of(node.right)
     if left.is_numeric and right.is_numeric:
-        return _arithmetic(node, types)
+        return _arithmetic(node, left, right)
     names = (left.name, right.name)
     if left.name in ("TIMESTAMP", "TIMESTAMP_NTZ") and right == INTERVAL:
         return left
@@ -160,7 +169,7 @@ def _sum(node: exp.Binary, types: Types) -> DataType:
 def _product(node: exp.Binary, types: Types) -> DataType:
     left, right = types.of(node.left), types.of(node.right)
     if left.is_numeric and right.is_numeric:
-        return _arithmetic(node, types)
+        return _arithmetic(node, left, right)
     return INTERVAL if {left.name, right.name} & {"INTERVAL"} and (left.is_numeric or right.is_numeric) else UNKNOWN
 
 
@@ -171,7 +180,7 @@ def _quotient(node: exp.Div, types: Types) -> DataType:
         return INTERVAL
     if not (left.is_numeric and right.is_numeric):
         return UNKNOWN
-    return _arithmetic(node, types) if "DECIMAL" in (left.name, right.name) else DOUBLE
+    return _arithmetic(node, left, right) if "DECIMAL" in (left.name, right.name) else DOUBLE
 
 
 @_type.register(exp.IntDiv)
@@ -179,8 +188,9 @@ def _integral_quotient(node: exp.IntDiv, types: Types) -> DataType:
     return BIGINT
 
 
-def _arithmetic(node: exp.Binary, types: Types) -> DataType:
-    left, right = _operand(node.left, types), _operand(node.right, types)
+def _arithmetic(node: exp.Binary, left: DataType, right: DataType) -> DataType:
+    """Of two numbers, whose types are given."""
+    left, right = _beside(node.left, left, right), _beside(node.right, right, left)
     if "DECIMAL" not in (left.name, right.name) or {left.name, right.name} & {"FLOAT", "DOUBLE"}:
         return wider(left, right)
     one, two = as_decimal(left), as_decimal(right)
@@ -188,16 +198,11 @@ def _arithmetic(node: exp.Binary, types: Types) -> DataType:
     return _decimal_result(type(node), *precision_and_scale(one), *precision_and_scale(two))
 
 
-def _operand(node: exp.Expr, types: Types) -> DataType:
+def _beside(operand: exp.Expr, own: DataType, other: DataType) -> DataType:
     """An integer literal beside a decimal counts as the smallest decimal that holds it."""
-    found = types.of(node)
-    if isinstance(node, exp.Literal) and found.name in _INTEGRAL:
-        sibling = node.parent
-        if isinstance(sibling, exp.Binary):
-            other = sibling.right if sibling.left is node else sibling.left
-            if types.of(other).name == "DECIMAL":
-                return DataType("DECIMAL", (len(node.name.lstrip("0")) or 1, 0))
-    return found
+    if isinstance(operand, exp.Literal) and own.name in _INTEGRAL and other.name == "DECIMAL":
+        return DataType("DECIMAL", (len(operand.name.lstrip("0")) or 1, 0))
+    return own
 
 
 def _decimal_result(operator: type[exp.Binary], p1: int, s1: int, p2: int, s2: int) -> DataType:

@@ -8,6 +8,7 @@ from sqlstream.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.explaining import explained_plan
 from sqlstream.grammar import nodes, parse_script_recovering
+from sqlstream.grammar.depth import with_room
 from sqlstream.inspection import inspect_statement
 from sqlstream.job_statements import is_job_statement
 from sqlstream.planner.functions.patterns import warnings_of
@@ -15,6 +16,7 @@ from sqlstream.plans import plan_of
 from sqlstream.workspace import Workspace
 
 
+@with_room
 def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     """The mistakes of a script in the order of its text; the workspace stays as it is.
 
@@ -34,6 +36,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
 
 
+@with_room
 def script_warnings(text: str) -> tuple[Diagnostic, ...]:
     """What the statements of a script say that is allowed and hardly meant, as far as they parse."""
     statements, _ = parse_script_recovering(text)

@@ -10,6 +10,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
@@ -49,6 +50,7 @@ _TAKES_UPDATES = (
 )
 
 
+@with_room
 def plan_of(statement: Planned, workspace: Workspace) -> Root:
     """The optimized plan. SqlStreamError with all that is wrong."""
     plan = optimize(bound_plan(statement, workspace), RULES)
@@ -56,6 +58,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
     return plan
 
 
+@with_room
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
     plan = bind_statement(statement, workspace.catalog, emit_settings(workspace.settings))

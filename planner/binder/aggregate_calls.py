@@ -11,7 +11,7 @@ from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Item, Schema
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types
 
 
@@ -40,11 +40,7 @@ class Groups:
         if isinstance(bound, exp.Column):
             self._check(bound)
             return bound
-        copy = bound.copy()
-        for child in list(copy.iter_expressions()):
-            if not isinstance(child, exp.DataType):
-                child.replace(self.rewrite(node_of(child)))
-        return copy
+        return node_of(over_children(bound, lambda child: self.rewrite(node_of(child))))
 
     @property
     def items(self) -> tuple[Item, ...]:

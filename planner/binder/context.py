@@ -34,19 +34,19 @@ class Context:
     catalog: Catalog
     queries: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[str, ...] = ()
-    problems: list[Diagnostic] = field(default_factory=list)
+    problems: dict[Diagnostic, None] = field(default_factory=dict)
     settings: EmitSettings = DEFAULT_EMIT
 
     def with_query(self, name: str, relation: Relation) -> Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})
 
     def inside_view(self, name: str) -> Context:
-        return replace(self, queries={}, views=(*self.views, name.casefold()), problems=[])
+        return replace(self, queries={}, views=(*self.views, name.casefold()), problems={})
 
     def report(self, error: SqlStreamError | Diagnostic) -> None:
         """Note a mistake and go on, so that one attempt shows all of them."""
         found = error.diagnostics if isinstance(error, SqlStreamError) else (error,)
-        self.problems.extend(d for d in found if d not in self.problems)
+        self.problems.update(dict.fromkeys(found))
 
     def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
         span = span_of(at) if isinstance(at, exp.Expr) else at

@@ -21,7 +21,7 @@ from sqlstream.planner.binder.operands import check_operands
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import BOOLEAN, DataType
 
@@ -174,16 +174,7 @@ class _Binder:
             self.context.wrong("SS209", f'aggregate "{name}" is not allowed in {self.place.clause}', node, hint)
 
     def _children(self, node: exp.Expr) -> exp.Expr:
-        copy = type(node)()
-        copy._meta = node._meta
-        for key, value in node.args.items():
-            copy.set(key, [self._value(v) for v in value] if isinstance(value, list) else self._value(value))
-        return copy
-
-    def _value(self, value: object) -> object:
-        if isinstance(value, exp.DataType):
-            return value.copy()
-        return self.bind(value) if isinstance(value, exp.Expr) else value
+        return over_children(node, self.bind)
 
     def _wrong(self, error: SqlStreamError) -> exp.Expr:
         self.context.report(error)

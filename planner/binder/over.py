@@ -75,10 +75,7 @@ def _windows(expression: exp.Expr) -> list[exp.Window]:
 
 
 def _outside_queries(expression: exp.Expr) -> Iterator[exp.Expr]:
-    yield expression
-    if not isinstance(expression, exp.Query | exp.Window):
-        for child in expression.iter_expressions():
-            yield from _outside_queries(child)
+    return expression.dfs(prune=lambda node: isinstance(node, exp.Query | exp.Window))
 
 
 def _without_aliases(condition: exp.Expr, columns: Sequence[Selected], scope: Scope) -> exp.Expr:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.rewriting import node_of, rewritten
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
@@ -34,7 +34,7 @@ def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression
     """The bound expression as Spark can run it; refusals are reported to the context."""
     if bound.find(*_RESPELLED) is None:
         return node_of(bound)
-    return node_of(bound.transform(_respelled, types, context))
+    return node_of(rewritten(bound, lambda node: _respelled(node, types, context)))
 
 
 def _respelled(node: exp.Expr, types: Types, context: Context) -> exp.Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -43,9 +44,21 @@ class Scope:
     node: Node
     columns: tuple[Visible, ...]
 
-    @property
+    @cached_property
     def fields(self) -> dict[str, Field]:
         return {f.name: f for f in self.node.schema}
+
+    @cached_property
+    def types(self) -> Types:
+        """Types of expressions over the fields, but for calls of users' functions."""
+        return Types(self.node.schema)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Visible]]:
+        found: dict[str, list[Visible]] = {}
+        for column in self.columns:
+            found.setdefault(column.name.casefold(), []).append(column)
+        return found
 
     @property
     def tables(self) -> list[str]:
@@ -68,7 +81,7 @@ class Scope:
         return sorted(own, key=lambda c: order[c.field])
 
     def find(self, name: str, table: str | None = None) -> list[Visible]:
-        return [c for c in self.columns if c.matches(name, table)]
+        return [c for c in self._by_name.get(name.casefold(), ()) if c.matches(name, table)]
 
     def resolve(self, column: exp.Column) -> exp.Expr:
         """The field that a parsed column stands for, or a member of a struct field. BindError SS201, SS204."""
@@ -83,9 +96,8 @@ class Scope:
 
     def _member(self, found: Visible, path: list[str], column: exp.Column) -> exp.Expr:
         result: exp.Expr = field_of(found.field)
-        types = Types(self.node.schema)
         for name in path:
-            struct = types.of(result)
+            struct = self.types.of(result)
             if not struct.is_unknown and member_type(struct, name).is_unknown and struct.name != "VARIANT":
                 members = [m[0] for m in struct.args if isinstance(m, tuple)]
                 message = f'column "{found.name}" of type {struct} has no field "{name}"'

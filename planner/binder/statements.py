@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from sqlglot import exp
 
 from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import (
     CreateView,
     Insert,
@@ -30,12 +32,14 @@ from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 
+@with_room
 def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
     relation = _relation(query, catalog, settings)
     return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
+@with_room
 def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     table = _target(statement.target, catalog)
@@ -44,20 +48,22 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DE
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
 
+@with_room
 def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
     """The view, whose query is bound once so that mistakes show when it is created."""
     relation = _relation(statement.query, catalog)
     if statement.columns and len(statement.columns) != len(relation.names):
         message = f'view "{statement.name}" has {counted(len(relation.names), "column")}, not {len(statement.columns)}'
         raise bind_error("SS216", message, statement.name.span)
-    names = [n.casefold() for n in statement.columns or relation.names]
+    names = Counter(n.casefold() for n in statement.columns or relation.names)
     for name in statement.columns or relation.names:
-        if names.count(name.casefold()) > 1:
+        if names[name.casefold()] > 1:
             hint = "Give the columns different names with AS."
             raise bind_error("SS205", f'view "{statement.name}" has two columns "{name}"', statement.name.span, hint)
     return View(str(statement.name), statement.query, statement.columns, text)
 
 
+@with_room
 def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Node:
     """The plan of a Query, Insert or StatementSet; UnsupportedError for statements about jobs and modules."""
     match statement:
@@ -71,6 +77,7 @@ def bind_statement(statement: Statement, catalog: Catalog, settings: EmitSetting
     raise TypeError(f"{type(statement).__name__} has no plan")
 
 
+@with_room
 def bind_statement_set(
     statements: StatementSet, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT
 ) -> StatementSetNode:

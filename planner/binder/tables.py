@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import Column as ColumnDef
 from sqlstream.grammar.nodes import ComputedColumn, CreateTable, MetadataColumn, Option, PhysicalColumn, WatermarkDef
 from sqlstream.grammar.spans import span_of
@@ -28,6 +29,7 @@ _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGE
 # --- CREATE TABLE ---------------------------------------------------------------------------------------------
 
 
+@with_room
 def bind_table(create: CreateTable, catalog: Catalog) -> Table:
     """The declared table; all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
     context = Context(catalog)

@@ -6,12 +6,13 @@ other by ``PLANNER_STAGES``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.explain.advice import advice, latency
 from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.explain.json_text import json_text
 from sqlstream.planner.explain.mermaid import mermaid
 from sqlstream.planner.explain.text import plan_tree, tree, with_properties
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
@@ -27,6 +28,7 @@ def formats_of(stage: str) -> tuple[str, ...]:
     return ("TEXT", "JSON") if stage in ("TRACE", "ADVICE") else ("TEXT", "JSON", "MERMAID")
 
 
+@with_room
 def explain(
     plan: Node,
     format: str = "TEXT",  # noqa: A002
@@ -36,7 +38,7 @@ def explain(
     """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``, optimized by these rules."""
     assert stage in PLANNER_STAGES and format in formats_of(stage), f"EXPLAIN {format} {stage} is not the planner's"
     if format == "JSON":
-        return json.dumps(_document(plan, stage, rules), indent=2, ensure_ascii=False)
+        return json_text(_document(plan, stage, rules))
     if format == "MERMAID":
         label = with_properties if stage == "CHANGELOG_MODE" else describe
         return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), label)

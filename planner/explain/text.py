@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from sqlstream.planner.durations import readable
@@ -36,14 +36,15 @@ def plan_tree(plan: Node) -> str:
 
 def tree(root: T, label: Callable[[T], str]) -> str:
     """One line per node, its inputs below it."""
-    return "\n".join(_lines(root, label, "", ""))
-
-
-def _lines(node: T, label: Callable[[T], str], first: str, rest: str) -> Iterator[str]:
-    yield first + label(node)
-    for position, child in enumerate(node.inputs):
-        last = position == len(node.inputs) - 1
-        yield from _lines(child, label, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+    lines: list[str] = []
+    waiting = [(root, "", "")]
+    while waiting:
+        node, first, rest = waiting.pop()
+        lines.append(first + label(node))
+        for position, child in enumerate(reversed(node.inputs)):
+            branch, below = ("├─ ", "│  ") if position else ("└─ ", "   ")
+            waiting.append((child, rest + branch, rest + below))
+    return "\n".join(lines)
 
 
 def with_properties(node: Node) -> str:

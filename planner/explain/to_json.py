@@ -20,6 +20,7 @@ from sqlglot import exp, serde
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
+from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner import catalog, firing, nodes
 from sqlstream.types import UNKNOWN, DataType, parse_type
@@ -47,11 +48,13 @@ def _nodes() -> dict[str, type[nodes.Node]]:
     return known
 
 
+@with_room
 def to_json(plan: nodes.Node) -> dict[str, Any]:
     """The plan as an object of JSON values; ``json.dumps`` takes it as it is."""
     return {"version": VERSION, "plan": encode(plan)}
 
 
+@with_room
 def from_json(document: dict[str, Any] | str) -> nodes.Node:
     """The plan of a document or its text; ValueError for another version."""
     found = json.loads(document) if isinstance(document, str) else document

@@ -70,5 +70,29 @@ def spark_name(call: exp.Expr) -> str | None:
     # Operators such as RLIKE are functions to sqlglot, and print their left operand first.
     if not isinstance(call, exp.Func) or isinstance(call, (exp.Binary, exp.Case, exp.Cast)):
         return None
-    match = _CALL.match(call.sql(SqlStream))
+    known = _NAMES_OF_TYPES.get(type(call))
+    if known is not None:
+        return known
+    match = _CALL.match(_outline(call, 2).sql(SqlStream))
     return match[1].lower() if match else None
+
+
+# How these print, whatever their arguments are.
+_NAMES_OF_TYPES: dict[type[exp.Expr], str] = {
+    exp.Avg: "avg", exp.Coalesce: "coalesce", exp.Count: "count", exp.If: "if", exp.Max: "max", exp.Min: "min",
+    exp.Sum: "sum",
+}  # fmt: skip
+
+
+def _outline(node: exp.Expr, levels: int) -> exp.Expr:
+    """The node with so many levels of what is inside: all of it would be printed again for each call around it."""
+
+    def inside(value: object) -> object:
+        if not isinstance(value, exp.Expr):
+            return value
+        return _outline(value, levels - 1) if levels else exp.Null()
+
+    copy = type(node)()
+    for key, value in node.args.items():
+        copy.set(key, [inside(v) for v in value] if isinstance(value, list) else inside(value))
+    return copy

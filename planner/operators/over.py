@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
@@ -71,7 +72,7 @@ class Over(Unary):
     domain: TimeDomain = TimeDomain.EVENT
     ties: tuple[Sorted, ...] = ()
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return (*self.input.schema, *self.results)
 

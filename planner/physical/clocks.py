@@ -65,10 +65,13 @@ def stateful_nodes(plan: Node) -> Iterator[Node]:
 
 def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
     """The time attributes that get a watermark: those that an operator above waits for."""
-    if isinstance(plan, AssignTime) and plan.domain in awaited:
-        yield plan
-    for child in plan.inputs:
-        yield from watermarked_nodes(child, awaited | awaited_by(plan))
+    waiting = [(plan, awaited)]
+    while waiting:
+        node, domains = waiting.pop()
+        if isinstance(node, AssignTime) and node.domain in domains:
+            yield node
+        below = domains | awaited_by(node)
+        waiting += ((child, below) for child in reversed(node.inputs))
 
 
 def observes_watermarks(plan: Node) -> bool:

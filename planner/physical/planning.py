@@ -12,6 +12,7 @@ from functools import singledispatch
 from itertools import count
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.naming import below_projections
@@ -55,6 +56,7 @@ from sqlstream.planner.physical.steps import (
 from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
 
 
+@with_room
 def physical_plan(plan: Node, engine: Engine) -> PhysicalPlan:
     """What runs of an optimized plan; UnsupportedError SS393 for two kinds of time on the native gear."""
     gear = gear_of(plan, engine.gear)

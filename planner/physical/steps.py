@@ -28,9 +28,11 @@ class Step:
 
     def walk(self) -> Iterator[Step]:
         """This step and all below it, top down."""
-        yield self
-        for below in self.inputs:
-            yield from below.walk()
+        waiting: list[Step] = [self]
+        while waiting:
+            step = waiting.pop()
+            yield step
+            waiting.extend(reversed(step.inputs))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from functools import singledispatch
 
 from sqlglot import exp
 
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
@@ -47,6 +48,7 @@ from sqlstream.planner.physical.steps import (
 from sqlstream.planner.properties import keeps_rows
 
 
+@with_room
 def explain_physical(plan: PhysicalPlan) -> str:
     """The steps as a tree, the root first."""
     return tree(plan.root, lambda step: f"{_nodes(step)}: {_step(step)}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.planner.nodes import Correlate, Filter, Item, Lookup, Node, Project, Scan, WindowAggregate
-from sqlstream.planner.rewriting import bottom_up, node_of
+from sqlstream.planner.rewriting import bottom_up, node_of, over_children
 
 _INT_LIMIT = 2**31
 
@@ -58,11 +58,7 @@ def _item(item: Item) -> Item:
 
 def folded(expression: exp.Expr) -> exp.Expression:
     """A copy with constant parts computed."""
-    copy = expression.copy()
-    for child in list(copy.iter_expressions()):
-        if not isinstance(child, exp.DataType):
-            child.replace(folded(child))
-    return node_of(_fold(copy))
+    return node_of(_fold(over_children(expression, folded)))
 
 
 def _fold(node: exp.Expr) -> exp.Expr:

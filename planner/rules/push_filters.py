@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import singledispatch
+from itertools import islice
 
 from sqlglot import exp
 
@@ -23,41 +24,84 @@ from sqlstream.planner.nodes import (
     Union,
     WindowAggregate,
 )
-from sqlstream.planner.rewriting import bottom_up, columns_of, conjunction, conjuncts, is_repeatable, substituted
+from sqlstream.planner.rewriting import (
+    both,
+    bottom_up,
+    columns_of,
+    conjunction,
+    conjuncts,
+    is_repeatable,
+    substituted,
+    with_balanced_condition,
+)
+from sqlstream.planner.rules.merge_projects import Merging
 from sqlstream.planner.type_inference import Types
 
 Conditions = list[exp.Expression]
 
 
 def push_filters(plan: Node) -> Node:
-    return bottom_up(
-        plan, lambda node: _filter(node.input, conjuncts(node.condition)) if isinstance(node, Filter) else node
-    )
+    """Projections are merged on the way, so that a condition passes one of them and not each."""
+    merge = Merging()
+
+    def rule(node: Node) -> Node:
+        if isinstance(node, Filter):
+            return _filter(node.input, conjuncts(node.condition))
+        return merge(node) if isinstance(node, Project) else node
+
+    return bottom_up(bottom_up(plan, rule), with_balanced_condition)
 
 
 def _filter(node: Node, conditions: Conditions) -> Node:
     """``node`` filtered by all conditions, each as deep as it may go."""
-    movable = [is_repeatable(c) for c in conditions]
-    pushed, kept = _divided(node, conditions, movable)
+    pushed, kept = _divided(node, conditions, guarded=False)
     below = _into(node, pushed) if pushed else node
     return Filter(below, conjunction(kept)) if kept else below
 
 
-def _divided(node: Node, conditions: Conditions, movable: list[bool]) -> tuple[Conditions, Conditions]:
+def _beside(node: Filter, conditions: Conditions) -> Node:
+    """``node``, whose own conditions can go no deeper, filtered by more conditions."""
+    pushed, kept = _divided(node.input, conditions, guarded=True)
+    below = _into(node.input, pushed) if pushed else node.input
+    return Filter(below, both(node.condition, conjunction(kept)) if kept else node.condition)
+
+
+def _divided(node: Node, conditions: Conditions, guarded: bool) -> tuple[Conditions, Conditions]:
     """Those that go below ``node`` and those that stay.
 
-    UNSAFE to let a condition that can fail (a division, a cast) overtake one that guards it and stays.
+    UNSAFE to let a condition that can fail (a division, a cast) overtake one that guards it and stays; ``guarded``:
+    there is one already.
     """
     pushed: Conditions = []
     kept: Conditions = []
     types = Types(node.schema)
-    for condition, may_move in zip(conditions, movable, strict=True):
-        below = may_move and passes(node, columns_of(condition))
-        if below and (not kept or _cannot_fail(condition, types)):
+    for condition in conditions:
+        below = is_repeatable(condition) and _stays_small(node, condition) and passes(node, columns_of(condition))
+        if below and (not (guarded or kept) or _cannot_fail(condition, types)):
             pushed.append(condition)
         else:
             kept.append(condition)
     return pushed, kept
+
+
+_MOST_ADDED = 100
+"""Nodes that a condition may grow by on its way through a projection, which then computes the same."""
+
+
+def _stays_small(node: Node, condition: exp.Expr) -> bool:
+    """False where the condition would hold large expressions of a projection, or hold them often: each projection
+    below might double it again."""
+    if not isinstance(node, Project):
+        return True
+    values = {i.name: i.expression for i in node.items}
+    added = 0
+    for column in condition.find_all(exp.Column):
+        value = values[column.name]
+        if not isinstance(value, exp.Column):
+            added += sum(1 for _ in islice(value.walk(), _MOST_ADDED))
+        if added > _MOST_ADDED:
+            return False
+    return True
 
 
 @singledispatch
@@ -119,7 +163,7 @@ def _into(node: Node, conditions: Conditions) -> Node:
         case Scan():
             return replace(node, predicates=(*node.predicates, *conditions))
         case Filter():
-            return _filter(node.input, [*conjuncts(node.condition), *conditions])
+            return _beside(node, conditions)
         case Union():
             branches = tuple(_filter(b, [c.copy() for c in conditions]) for b in node.branches)
             return replace(node, branches=branches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.rules.fold_constants import fold_constants
 from sqlstream.planner.rules.fuse_windows_into_aggregate import fuse_windows_into_aggregate
@@ -53,6 +54,7 @@ def stages(accepts: Accepts = nothing) -> tuple[Stage, ...]:
 STAGES = stages()
 
 
+@with_room
 def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
     """The plan after all stages; the same result, row for row."""
     for stage in rules:
@@ -60,6 +62,7 @@ def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
     return plan
 
 
+@with_room
 def trace(plan: Node, rules: Iterable[Stage] = STAGES) -> list[tuple[str, Node]]:
     """The plan as bound, and after each stage that changed it."""
     found = [("bound", plan)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sqlstream.cli.exits import OK, WRONG_SQL
+from sqlstream.cli.replacing import replace_text
 from sqlstream.cli.scripts import Script, written_scripts
 
 _EPILOG = """\b
@@ -52,5 +53,5 @@ def _report(formatted: list[tuple[Script, str]]) -> int:
 
 def _rewrite(script: Script, text: str) -> None:
     if script.text != text:
-        Path(script.name).write_text(text, encoding="utf-8")
+        replace_text(Path(script.name), text)
         click.echo(f"changed {script.name}", err=True)

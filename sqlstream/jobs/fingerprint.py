@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlstream.connectors.secrets import masked
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import AssignWindows, Node, ProcessTable, Scan, WindowAggregate
 from sqlstream.planner.physical import PhysicalPlan
@@ -47,6 +48,7 @@ class Part:
     facts: tuple[tuple[str, str], ...] = ()
 
 
+@with_room
 def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[Part, ...]:
     """The parts of a plan in the order in which Spark numbers its operators and sources.
 

@@ -169,3 +169,67 @@ def test_a_wrong_script_is_not_formatted() -> None:
 
 def test_an_empty_script_stays_empty() -> None:
     assert format_script("").strip() == ""
+
+
+_SEPARATORS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e", "\ufeff", "\u00a0"]
+"""What Python takes for the end of a line, or for white space, and SQL does not."""
+
+_PLACES_OF_TEXTS = [
+    "SELECT '{}' AS x FROM t",
+    "SELECT `{}` FROM t WHERE a LIKE '{}'",
+    "CREATE TABLE t (a INT COMMENT '{}') COMMENT '{}' WITH ('path' = '{}')",
+    "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT '{}' FROM t; INSERT INTO b SELECT `{}` FROM t; END",
+    "CREATE VIEW v AS SELECT '{}' AS x FROM t -- {}",
+    "SET 'a' = '{}'",
+]
+
+
+@pytest.mark.parametrize("separator", _SEPARATORS, ids=lambda s: f"U+{ord(s):04X}")
+@pytest.mark.parametrize("text", _PLACES_OF_TEXTS)
+def test_texts_keep_separators_of_lines(text: str, separator: str) -> None:
+    script = text.replace("{}", f"x{separator}y")
+    formatted = format_script(script)
+    assert parse_script(formatted) == parse_script(script)
+    assert format_script(formatted) == formatted
+
+
+@pytest.mark.parametrize(
+    "comment", ["-- c */ x", "-- /* c", "-- */", "/* -- */", "/* ' */", "-- 'c", "/* a /* b */ c */", "-- x\u2028y */"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a, {} b {} FROM t {} WHERE {} a = 1 {}",
+        "SELECT a {} FROM {} t; {} SELECT b FROM t {}",
+        "EXECUTE STATEMENT SET BEGIN {} INSERT INTO a {} SELECT b FROM t; {} END",
+        "CREATE TABLE t ( {} a INT, {} b INT {} ) WITH ( {} 'a' = 'b' {} )",
+    ],
+)
+def test_comments_that_look_like_ends_of_comments_stay_comments(text: str, comment: str) -> None:
+    script = text.replace("{}", f"{comment}\n")
+    formatted = format_script(script)
+    assert parse_script(formatted) == parse_script(script)
+    assert formatted.count(comment) == text.count("{}")
+    assert format_script(formatted) == formatted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda printed, *_: printed,  # without its comments
+        lambda printed, *_: printed.replace("1", "2 /* kept */"),
+        lambda printed, *_: f"{printed} /* kept",
+    ],
+)
+def test_a_layout_that_loses_something_is_refused(wrong, monkeypatch) -> None:
+    monkeypatch.setattr("sqlstream.grammar.formatting.woven", wrong)
+    with pytest.raises(ParseError) as raised:
+        format_script("SELECT 1 /* kept */")
+    assert raised.value.code == "SS108"
+
+
+def test_a_comment_in_a_long_statement_stays_beside_its_word() -> None:
+    """Words are aligned a part at a time, also where the layout writes all of them otherwise."""
+    casts = ", ".join(f"a{i}::int /* {i} */" for i in range(300))
+    formatted = format_script(f"SELECT {casts} FROM t")
+    assert re.findall(r"CAST\(a(\d+) AS INT /\* (\d+) \*/\)", formatted) == [(str(i), str(i)) for i in range(300)]

@@ -204,6 +204,40 @@ def test_format_rewrites_and_checks_files(tmp_path, capsys):
     assert capsys.readouterr().err == f"would change {path}\nchanged {path}\n"
 
 
+def test_format_keeps_permissions_and_links(tmp_path):
+    path, link = tmp_path / "q.sql", tmp_path / "link.sql"
+    path.write_text("select 1", encoding="utf-8")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    assert run(["format", "--write", str(link)]) == 0
+    assert link.is_symlink() and path.read_text(encoding="utf-8") == "SELECT\n  1;\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_format_replaces_a_file_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "q.sql"
+    path.write_text("select 1", encoding="utf-8")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert run(["format", "--write", str(path)]) == 2
+    assert "cannot write" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == "select 1"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_format_leaves_all_files_where_one_cannot_be_formatted(tmp_path, monkeypatch, capsys):
+    one, two = tmp_path / "one.sql", tmp_path / "two.sql"
+    one.write_text("select 1", encoding="utf-8")
+    two.write_text("select 2 -- c", encoding="utf-8")
+    monkeypatch.setattr("sqlstream.grammar.formatting.woven", lambda printed, *_: printed)
+    assert run(["format", "--write", str(one), str(two)]) == 1
+    assert "SS108" in capsys.readouterr().err
+    assert (one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8")) == ("select 1", "select 2 -- c")
+
+
 @pytest.mark.parametrize(("arguments", "shown"), [(["version"], False), (["--debug", "version"], True)])
 def test_logs_of_libraries_are_for_debugging(arguments, shown):
     code = f"import logging, sqlstream.cli; sqlstream.cli.run({arguments}); logging.error('KeyboardInterrupt')"

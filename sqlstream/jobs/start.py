@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
+from sqlstream.jobs.claim import Claim
 from sqlstream.jobs.clock import clock_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing
@@ -28,6 +29,7 @@ from sqlstream.jobs.state_counts import waiting_in
 from sqlstream.jobs.storage import storage_at
 from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.table_counts import CountedSources
+from sqlstream.jobs.trust import require_trusted, unpickles_state
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
@@ -70,6 +72,8 @@ def start_job(
     savepoints: str | None = None,
     temporary: bool = False,
     end_of_input: EndOfInput = EndOfInput.FINAL,
+    claim: Claim | None = None,
+    trusts_any_owner: bool = False,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -80,14 +84,17 @@ def start_job(
     ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
     ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint. ``temporary``: the
     checkpoint vanishes with its session. ``end_of_input`` says what becomes of what is pending when bounded input has
-    been read.
+    been read. ``claim`` of the checkpoint's folder: released when the job has ended, not where it cannot start.
+    ``trusts_any_owner``: state that is unpickled may be that of any user.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    recorder = recorder_of(path, spark, description, checkpointing.retention)
+    recorder = recorder_of(path, spark, description, checkpointing.retention, claim)
     require_whole_checkpoint(storage_at(path, spark))
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)
     layout = checkpoint.layout
+    if not trusts_any_owner and unpickles_state(plan, sources.function):
+        require_trusted(checkpoint.storage)
     clock, bounded = clock_of(plan, Gear(layout.gear), clock_interval_ms), properties.bounded(plan)
     rises_often = bool(clock) or observes_watermarks(plan)  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import tempfile
 import weakref
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlstream.errors import ConnectorError, ExecutionError
-from sqlstream.jobs.damage import refused_writes_told
 from sqlstream.path_names import is_segment
 from sqlstream.settings import Settings
+from sqlstream.user_folders import temporary_folder
 
 NAME_TOO_LONG = "SS586"
 NO_FOLDER_NAME = "SS415"
@@ -45,8 +43,7 @@ class Folders:
     @property
     def root(self) -> Path:
         if self._root is None:
-            with refused_writes_told(f"{os.environ.get('TMPDIR', '/tmp')}/sqlstream-…"):
-                self._root = Path(tempfile.mkdtemp(prefix="sqlstream-"))
+            self._root = temporary_folder("sqlstream-")
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
         return self._root
 

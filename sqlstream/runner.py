@@ -154,16 +154,21 @@ class Runner:
         """What sinks need to know of the checkpoint, which is made of a savepoint first where the settings name one."""
         from sqlstream.jobs import checkpoint_exists, run_of
         from sqlstream.jobs.history import last_committed
+        from sqlstream.jobs.savepoints.wholeness import require_begun_files
+        from sqlstream.jobs.sink_places import require_sinks_intact
         from sqlstream.jobs.storage import storage_at
 
         spark = environment.spark
+        require_begun_files(storage_at(checkpoint, spark))
         anew = workspace.settings["execution.state-recovery.path"] is not None
         if anew:
             self._restore(plan, workspace, checkpoint, SessionSources(environment, workspace.catalog))
         resumed = checkpoint_exists(checkpoint, spark)
         after = last_committed(storage_at(checkpoint, spark)) if resumed else None
         run = run_of(checkpoint, spark)
-        return replace(environment, resumed=resumed, run=run, after=after, anew=anew)
+        environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
+        require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
+        return environment
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""

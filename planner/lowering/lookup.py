@@ -115,9 +115,8 @@ def _keys(lookup: Numbered, rows: DataFrame, context: Context) -> list[Column]:
 
 def step_of(lookup: Numbered, context: Context) -> LookupStep:
     source = context.runtime.lookup(lookup.node)
-    return LookupStep(
-        lookup.number, source, lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred
-    )
+    asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
+    return LookupStep(lookup.number, source, *asked, context.runtime.started)
 
 
 def answer_fields(lookup: Numbered) -> list[StructField]:

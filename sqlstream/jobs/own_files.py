@@ -12,6 +12,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN, RUN
 from sqlstream.jobs.layout import FILE as LAYOUT
 from sqlstream.jobs.records import FILE as RECORD
+from sqlstream.jobs.sink_places import FILE as SINKS
 from sqlstream.jobs.storage import LocalStorage, Storage
 from sqlstream.jobs.watermarks import FILE as WATERMARKS
 
@@ -21,7 +22,7 @@ MARKS = (RUN, PLAN, LAYOUT, RECORD)
 """A folder with one of these files is that of a job; each of them is read, and must be of ours, before a job starts."""
 
 _SPARK = tuple(f"spark/{name}" for name in ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc"))
-_CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, LAYOUT, PLAN, RUN)
+_CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS, LAYOUT, PLAN, RUN)
 """All that a checkpoint is made of, the marks last."""
 
 

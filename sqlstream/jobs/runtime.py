@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -43,6 +44,7 @@ class JobRuntime:
     gear: str = AUTO
     max_parallelism: int = DEFAULT_KEY_GROUPS
     chains: bool = True
+    started: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
     operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:

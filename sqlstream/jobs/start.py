@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
 from sqlstream.spark import is_connect
+from sqlstream.user_folders import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def start_job(
     ``trusts_any_owner``: state that is unpickled may be that of any user.
     """
     number = next(_numbers)
-    path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
+    path = checkpoint_dir or str(temporary_folder("sqlstream-checkpoint-"))
     recorder = recorder_of(path, spark, description, checkpointing.retention, claim)
     require_whole_checkpoint(storage_at(path, spark))
     checkpoint = open_checkpoint(path, plan, spark, gear, key_groups, declared_states(sources), chaining=chaining)

@@ -117,7 +117,9 @@ class Runner:
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
         from sqlstream.job_options import checkpointing_of, description_of, end_of_input_of
         from sqlstream.jobs import start_job
+        from sqlstream.jobs.launch import anything_goes
         from sqlstream.jobs.restart import restart_strategy
+        from sqlstream.jobs.sink_places import sinks_intact
 
         settings = workspace.settings
         spark = self.spark.get(settings)
@@ -145,6 +147,7 @@ class Runner:
             end_of_input=end_of_input_of(settings, named=sink is not None),
             description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
             claim=claimed,
+            require_sink=anything_goes if isinstance(plan, Output) else sinks_intact(plan),
             trusts_any_owner=settings["execution.state-recovery.trust-any-owner"],
         )
 

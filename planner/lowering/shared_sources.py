@@ -54,6 +54,10 @@ class SharedSources:
     def chains(self) -> bool:
         return self._runtime.chains
 
+    @property
+    def started(self) -> str:
+        return self._runtime.started
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, among those that all scans of the table read."""
         name = scan.table.name

@@ -168,6 +168,8 @@ class Connector:
     ``require_intact(environment, table, stay, streamed)`` raises an error where a job that goes on would lose rows that
     it has written before, ``stay`` says when (None: not there), or write to the place of somebody else. ``streamed``:
     it writes by ``write``. None: a sink that keeps nothing that could be missed.
+    ``require_batch(table, number)`` raises an error where a sink that is written by ``write`` no longer has what it
+    keeps of a complete micro-batch; asked once a second.
     ``refused`` are known options that have no effect here, and what to write instead.
     """
 
@@ -191,6 +193,7 @@ class Connector:
     refused: Mapping[str, str] = field(default_factory=dict)
     place: Callable[[Table], Hashable | None] = _nowhere
     require_intact: RequireIntact | None = None
+    require_batch: Callable[[Table, int], None] | None = None
 
     @property
     def is_source(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from sqlstream.connectors.connector import PATH_ERROR, Stay
@@ -12,6 +13,10 @@ from sqlstream.planner.catalog import Table
 
 SINK_LOG_GONE = "SS420"
 OTHER_SINK = "SS434"
+
+_LOOKS = 3
+_PAUSE_SECONDS = 0.1
+"""Spark may write a compact entry, and remove those in it, while somebody looks."""
 
 
 def require_log(table: Table, folder: Path, stay: Stay | None, after: int, streamed: bool) -> None:
@@ -29,6 +34,19 @@ def require_log(table: Table, folder: Path, stay: Stay | None, after: int, strea
     until = after if stay.until is None else stay.until
     if streamed and ((there and nothing_told) or (stay.since < until and (logged is None or logged < until))):
         raise _log_gone(table, folder, until)
+
+
+def require_logged(table: Table, folder: Path, batch: int) -> None:
+    """ExecutionError SS420 where the log of a running job is gone. What cannot be seen is left to Spark."""
+    for _ in range(_LOOKS):
+        try:
+            logged = newest_logged(folder)
+        except OSError:
+            return
+        if logged is not None and logged >= batch:
+            return
+        time.sleep(_PAUSE_SECONDS)
+    raise _log_gone(table, folder, batch)
 
 
 def _log_gone(table: Table, folder: Path, batch: int) -> ExecutionError:

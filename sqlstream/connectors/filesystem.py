@@ -31,7 +31,7 @@ from sqlstream.connectors.file_columns import (
     wrong_columns_through_spark,
 )
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
-from sqlstream.connectors.file_sink_checks import not_empty, require_log
+from sqlstream.connectors.file_sink_checks import not_empty, require_log, require_logged
 from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
     CORRUPT,
@@ -442,6 +442,12 @@ def require_intact(environment: Environment, table: Table, stay: Stay | None, st
         raise SqlStreamError.of([_unusable(table, local, error)]) from None
 
 
+def require_batch(table: Table, number: int) -> None:
+    local = local_path(table.option("path") or "")
+    if local is not None:
+        require_logged(table, Path(local), number)
+
+
 CONNECTOR = Connector(
     name="filesystem",
     doc="Files of a directory as a stream of rows, or as a table for lookups, held in memory; a directory that a job "
@@ -490,4 +496,5 @@ CONNECTOR = Connector(
     filters=filters,
     place=place,
     require_intact=require_intact,
+    require_batch=require_batch,
 )

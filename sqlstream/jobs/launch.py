@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
 from sqlstream.errors import SqlStreamError, UnsupportedError
@@ -28,6 +29,10 @@ Sink = Callable[["DataFrame"], "DataStreamWriter"]
 _STARTS = 3
 
 
+def anything_goes(batch: int) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Launch:
     """``flushed`` are the tables whose end must be told when a bounded input has been read.
@@ -36,7 +41,8 @@ class Launch:
     which is started only to do what that run may have left undone. ``end_of_input``: whether this run tells it.
     ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
-    ``temporary``: the checkpoint vanishes with its session.
+    ``temporary``: the checkpoint vanishes with its session. ``require_sink`` raises an error where what a micro-batch
+    has written no longer counts.
     """
 
     query_name: str
@@ -54,6 +60,7 @@ class Launch:
     paced: bool = False
     temporary: bool = False
     end_of_input: EndOfInput = EndOfInput.FINAL
+    require_sink: Callable[[int], None] = anything_goes
 
     @property
     def needs_flush(self) -> bool:
@@ -85,7 +92,7 @@ class Launch:
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:  # Spark has no words of its own for what Java alone has met
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:

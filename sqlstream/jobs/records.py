@@ -133,6 +133,13 @@ def being_started(path: str) -> ExecutionError:
     return ExecutionError(IN_USE, message, hint=hint)
 
 
+def working_elsewhere(path: str) -> ExecutionError:
+    """That Spark has met the micro-batches of another job in the checkpoint at ``path``."""
+    message = f'another job works with the checkpoint "{path}"'
+    hint = "Stop one of them (SHOW JOBS, STOP JOB), or give it another 'pipeline.name'."
+    return ExecutionError(IN_USE, message, hint=hint)
+
+
 def to_text(record: JobRecord) -> str:
     return json.dumps({"version": VERSION, **asdict(record)}, ensure_ascii=False, indent=1)
 

@@ -7,7 +7,7 @@ on would begin anew there, and all rows from before would count no longer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,18 @@ def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, 
         found[key] = Stay(since=found[key].since if key in found else after)
     if found != told:
         storage.write(FILE, json.dumps({key: asdict(stay) for key, stay in found.items()}, indent=1))
+
+
+def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
+    """A function of a complete micro-batch, which raises an error where the sinks of a running job have lost it."""
+    streamed = (table for table, by_spark in _sinks(plan) if by_spark)
+    checks = [(table, found) for table in streamed if (found := connector(table.connector).require_batch) is not None]
+
+    def require(batch: int) -> None:
+        for table, check in checks:
+            check(table, batch)
+
+    return require
 
 
 def _sinks(plan: Insert | StatementSet) -> Iterator[tuple[Table, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing
 from sqlstream.jobs.declared_states import declared_states
 from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.job import Job
-from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
+from sqlstream.jobs.launch import Launch, Sink, anything_goes, flushed_tables, input_has_ended
 from sqlstream.jobs.layout import AUTO
 from sqlstream.jobs.progress import observed
 from sqlstream.jobs.recorder import recorder_of
@@ -74,6 +75,7 @@ def start_job(
     end_of_input: EndOfInput = EndOfInput.FINAL,
     claim: Claim | None = None,
     trusts_any_owner: bool = False,
+    require_sink: Callable[[int], None] = anything_goes,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -85,7 +87,7 @@ def start_job(
     ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint. ``temporary``: the
     checkpoint vanishes with its session. ``end_of_input`` says what becomes of what is pending when bounded input has
     been read. ``claim`` of the checkpoint's folder: released when the job has ended, not where it cannot start.
-    ``trusts_any_owner``: state that is unpickled may be that of any user.
+    ``require_sink``: see ``Launch``. ``trusts_any_owner``: state that is unpickled may be that of any user.
     """
     number = next(_numbers)
     path = checkpoint_dir or str(temporary_folder("sqlstream-checkpoint-"))
@@ -123,6 +125,7 @@ def start_job(
         watermarks=watermarks,
         temporary=temporary or checkpoint_dir is None,
         end_of_input=end_of_input,
+        require_sink=require_sink,
     )
     count_waiting = partial(waiting_in, checkpoint, runtime.operators, spark)
     name = name or launch.query_name

@@ -125,10 +125,12 @@ def test_a_query_sees_files_and_answers_as_they_are_when_it_starts(open_session,
         session.register_function("told", told)
         session.sql(
             f"CREATE TABLE seats (seat STRING, name STRING) WITH ('connector' = 'filesystem', 'format' = 'json', "
-            f"'path' = '{tmp_path}/seats.json')"
+            f"'path' = '{tmp_path}/seats.json'); "
+            "CREATE TABLE asked (id INT, seat STRING, pt AS PROCTIME()) WITH ('connector' = 'filesystem', "
+            f"'format' = 'json', 'path' = '{tmp_path}/orders')"
         )
         query = (
-            "SELECT o.id, s.name, t.name FROM orders AS o JOIN seats FOR SYSTEM_TIME AS OF PROCTIME() AS s "
+            "SELECT o.id, s.name, t.name FROM asked AS o JOIN seats FOR SYSTEM_TIME AS OF o.pt AS s "
             "ON o.seat = s.seat, LATERAL TABLE(told(o.seat)) AS t(name) LOOKUP ASYNC (CACHE 10 ROWS)"
         )
         found = []

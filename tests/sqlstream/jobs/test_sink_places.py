@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlstream.connectors import Environment
 from sqlstream.connectors.file_sink_log import begin_after
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
+from sqlstream.jobs import Job
 from sqlstream.jobs.sink_places import FILE, require_sinks_intact
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.plans import plan_of
@@ -110,3 +112,23 @@ def test_what_is_gone_of_a_jobs_table_or_checkpoint_is_told_and_all_rows_stay(sp
     refused(job / "layout.json", "SS459", "layout.json")
     run(3)
     assert rows() == {1, 2, 3}
+
+
+@pytest.mark.spark
+def test_a_running_job_whose_log_goes_fails_before_more_rows_come(spark, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with Session(spark) as session:
+        job = session.sql(f"""
+            SET 'restart-strategy.type' = 'fixed-delay'; SET 'restart-strategy.fixed-delay.attempts' = '9';
+            CREATE TABLE s (value BIGINT) WITH ('connector' = 'rate', 'rows-per-second' = '10');
+            CREATE TABLE t (value BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'json');
+            INSERT INTO t SELECT value FROM s""")
+        assert isinstance(job, Job)
+        end = time.monotonic() + 60
+        while job.progress().batches < 2:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        (out / "_spark_metadata").rename(tmp_path / "kept")
+        with pytest.raises(SqlStreamError, match=r"SS420: .*_spark_metadata") as error:
+            job.wait(60)
+        assert "another, empty directory" in (error.value.diagnostic.hint or "")

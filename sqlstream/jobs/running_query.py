@@ -51,6 +51,12 @@ class RunningQuery:
                 if not is_spark_gone(error):  # there is nothing left to stop then
                     raise
 
+    def fail(self, error: SqlStreamError) -> None:
+        """Stop Spark's query, and have the job's thread raise the error; for other threads."""
+        with self._changing:
+            self._not_gone_on = error
+            self.present.stop()
+
     def read_to_end(self) -> None:
         """From its next start on, take what is there for all there is, and end the input behind it."""
         self.launch = replace(self.launch, bounded=True, end_of_input=EndOfInput.FINAL)

@@ -109,7 +109,10 @@ class LocalStorage:
             (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        paths = (path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path))
+        try:
+            paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.root, error) from None
         found = sorted(str(path.relative_to(self.root)) for path in paths)
         texts = ((path, self.read(path)) for path in found)
         return {path: text for path, text in texts if text is not None}
@@ -196,8 +199,10 @@ def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
     """Files may vanish meanwhile, because Spark removes old ones."""
     try:
         entries = [entry for entry in os.scandir(folder) if not entry.name.startswith((".", "_"))]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except (OSError, ValueError) as error:
+        raise cannot_read(folder, error) from None
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from _files(folder / entry.name, f"{prefix}{entry.name}/")

@@ -120,4 +120,8 @@ def test_what_cannot_be_read_is_told_and_what_is_not_there_is_no_error(tmp_path)
         with pytest.raises(ExecutionError, match=rf'SS417: "{tmp_path}/{path}" cannot be read: .+'):
             storage.read(path)
     assert storage.read("bytes/plan.json") is None
+    assert storage.files("bytes") == {}
+    for impossible in (LocalStorage(tmp_path / ("x" * 300)), LocalStorage(tmp_path / "nul\0")):
+        with pytest.raises(ExecutionError, match="SS417"):
+            impossible.files("spark")
     assert storage.read("no such file") is None

@@ -7,14 +7,16 @@ uses it from then on. The JVM checks that Java and all jars are the same, and do
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.java import find_java, require_java
+from sqlstream.user_folders import cache_folder, is_there, made
 
+NO_CACHE = "SS438"
 COMMAND = "python -m sqlstream.class_archive"
 
 _QUIET = "-Xlog:cds=off -Xlog:class+path=off"  # an archive that does not fit is no news
@@ -29,11 +31,13 @@ SELECT window_start, COUNT(*), SUM(n) FROM TUMBLE(TABLE numbers, DESCRIPTOR(ts),
 """
 
 
-def archive_file() -> Path:
-    """Where the archive for this Spark and this Java is, if there is one."""
+def archive_file() -> Path | None:
+    """Where the archive for this Spark and this Java is, if there is one; None where the user has no cache."""
     import pyspark
 
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "sqlstream")
+    folder = cache_folder()
+    if folder is None:
+        return None
     place = f"{Path(find_java() or '').resolve()} {Path(pyspark.__file__).parent}"
     return folder / f"spark-{pyspark.__version__}-{hashlib.sha256(place.encode()).hexdigest()[:12]}.jsa"
 
@@ -41,7 +45,7 @@ def archive_file() -> Path:
 def jvm_options() -> str:
     """The options with which a JVM uses the archive; empty where there is none."""
     archive = archive_file()
-    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive.is_file() else ""
+    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive is not None and is_there(archive) else ""
 
 
 def advice(seconds: float) -> str | None:
@@ -50,8 +54,10 @@ def advice(seconds: float) -> str | None:
     None where there is an archive, where the start was fast, and where nobody could remember that it was said.
     """
     archive = archive_file()
+    if archive is None:
+        return None
     said = archive.with_suffix(".advised")
-    if seconds < _SLOW_SECONDS or archive.is_file() or said.exists():
+    if seconds < _SLOW_SECONDS or is_there(archive) or is_there(said):
         return None
     try:
         said.parent.mkdir(parents=True, exist_ok=True)
@@ -62,10 +68,16 @@ def advice(seconds: float) -> str | None:
 
 
 def build() -> Path:
-    """Run a small job in another process whose JVM writes down the classes that it has loaded."""
+    """Run a small job in another process whose JVM writes down the classes that it has loaded.
+
+    ExecutionError SS438 where the user's cache cannot be written.
+    """
     require_java()
     archive = archive_file()
-    archive.parent.mkdir(parents=True, exist_ok=True)
+    if archive is None or made(archive.parent) is None:
+        where = "the home directory of the user" if archive is None else f'"{archive.parent}"'
+        hint = "Set the environment variable XDG_CACHE_HOME to a directory that can be written, now and for all jobs."
+        raise ExecutionError(NO_CACHE, f"no archive of classes can be kept: {where} cannot be written", hint=hint)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         fresh = Path(folder, "fresh.jsa")
         command = [sys.executable, "-m", "sqlstream.class_archive", str(fresh)]
@@ -96,7 +108,11 @@ def main() -> int:
         _run_job(sys.argv[1])
     else:
         sys.stderr.write("running a small job, of which the archive keeps the classes; it takes up to two minutes\n")
-        sys.stdout.write(f"{build()}\n")
+        try:
+            sys.stdout.write(f"{build()}\n")
+        except SqlStreamError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
     return 0
 
 

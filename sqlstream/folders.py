@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import tempfile
 import weakref
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.path_names import is_segment
 from sqlstream.settings import Settings
+from sqlstream.user_folders import temporary_folder
 
 NAME_TOO_LONG = "SS586"
+NO_FOLDER_NAME = "SS415"
 LONGEST_NAME = 200
 """Bytes. File systems take 255, and savepoints add the time to it."""
 _SHOWN = 60
@@ -41,7 +43,7 @@ class Folders:
     @property
     def root(self) -> Path:
         if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="sqlstream-"))
+            self._root = temporary_folder("sqlstream-")
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
         return self._root
 
@@ -52,8 +54,15 @@ class Folders:
         return wanted if count == 1 else JobName(f"{wanted.now}__{count}", f"{wanted.before}-{count}")
 
     def checkpoint(self, settings: Settings, job: str) -> str:
-        """Where the job keeps its checkpoint; in the scratch folder, unless a setting says where."""
+        """Where the job keeps its checkpoint; in the scratch folder, unless a setting says where.
+
+        ExecutionError SS415 for a name that is not that of one folder, ConnectorError SS586 for one that is too long.
+        """
         parent = settings["execution.checkpointing.dir"]
+        if parent and not is_segment(job):
+            message = f'the name "{job[:_SHOWN]}" of a job cannot be that of the folder of its checkpoint'
+            hint = "Give it one without / and %, and other than . and ..: SET 'pipeline.name' = '…'."
+            raise ExecutionError(NO_FOLDER_NAME, message, hint=hint)
         if parent and len(job.encode()) > LONGEST_NAME:
             message = f'the name of job "{job[:_SHOWN]}…" is too long for the directory of its checkpoint'
             hint = f"Give it one of at most {LONGEST_NAME} bytes: SET 'pipeline.name' = '…'."

@@ -1,7 +1,8 @@
 """Files of a local session without a process for each: Hadoop runs ``chmod`` for every file that it makes.
 
 That is 8 to 10 processes per micro-batch with state, each of which takes as long as writing ten files. Java has a call
-for it. The class that uses it is compiled where Spark runs, by the compiler that Spark brings along.
+for it. As ``chmod`` it leaves folders the bits by which their files get their group. The class that uses it is compiled
+where Spark runs, by the compiler that Spark brings along.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ public class {CLASS} extends {_HADOOP}.RawLocalFileSystem {{
             super.setPermission(path, permission);
             return;
         }}
-        java.nio.file.Files.setPosixFilePermissions(
-            pathToFile(path).toPath(),
-            java.nio.file.attribute.PosixFilePermissions.fromString(permission.toString()));
+        java.nio.file.Path file = pathToFile(path).toPath();
+        int mode = ((Integer) java.nio.file.Files.getAttribute(file, "unix:mode")).intValue();
+        int kept = (mode & 0170000) == 0040000 ? mode & 06000 : 0;
+        java.nio.file.Files.setAttribute(file, "unix:mode", Integer.valueOf(permission.toShort() & 0777 | kept));
     }}
 }}
 """

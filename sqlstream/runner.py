@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sqlstream.job_statements import ControlledJob
     from sqlstream.jobs import Job, JobRuntime
+    from sqlstream.jobs.claim import Claim
     from sqlstream.jobs.runtime import Sources
     from sqlstream.jobs.storage import Storage
     from sqlstream.settings import Settings
@@ -99,29 +100,40 @@ class Runner:
             return self._start(plan, workspace, sql)
 
     def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
-        from sqlstream.job_options import checkpointing_of, description_of, end_of_input_of
-        from sqlstream.jobs import checkpoint_exists, run_of, start_job
-        from sqlstream.jobs.history import last_committed
-        from sqlstream.jobs.restart import restart_strategy
-        from sqlstream.jobs.storage import storage_at
+        from sqlstream.jobs.claim import Claim, claim
 
         require_sources(plan)
         settings = workspace.settings
         spark = self.spark.get(settings)
         name = self._job_name(plan, settings, spark)
-        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
-        sink, checkpoint = None, self.folders.scratch_checkpoint()
-        if not isinstance(plan, Output):
+        if isinstance(plan, Output):
+            checkpoint, claimed = self.folders.scratch_checkpoint(), Claim()
+        else:
             checkpoint = self.folders.checkpoint(settings, name)
-            anew = settings["execution.state-recovery.path"] is not None
-            if anew:
-                self._restore(plan, workspace, checkpoint, SessionSources(environment, workspace.catalog))
-            resumed = checkpoint_exists(checkpoint, spark)
-            after = last_committed(storage_at(checkpoint, spark)) if resumed else None
-            run = run_of(checkpoint, spark)
-            environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
+            claimed = claim(checkpoint, spark)
+        try:
+            job = self._start_at(checkpoint, claimed, plan, workspace, sql, name)
+        except BaseException:
+            claimed.release()
+            raise
+        self.jobs.append(job)
+        return job
+
+    def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
+        from sqlstream.job_options import checkpointing_of, description_of, end_of_input_of
+        from sqlstream.jobs import start_job
+        from sqlstream.jobs.launch import anything_goes
+        from sqlstream.jobs.restart import restart_strategy
+        from sqlstream.jobs.sink_places import sinks_intact
+
+        settings = workspace.settings
+        spark = self.spark.get(settings)
+        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
+        sink = None
+        if not isinstance(plan, Output):
+            environment = self._at_checkpoint(environment, checkpoint, plan, workspace)
             sink = sink_of(environment, plan)
-        job = start_job(
+        return start_job(
             spark,
             plan,
             SessionSources(environment, workspace.catalog.copy()),
@@ -139,9 +151,32 @@ class Runner:
             temporary=sink is None or settings["execution.checkpointing.dir"] is None,
             end_of_input=end_of_input_of(settings, named=sink is not None),
             description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
+            claim=claimed,
+            require_sink=anything_goes if isinstance(plan, Output) else sinks_intact(plan),
+            trusts_any_owner=settings["execution.state-recovery.trust-any-owner"],
         )
-        self.jobs.append(job)
-        return job
+
+    def _at_checkpoint(
+        self, environment: Environment, checkpoint: str, plan: Insert | StatementSet, workspace: Workspace
+    ) -> Environment:
+        """What sinks need to know of the checkpoint, which is made of a savepoint first where the settings name one."""
+        from sqlstream.jobs import checkpoint_exists, run_of
+        from sqlstream.jobs.history import last_committed
+        from sqlstream.jobs.savepoints.wholeness import require_begun_files
+        from sqlstream.jobs.sink_places import require_sinks_intact
+        from sqlstream.jobs.storage import storage_at
+
+        spark = environment.spark
+        require_begun_files(storage_at(checkpoint, spark))
+        anew = workspace.settings["execution.state-recovery.path"] is not None
+        if anew:
+            self._restore(plan, workspace, checkpoint, SessionSources(environment, workspace.catalog))
+        resumed = checkpoint_exists(checkpoint, spark)
+        after = last_committed(storage_at(checkpoint, spark)) if resumed else None
+        run = run_of(checkpoint, spark)
+        environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
+        require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
+        return environment
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
@@ -161,6 +196,7 @@ class Runner:
         from sqlstream.jobs.fingerprint import Part, fingerprint
         from sqlstream.jobs.layout import Layout
         from sqlstream.jobs.savepoints import restore
+        from sqlstream.jobs.trust import SETTING, unpickles_state
 
         settings = workspace.settings
 
@@ -178,6 +214,7 @@ class Runner:
             settings["sqlstream.gear"],
             settings["pipeline.max-parallelism"],
             None if partitions is None else int(partitions),
+            trusted=settings[SETTING] or not unpickles_state(plan, sources.function),
         )
 
     def known_jobs(self, settings: Settings) -> list[ControlledJob]:

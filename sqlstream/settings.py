@@ -136,6 +136,13 @@ OPTIONS = (
         "have no checkpoint of their own, and a query that the state fits.",
     ),
     Option(
+        "execution.state-recovery.trust-any-owner",
+        BOOLEAN,
+        "Queries with Python aggregates or triggers go on from state whatever user its files belong to, not only from "
+        "that of the one who runs the job, or of root. Such state is unpickled, which runs code of its writer.",
+        "false",
+    ),
+    Option(
         "parallelism.default",
         integer(1, 4096),
         "Partitions of shuffles. Not given, one per core, or those of the checkpoint; with a savepoint the state is "

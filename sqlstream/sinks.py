@@ -58,7 +58,7 @@ class TableSink:
             writer = rows.writeStream.foreachBatch(side.beside(main))
         else:
             writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
-        self._environment = replace(self._environment, resumed=True, anew=False)
+        self._environment = replace(self._environment, resumed=True, anew=False, after=None)
         return writer
 
 

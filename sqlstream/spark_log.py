@@ -8,32 +8,43 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import tempfile
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sqlstream.user_folders import made, no_temporary_files, state_folder
+
 KEPT = 20
 """With Spark's log level, ERROR, a log is some kB."""
 
+_OURS = re.compile(r"spark-\d{8}-\d{6}-\d+-\w+\.log")
 _current: Path | None = None
 
 
-def log_folder() -> Path:
-    """``$XDG_STATE_HOME/sqlstream/logs``, by default in ``~/.local/state``."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "sqlstream", "logs")
+def log_folder() -> Path | None:
+    """``$XDG_STATE_HOME/sqlstream/logs``, by default in ``~/.local/state``; None where it cannot be written."""
+    state = made(state_folder())
+    return None if state is None else made(state / "logs")
 
 
 def new_log() -> Path:
-    """An empty file for what Spark writes; in the folder for temporary files where the user's cannot be written."""
+    """An empty file for what Spark writes; in the folder for temporary files where the user's cannot be written.
+
+    ExecutionError SS437 where neither can be.
+    """
     global _current
+    folder = log_folder()
     try:
-        folder = log_folder()
-        folder.mkdir(parents=True, exist_ok=True)
         _current = _file_in(folder)
+    except OSError:  # it is full
+        try:
+            _current = _file_in(None)
+        except OSError as error:
+            raise no_temporary_files(error) from error
+    if folder is not None:
         _remove_old(folder)
-    except (OSError, RuntimeError):  # a home that is read-only, or that there is not
-        _current = _file_in(Path(tempfile.gettempdir()))
     atexit.register(_remove_empty, _current)
     return _current
 
@@ -43,7 +54,7 @@ def where_spark_tells() -> str:
     return "Spark's log" if _current is None else f'Spark\'s log "{_current}"'
 
 
-def _file_in(folder: Path) -> Path:
+def _file_in(folder: Path | None) -> Path:
     started = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     handle, name = tempfile.mkstemp(prefix=f"spark-{started}-{os.getpid()}-", suffix=".log", dir=folder)
     os.close(handle)
@@ -52,7 +63,8 @@ def _file_in(folder: Path) -> Path:
 
 def _remove_old(folder: Path) -> None:
     """Names begin with the time; of a process that still runs the log goes too, which is then far from the newest."""
-    for file in sorted(folder.glob("spark-*.log"))[:-KEPT]:
+    logs = sorted(path for path in folder.glob("spark-*.log") if _OURS.fullmatch(path.name))
+    for file in logs[:-KEPT]:
         with suppress(OSError):
             file.unlink()
 

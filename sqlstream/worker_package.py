@@ -6,10 +6,12 @@ them each worker would compile anew what it imports.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import marshal
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.user_folders import cache_folder, made, temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,11 +101,10 @@ def _digest(root: Path, sources: Mapping[Path, bytes]) -> str:
 
 
 def _folder() -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "sqlstream")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="sqlstream-package-"))
+    folder = made(cache_folder())
+    if folder is None:
+        folder = temporary_folder("sqlstream-package-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sqlstream.user_folders import no_temporary_files
+
 _SCRIPT = """#!/bin/sh
 set -f
 kept=
@@ -28,7 +30,10 @@ def worker_python() -> str:
     """A command that starts this Python without the zip; it vanishes with this process."""
     if os.name != "posix":
         return sys.executable
-    handle, name = tempfile.mkstemp(prefix="sqlstream-python-")
+    try:
+        handle, name = tempfile.mkstemp(prefix="sqlstream-python-")
+    except OSError as error:
+        raise no_temporary_files(error) from error
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(_SCRIPT.format(python=shlex.quote(sys.executable)))
     Path(name).chmod(0o700)

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 
+from sqlstream.user_folders import temporary_folder
+
 _LONGEST_TEMPORARY_FOLDER = 40
 """The name of a socket has at most 107 bytes, of which our folder there takes 19 and Spark 43."""
 
@@ -27,6 +29,6 @@ def socket_settings(master: str) -> Mapping[str, str]:
 @cache
 def _folder() -> str:
     """A folder that vanishes with this process: Spark leaves some of its sockets there."""
-    folder = tempfile.mkdtemp(prefix="sqlstream-")
+    folder = temporary_folder("sqlstream-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return str(folder)

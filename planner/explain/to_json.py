@@ -56,7 +56,10 @@ def to_json(plan: nodes.Node) -> dict[str, Any]:
 
 @with_room
 def from_json(document: dict[str, Any] | str) -> nodes.Node:
-    """The plan of a document or its text; ValueError for another version."""
+    """The plan of a document or its text, which may come from anywhere: nothing is imported for it.
+
+    ValueError for another version, and for trees of anything else than sqlglot's expressions.
+    """
     found = json.loads(document) if isinstance(document, str) else document
     if found.get("version") != VERSION:
         raise ValueError(f"plan of version {found.get('version')}, but this is version {VERSION}")
@@ -190,9 +193,32 @@ def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
 def _decode_expression(value: Any) -> exp.Expr:
     if isinstance(value, str):
         return _parsed(value)
+    _require_expressions(value["tree"])
     found = serde.load(value["tree"])
     assert isinstance(found, exp.Expr)
     return found
+
+
+def _require_expressions(tree: Any) -> None:
+    """sqlglot would import any module that a tree names, and call what it names there."""
+    for entry in tree:
+        name = entry.get(serde.CLASS)
+        if name is not None and name not in _expressions():
+            raise ValueError(f"a tree holds {name!r}, which is no expression of sqlglot")
+        if entry.get(serde.TYPE):
+            _require_expressions(entry[serde.TYPE])
+
+
+@cache
+def _expressions() -> frozenset[str]:
+    """The classes of sqlglot's expressions, by the names that its trees have for them."""
+    found, names = [exp.Expr], {serde.DATA_TYPE}
+    while found:
+        kind = found.pop()
+        if kind.__module__.startswith(f"{exp.__name__}."):
+            names.add(f"{kind.__module__}.{kind.__qualname__}")
+        found += kind.__subclasses__()
+    return frozenset(names)
 
 
 @cache

@@ -96,9 +96,8 @@ def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
 
 def step_of(lookup: Asked, context: Context) -> LookupStep:
     source = context.runtime.lookup(lookup.node)
-    return LookupStep(
-        lookup.number, source, lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred
-    )
+    asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
+    return LookupStep(lookup.number, source, *asked, context.runtime.started)
 
 
 def answer_fields(lookup: Asked) -> list[StructField]:

@@ -25,6 +25,11 @@ class Runtime(Protocol):
         """The number of key groups of operators with state on the columnar gear; a checkpoint fixes it."""
         ...
 
+    @property
+    def started(self) -> str:
+        """A word of this start of the job, and of no other: lookups of an earlier one remember nothing for this one."""
+        ...
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """A streaming DataFrame with exactly the columns of the scan, in order.
 

@@ -47,6 +47,10 @@ class SharedSources:
     def max_parallelism(self) -> int:
         return self._runtime.max_parallelism
 
+    @property
+    def started(self) -> str:
+        return self._runtime.started
+
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, among those that all scans of the table read."""
         name = scan.table.name

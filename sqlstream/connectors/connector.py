@@ -89,6 +89,18 @@ class Environment:
     anew: bool = False
 
 
+@dataclass(frozen=True)
+class Stay:
+    """A job has written to a place after the micro-batch ``since``, up to ``until``; None: it has not left since."""
+
+    since: int
+    until: int | None = None
+
+
+UNTOLD = Stay(-1, -1)
+"""For jobs of versions that did not write down where they write: they may have been there."""
+
+
 Read = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
 Places = Callable[[Environment, Table, tuple[str, ...]], "DataFrame"]
 HasPlaces = Callable[[Environment, Table, tuple[str, ...]], bool]
@@ -98,6 +110,7 @@ WriteBatches = Callable[[Environment, Table], BatchWriter]
 Check = Callable[[Table, Mapping[str, Span]], Iterable[Diagnostic]]
 Inspect = Callable[[Table, tuple[str, ...]], Iterable[Diagnostic]]
 Drop = Callable[[Path, Table], None]
+RequireIntact = Callable[[Environment, Table, Stay | None, bool], None]
 MakeLookup = Callable[["Environment", Table, Request], LookupSource]
 
 
@@ -158,6 +171,11 @@ class Connector:
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
     ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
     share it; None: nowhere that others reach.
+    ``require_intact(environment, table, stay, streamed)`` raises an error where a job that goes on would lose rows that
+    it has written before, ``stay`` says when (None: not there), or write to the place of somebody else. ``streamed``:
+    it writes by ``write``. None: a sink that keeps nothing that could be missed.
+    ``require_batch(table, number)`` raises an error where a sink that is written by ``write`` no longer has what it
+    keeps of a complete micro-batch; asked once a second.
     ``refused`` are known options that have no effect here, and what to write instead.
     """
 
@@ -181,6 +199,8 @@ class Connector:
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
     refused: Mapping[str, str] = field(default_factory=dict)
     place: Callable[[Table], Hashable | None] = _nowhere
+    require_intact: RequireIntact | None = None
+    require_batch: Callable[[Table, int], None] | None = None
 
     @property
     def is_source(self) -> bool:

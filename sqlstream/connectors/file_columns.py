@@ -49,13 +49,13 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             for folder, folders, names in os.walk(path):
-                folders[:] = [name for name in folders if not _is_hidden(name)]
-                yield from (Path(folder, name) for name in names if not _is_hidden(name))
+                folders[:] = [name for name in folders if not is_hidden(name)]
+                yield from (Path(folder, name) for name in names if not is_hidden(name))
         elif path.is_file():
             yield path
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 

@@ -63,3 +63,14 @@ def columns_there(
         message = f'file "{path}" of table "{table.name}" cannot be read'
         hint = f"Is it a database of {table.connector}, and does no process write to it?"
         raise ConnectorError(NO_FILE, message, detail=f"{first_line(error)}.", hint=hint) from None
+
+
+def file_as_of(path: str, *, changing: bool = False) -> str:
+    """A word for the file as it is now. ``changing``: the database lets others write, and shows it to open connections,
+    so that only a file in its place is another one."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return ""
+    parts = (found.st_dev, found.st_ino, *(() if changing else (found.st_size, found.st_mtime_ns)))
+    return "-".join(map(str, parts))

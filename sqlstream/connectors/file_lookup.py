@@ -15,7 +15,7 @@ from sqlstream.secrets import shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat
-from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, keys_can_be
+from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, keys_can_be
 
 NOT_A_KEY = "SS580"
 NOT_LOCAL = "SS581"
@@ -59,7 +59,8 @@ def file_lookup(
     found = _format(table, values, zone)
     _check(table, request, found)
     interval = values["lookup.full-cache.periodic-reload.interval"]
-    return FileSource(table.name, request, str(Path(path).absolute()), found, tuple(partitions), interval)
+    place = str(Path(path).absolute())
+    return FileSource(table.name, request, place, found, tuple(partitions), interval, as_of(place))
 
 
 def filters(table: Table, comparison: Comparison) -> bool:

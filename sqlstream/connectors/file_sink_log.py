@@ -19,8 +19,21 @@ _INTERVAL = 10  # Spark's default of spark.sql.streaming.fileSink.log.compactInt
 
 def newest_batch(folder: Path) -> int | None:
     """The last micro-batch that a job has written into a directory; None where none has."""
-    batches = [int(found[1]) for path in folder.iterdir() if (found := _BATCH.fullmatch(path.name))]
-    return max([*batches, *_entries(folder / LOG)], default=None)
+    found = (newest_logged(folder), newest_folder(folder))
+    return max((number for number in found if number is not None), default=None)
+
+
+def newest_logged(folder: Path) -> int | None:
+    """The last micro-batch in the log; None where there is none, or not all since its last compact entry."""
+    entries = _entries(folder / LOG)
+    newest = max(entries, default=-1)
+    start = max((n for n, name in entries.items() if name.endswith(_COMPACT)), default=0)
+    return newest if newest >= 0 and all(n in entries for n in range(start, newest + 1)) else None
+
+
+def newest_folder(folder: Path) -> int | None:
+    """The last micro-batch with a folder of its own; None where there is none."""
+    return max((int(found[1]) for path in folder.iterdir() if (found := _BATCH.fullmatch(path.name))), default=None)
 
 
 def begin_after(folder: Path, batch: int) -> None:

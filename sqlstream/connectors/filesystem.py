@@ -19,6 +19,7 @@ from sqlstream.connectors.connector import (
     BatchWriter,
     Connector,
     Environment,
+    Stay,
     columns_of,
     folder_of_batch,
 )
@@ -30,6 +31,7 @@ from sqlstream.connectors.file_columns import (
     wrong_columns_through_spark,
 )
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
+from sqlstream.connectors.file_sink_checks import not_empty, require_log, require_logged
 from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
     CORRUPT,
@@ -431,9 +433,24 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
             raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
         return
     if not Path(local).is_dir() or any(Path(local).iterdir()):
-        message = f'path "{local}" of table "{table.name}" is not an empty directory'
-        hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
-        raise ConnectorError(PATH_ERROR, message, hint=hint)
+        raise not_empty(table, Path(local))
+
+
+def require_intact(environment: Environment, table: Table, stay: Stay | None, streamed: bool) -> None:
+    """Of a directory on this machine, whose log of Spark's file sink says which of its files count."""
+    local = local_path(table.option("path") or "")
+    if not environment.resumed or environment.anew or environment.after is None or local is None:
+        return
+    try:
+        require_log(table, Path(local), stay, environment.after, streamed)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([_unusable(table, local, error)]) from None
+
+
+def require_batch(table: Table, number: int) -> None:
+    local = local_path(table.option("path") or "")
+    if local is not None:
+        require_logged(table, Path(local), number)
 
 
 CONNECTOR = Connector(
@@ -484,4 +501,6 @@ CONNECTOR = Connector(
     lookup=lookup,
     filters=filters,
     place=place,
+    require_intact=require_intact,
+    require_batch=require_batch,
 )

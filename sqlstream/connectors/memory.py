@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.connector import BatchWriter, Connector, Environment, columns_of, folder_of_batch
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import UnsupportedError
+from sqlstream.path_names import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.spark import shares_files
 
@@ -31,7 +32,7 @@ def _require_shared_files(environment: Environment, table: Table) -> None:
 
 
 def _folder(directory: Path, table: Table) -> Path:
-    return directory / "memory" / table.name.lower()
+    return directory / "memory" / as_segment(table.name.lower())
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
@@ -62,7 +63,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
 
 def _folder_of_job(environment: Environment, table: Table) -> str:
     _require_shared_files(environment, table)
-    return str(_folder(environment.directory, table) / environment.job)
+    return str(_folder(environment.directory, table) / as_segment(environment.job))
 
 
 def drop(directory: Path, table: Table) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from sqlstream.connectors.connector import Connector, Environment
 from sqlstream.connectors.database_tables import filters, matched, no_table
-from sqlstream.connectors.file_databases import OPTIONS, check_types, columns_there, require_keys
+from sqlstream.connectors.file_databases import OPTIONS, check_types, columns_there, file_as_of, require_keys
 from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import Table
@@ -30,7 +30,8 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
     found = columns_there(table, path, lambda: _columns(table, path, parts), sqlite3.Error)
     names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
     stored = matched(table, names, found, {})
-    return SqliteSource(table.name, path, parts, request, tuple(stored.items()), values["lookup.connections"])
+    connections, file = values["lookup.connections"], file_as_of(path, changing=True)
+    return SqliteSource(table.name, path, parts, request, tuple(stored.items()), connections, file)
 
 
 def _columns(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:

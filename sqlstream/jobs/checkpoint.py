@@ -46,13 +46,13 @@ class Checkpoint:
 
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
     """True where a job has started with this checkpoint directory before; SS423 where none can."""
-    _require_plain(path)
+    require_plain(path)
     return storage_at(path, spark).read(PLAN) is not None
 
 
 def run_of(path: str, spark: SparkSession) -> str:
     """A word of the checkpoint's own, chosen when it is asked for first. SS459 where it has been damaged."""
-    _require_plain(path)
+    require_plain(path)
     storage = storage_at(path, spark)
     found = storage.read(RUN)
     if found is None:
@@ -81,7 +81,7 @@ def open_checkpoint(
     checkpoint, or to us where it is new. ``declared`` tells the state of process functions. ``chaining``: whether the
     operators of a new one run in one call, where they can. ``reads_files``: see ``planner.physical.Engine``.
     """
-    _require_plain(path)
+    require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
     layout = laid_out or _new_layout(gear_of(plan, gear), key_groups, chaining)
@@ -115,7 +115,7 @@ def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: 
         raise _other_plan(path, found, what)
 
 
-def _require_plain(path: str) -> None:
+def require_plain(path: str) -> None:
     """Spark reads paths as patterns, so it would not find the control rows."""
     found = next((character for character in path if character in _OF_PATTERNS), None)
     if found is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -12,6 +11,9 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.control import ControlRows
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.physical import PhysicalPlan
+
+GIVE_UP_SECONDS = 30.0
+"""So long a disk may be full, or a directory not to be written, before a job fails that waits for its clock."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,39 @@ class Clock:
         """True where windows or timers wait for the clock."""
         return bool(self) and not self.calls_only
 
-    def start(self, control: ControlRows, stopped: Event, rows_wait: Callable[[], bool] = lambda: True) -> Thread:
-        """Tick until ``stopped``. ``rows_wait``: rows may wait for the answers to lookups."""
-        thread = Thread(target=self._run, args=(control, stopped, rows_wait), name="sqlstream-clock", daemon=True)
+    def start(
+        self,
+        control: ControlRows,
+        stopped: Event,
+        rows_wait: Callable[[], bool] = lambda: True,
+        on_failure: Callable[[SqlStreamError], None] = lambda _: None,
+    ) -> Thread:
+        """Tick until ``stopped``. ``rows_wait``: rows may wait for the answers to lookups. ``on_failure`` is called
+        where no tick could be written for ``GIVE_UP_SECONDS``, so that nothing waits for the clock for ever."""
+        arguments = (control, stopped, rows_wait, on_failure)
+        thread = Thread(target=self._run, args=arguments, name="sqlstream-clock", daemon=True)
         thread.start()
         return thread
 
-    def _run(self, control: ControlRows, stopped: Event, rows_wait: Callable[[], bool]) -> None:
+    def _run(
+        self,
+        control: ControlRows,
+        stopped: Event,
+        rows_wait: Callable[[], bool],
+        on_failure: Callable[[SqlStreamError], None],
+    ) -> None:
+        last = time.monotonic()
         while not stopped.wait(self.interval_ms / 1000):
-            if not self.calls_only or rows_wait():
-                with suppress(SqlStreamError):  # no room on the disk; there may be some for the next tick
-                    self.tick(control)
+            if self.calls_only and not rows_wait():
+                last = time.monotonic()
+                continue
+            try:
+                self.tick(control)
+                last = time.monotonic()
+            except SqlStreamError as error:  # no room on the disk; there may be some for the next tick
+                if time.monotonic() - last > GIVE_UP_SECONDS:
+                    on_failure(error)
+                    last = time.monotonic()
 
     def tick(self, control: ControlRows) -> None:
         """Move all that follows the clock to the present."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from sqlstream.jobs.storage import Storage
+from sqlstream.path_names import as_segment
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
 
 if TYPE_CHECKING:
@@ -80,4 +80,4 @@ class ControlRows:
 
 
 def _folder(table: str) -> str:
-    return f"control/{quote(table, safe='')}"
+    return f"control/{as_segment(table)}"

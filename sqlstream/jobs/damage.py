@@ -1,4 +1,4 @@
-"""The error of a checkpoint's file that is damaged or missing."""
+"""The errors of files of a job: damaged, missing, not to be read, not to be written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlstream.errors import ExecutionError
+from sqlstream.udfs.texts import reason_of
 
 DAMAGED = "SS459"
 DISK_FULL = "SS465"
+CANNOT_WRITE = "SS416"
+CANNOT_READ = "SS417"
+_LONGEST_SHOWN = 100
 
 NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 
@@ -39,13 +43,27 @@ def disk_full(reason: str) -> ExecutionError:
     return ExecutionError(DISK_FULL, f"a disk that the job writes to is full: {reason}", hint=hint)
 
 
+def cannot_write(path: object, error: OSError | ValueError) -> ExecutionError:
+    hint = "Look at the permissions and the place of its directory, or give the job another one."
+    return ExecutionError(CANNOT_WRITE, f'"{_beginning(path)}" cannot be written: {reason_of(error)}', hint=hint)
+
+
+def cannot_read(path: object, error: OSError | ValueError) -> ExecutionError:
+    hint = "Look at its permissions: a job, and whoever asks for it, reads all files of its checkpoint."
+    return ExecutionError(CANNOT_READ, f'"{_beginning(path)}" cannot be read: {reason_of(error)}', hint=hint)
+
+
+def _beginning(path: object) -> str:
+    """A path that is too long for the file system is too long for a message, too."""
+    text = str(path)
+    return text if len(text) <= _LONGEST_SHOWN * 2 else f"{text[:_LONGEST_SHOWN]}…"
+
+
 @contextmanager
-def full_disk_told() -> Iterator[None]:
-    """ExecutionError SS465 in place of the OSError with which a full disk refuses a file."""
+def refused_writes_told(path: object) -> Iterator[None]:
+    """ExecutionError SS465 in place of the error with which a full disk refuses a file, SS416 in place of others."""
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:
         found = NO_SPACE.search(str(error))
-        if found is None:
-            raise
-        raise disk_full(found[1]) from error
+        raise (cannot_write(path, error) if found is None else disk_full(found[1])) from error

@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
+from sqlstream.jobs.file_refusals import refusal, vanished
+from sqlstream.jobs.records import working_elsewhere
 from sqlstream.jobs.storage import local_storage_at
 from sqlstream.spark_log import where_spark_tells
 from sqlstream.types import parse_type
@@ -27,7 +29,7 @@ _OURS = re.compile(
     r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: |\bsqlstream\.errors\.\w+: )(?P<code>SS\d{3}): (?P<message>.+)"
     r"(?:\nDETAIL: (?P<detail>.+))?(?:\nHINT: (?P<hint>.+))?"
 )
-_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:Caused by: |: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
 _NO_ANSWER = re.compile(r"Answer from Java side is empty|An error occurred while calling \S+")  # and no exception
 _UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a source are told apart by their path
     r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
@@ -48,6 +50,7 @@ _OTHER_HEADER = re.compile(
     r"CSV header does not conform to the schema\.\s+Header: (?P<there>.+)\s+Schema: .+\s+"
     r"Expected: (?P<wanted>.+) but found: (?P<found>.+)\s+CSV file: (?P<file>\S+)"
 )
+_CONCURRENT = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|another query with same id is already active")
 _NOT_BACK = "Python worker failed to connect back"
 _CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
@@ -121,12 +124,18 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
     full = NO_SPACE.search(text)
     if full:
         return disk_full(full[1]).diagnostic
-    other = _other_columns(text)
-    if other is not None:
-        return other
+    if _CONCURRENT.search(text):
+        return working_elsewhere(checkpoint).diagnostic
+    return _other_columns(text) or refusal(text) or _unreadable(text) or vanished(text) or _of_workers(text, checkpoint)
+
+
+def _unreadable(text: str) -> Diagnostic | None:
     file = _UNREADABLE.search(text)
-    if file:
-        return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic
+    return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic if file else None
+
+
+def _of_workers(text: str, checkpoint: str) -> Diagnostic | None:
+    """What has happened to the Python processes of tasks."""
     if _NOT_BACK in text:
         hint = "Start the job again, when the machine has less to do."
         return Diagnostic(WORKER_GONE, "a Python process of a task has not started in time", hint=hint)

@@ -249,7 +249,9 @@ class Job:
         launch = self._query.launch
         if launch.bounded or not launch.clock:
             return None
-        return launch.clock.start(launch.control, self._stopping, lambda: self.progress().pending != 0)
+        return launch.clock.start(
+            launch.control, self._stopping, lambda: self.progress().pending != 0, self._query.fail
+        )
 
     def _run_to_end(self) -> None:
         try:

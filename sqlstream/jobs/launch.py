@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
 from sqlstream.errors import SqlStreamError, UnsupportedError
@@ -27,6 +28,10 @@ Sink = Callable[["DataFrame"], "DataStreamWriter"]
 _STARTS = 3
 
 
+def anything_goes(batch: int) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Launch:
     """``flushed`` are the tables whose end must be told when a bounded input has been read.
@@ -35,7 +40,8 @@ class Launch:
     which is started only to do what that run may have left undone. ``end_of_input``: whether this run tells it.
     ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
-    ``temporary``: the checkpoint vanishes with its session.
+    ``temporary``: the checkpoint vanishes with its session. ``require_sink`` raises an error where what a micro-batch
+    has written no longer counts.
     """
 
     query_name: str
@@ -53,6 +59,7 @@ class Launch:
     paced: bool = False
     temporary: bool = False
     end_of_input: EndOfInput = EndOfInput.FINAL
+    require_sink: Callable[[int], None] = anything_goes
 
     @property
     def needs_flush(self) -> bool:
@@ -84,7 +91,7 @@ class Launch:
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:  # Spark has no words of its own for what Java alone has met
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs import requests
+from sqlstream.jobs.claim import Claim
 from sqlstream.jobs.coordinator import Retention
-from sqlstream.jobs.history import FILE as EPOCHS_FILE
 from sqlstream.jobs.history import History
+from sqlstream.jobs.own_files import remove_checkpoint
 from sqlstream.jobs.processes import this_process
 from sqlstream.jobs.progress import Progress
-from sqlstream.jobs.records import FILE, Description, JobRecord, Life, read_record, write_record
+from sqlstream.jobs.records import Description, JobRecord, Life, in_use, read_record, write_record
 from sqlstream.jobs.storage import LocalStorage, Storage, storage_at
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from sqlstream.errors import SqlStreamError
     from sqlstream.jobs.job import Job
 
-IN_USE = "SS452"
 CANNOT_DELETE = "SS233"
 
 _LOCAL_POLL_S = 1.0
@@ -42,7 +42,10 @@ _instances: set[str] = set()
 
 
 class Recorder:
-    """``storage`` is that of the checkpoint. With a ``history`` a record is written, and requests are answered."""
+    """``storage`` is that of the checkpoint. With a ``history`` a record is written, and requests are answered.
+
+    ``claim`` is that of the job's folder, which others may have when the job has ended.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Recorder:
         description: Description,
         retention: Retention,
         history: History | None = None,
+        claim: Claim | None = None,
     ) -> None:
         self.storage = storage
         self._description = description
@@ -57,6 +61,7 @@ class Recorder:
         self._instance = uuid.uuid4().hex
         self._earlier = read_record(storage) if history is not None else None
         self._history = history
+        self._claim = claim
         self._written: tuple[str, Progress] | None = None
         self._written_at = 0.0
         self._kept = True
@@ -76,15 +81,9 @@ class Recorder:
         found = self._earlier
         if found is None or not found.is_running:
             return
-        process = found.life.process
-        if process == this_process() and found.life.instance not in _instances:
+        if found.life.process == this_process() and found.life.instance not in _instances:
             return
-        raise ExecutionError(
-            IN_USE,
-            f'job "{found.name}" runs already with the checkpoint "{path}"',
-            detail=f"It runs in process {process.pid} on {process.host}.",
-            hint="Stop it first (STOP JOB, sqlstream jobs stop), or give this job another 'pipeline.name'.",
-        )
+        raise in_use(found, path)
 
     # --- the job's life ---
 
@@ -110,15 +109,21 @@ class Recorder:
     def finish(self, job: Job) -> None:
         """On the job's own thread, when all else has ended: the last word of the record."""
         self._ended = time.time()
-        if self._history is None:
-            return
+        try:
+            if self._history is not None:
+                self._finish_record(job)
+        finally:
+            if self._claim is not None:
+                self._claim.release()
+
+    def _finish_record(self, job: Job) -> None:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
         if not self._retention.keeps(job.state.value):
             self._kept = False
-            with suppress(OSError):
-                self.storage.clear({FILE, EPOCHS_FILE, "requests", "replies"})
+            with suppress(ExecutionError):
+                remove_checkpoint(self.storage)
         with suppress(Exception):  # Spark may be gone, and the job has ended as it has
             self._write(job)
         _instances.discard(self._instance)
@@ -182,12 +187,13 @@ def recorder_of(
     spark: SparkSession,
     description: Description | None,
     retention: Retention = Retention.ALWAYS,
+    claim: Claim | None = None,
 ) -> Recorder:
     """The recorder of a job that is about to start, whose record is kept where there is a description; errors as those
-    of ``Recorder.require_free``."""
+    of ``Recorder.require_free``. ``claim`` is released when the job has ended."""
     storage = storage_at(path, spark)
     history = None if description is None else History(storage)
-    recorder = Recorder(storage, description or Description(), retention, history)
+    recorder = Recorder(storage, description or Description(), retention, history, claim)
     recorder.require_free(path)
     return recorder
 

@@ -20,6 +20,7 @@ from sqlstream.jobs.storage import Storage
 NOT_RUNNING = "SS231"
 UNREADABLE = "SS454"
 GONE = "SS451"
+IN_USE = "SS452"
 
 FILE = "job.json"
 VERSION = 1
@@ -113,6 +114,30 @@ def require_running(name: str, status: str) -> None:
     if status != "RUNNING":
         hint = "SHOW JOBS lists the jobs with their status."
         raise BindError(NOT_RUNNING, f'job "{name}" is not running but {status}', hint=hint)
+
+
+def in_use(record: JobRecord, path: str) -> ExecutionError:
+    """That a running job has the checkpoint at ``path``."""
+    return ExecutionError(
+        IN_USE,
+        f'job "{record.name}" runs already with the checkpoint "{path}"',
+        detail=f"It runs in process {record.life.process.pid} on {record.life.process.host}.",
+        hint="Stop it first (STOP JOB, sqlstream jobs stop), or give this job another 'pipeline.name'.",
+    )
+
+
+def being_started(path: str) -> ExecutionError:
+    """That another start works at the checkpoint at ``path``, and has not yet said which."""
+    message = f'another start of the job with the checkpoint "{path}" is under way'
+    hint = "Wait for it, and see SHOW JOBS; or give this job another 'pipeline.name'."
+    return ExecutionError(IN_USE, message, hint=hint)
+
+
+def working_elsewhere(path: str) -> ExecutionError:
+    """That Spark has met the micro-batches of another job in the checkpoint at ``path``."""
+    message = f'another job works with the checkpoint "{path}"'
+    hint = "Stop one of them (SHOW JOBS, STOP JOB), or give it another 'pipeline.name'."
+    return ExecutionError(IN_USE, message, hint=hint)
 
 
 def to_text(record: JobRecord) -> str:

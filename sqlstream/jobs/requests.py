@@ -7,6 +7,7 @@ A request is addressed to one start of the job, so that a later one does not act
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -18,6 +19,10 @@ from sqlstream.jobs.storage import Storage
 
 NO_ANSWER = "SS453"
 
+KINDS = ("stop", "checkpoint", "savepoint")
+
+_TYPES = {"instance": str, "kind": str, "savepoint": str | bool | None, "drain": bool, "id": str}
+_ID = re.compile(r"[0-9a-f]{32}")
 _POLL_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
 
@@ -43,19 +48,23 @@ def send(storage: Storage, request: Request) -> None:
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
     """The requests to an instance; those left by others, and what is none, are removed where that can be done."""
-    found = {path: _request(text) for path, text in storage.texts("requests/*.json").items()}
+    found = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
     for path, request in found.items():
         if (request is None or request.instance != instance) and storage.can_remove:
             storage.remove(path)
     return tuple(request for request in found.values() if request is not None and request.instance == instance)
 
 
-def _request(text: str) -> Request | None:
-    """None for what cannot be read: the job, which looks at all of them, has to go on."""
+def _request(path: str, text: str) -> Request | None:
+    """None for what is no request, or has the id of another one, which names its answer: the job has to go on."""
     try:
-        return Request(**json.loads(text))
-    except (ValueError, TypeError):
+        values = dict(json.loads(text))
+        found = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
+    except (ValueError, TypeError, KeyError):
         return None
+    if found is None or found.kind not in KINDS or not _ID.fullmatch(found.id):
+        return None
+    return found if path == f"requests/{found.id}.json" else None
 
 
 def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> None:
@@ -85,13 +94,13 @@ def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float)
     while time.monotonic() < end:
         reply = _reply(storage, request)
         if reply is not None:
-            return _answered(reply)
+            return _answered(storage, request, reply)
         if time.monotonic() >= check:
             found = read_record(storage)
             if found is not None and not (found.is_running and found.life.instance == request.instance):
                 reply = _reply(storage, request)  # its last act may have been to answer
                 if reply is not None or (request.kind == "stop" and not request.savepoint and not found.is_lost):
-                    return None if reply is None else _answered(reply)
+                    return None if reply is None else _answered(storage, request, reply)
                 raise _gone(storage, request, found)
             check = time.monotonic() + _CHECK_SECONDS
         time.sleep(_POLL_SECONDS)
@@ -119,14 +128,28 @@ def _reply(storage: Storage, request: Request) -> Mapping[str, object] | None:
         return None
     if storage.can_remove:
         storage.remove(f"replies/{request.id}.json")
-    reply: Mapping[str, object] = json.loads(text)
+    try:
+        reply: Mapping[str, object] = dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise _no_reply(storage, request, error) from error
     return reply
 
 
-def _answered(reply: Mapping[str, object]) -> Answer:
-    wrong = reply.get("error")
-    if isinstance(wrong, list):
-        raise SqlStreamError.of(Diagnostic(**entry) for entry in wrong)
-    found = reply.get("answer")
-    assert found is None or isinstance(found, str | int)
-    return found
+def _answered(storage: Storage, request: Request, reply: Mapping[str, object]) -> Answer:
+    wrong, found = reply.get("error"), reply.get("answer")
+    try:
+        if isinstance(wrong, list):
+            told = SqlStreamError.of([Diagnostic(**entry) for entry in wrong])
+        elif found is None or isinstance(found, str | int):
+            return found
+        else:
+            raise ValueError(f"{type(found).__name__} is no answer")
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise _no_reply(storage, request, error) from error
+    raise told
+
+
+def _no_reply(storage: Storage, request: Request, error: Exception) -> ExecutionError:
+    message = f'the answer "{storage.location(f"replies/{request.id}.json")}" of a job cannot be read'
+    hint = "SHOW JOBS tells what has become of it; ask again."
+    return ExecutionError(NO_ANSWER, message, detail=f"{type(error).__name__}: {error}", hint=hint)

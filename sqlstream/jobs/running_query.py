@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.coordinator import EpochDeadline
 from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.epochs import under_way, wait_for_all_there_is, wait_for_first_trigger, wait_for_rest
@@ -49,6 +50,12 @@ class RunningQuery:
             except Exception as error:
                 if not is_spark_gone(error):  # there is nothing left to stop then
                     raise
+
+    def fail(self, error: SqlStreamError) -> None:
+        """Stop Spark's query, and have the job's thread raise the error; for other threads."""
+        with self._changing:
+            self._not_gone_on = error
+            self.present.stop()
 
     def read_to_end(self) -> None:
         """From its next start on, take what is there for all there is, and end the input behind it."""
@@ -111,10 +118,12 @@ class RunningQuery:
             try:
                 while not query.awaitTermination(_REPORT_SECONDS):
                     self._take_in(query)
+                    self._require_sink(query)
                     if self._deadline.is_set:
                         self._keep_deadline(query)
             finally:
                 self._take_in(query)
+            self._require_sink(query)
             with self._changing:  # whoever held it may have stopped the query in order to go on with another
                 if self._not_gone_on is not None:
                     error, self._not_gone_on = self._not_gone_on, None
@@ -142,6 +151,17 @@ class RunningQuery:
     def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
+
+    def _require_sink(self, query: StreamingQuery) -> None:
+        """Stop a query whose sink has lost what it keeps, before more rows are lost."""
+        if self.progress.last_batch < 0 or self._stopping.is_set():
+            return
+        try:
+            self.launch.require_sink(self.progress.last_batch)
+        except SqlStreamError:
+            with self._changing:
+                query.stop()
+            raise
 
     def _keep_deadline(self, query: StreamingQuery) -> None:
         """Give up an epoch that takes too long, and begin it again where that is tolerated."""

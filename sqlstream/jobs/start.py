@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoint import Checkpoint, open_checkpoint
+from sqlstream.jobs.claim import Claim
 from sqlstream.jobs.clock import clock_of
 from sqlstream.jobs.control import ControlRows
 from sqlstream.jobs.coordinator import AT_ONCE, Checkpointing
 from sqlstream.jobs.declared_states import declared_states
 from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.job import Job
-from sqlstream.jobs.launch import Launch, Sink, flushed_tables, input_has_ended
+from sqlstream.jobs.launch import Launch, Sink, anything_goes, flushed_tables, input_has_ended
 from sqlstream.jobs.layout import AUTO
 from sqlstream.jobs.progress import observed
 from sqlstream.jobs.recorder import recorder_of
@@ -28,12 +29,14 @@ from sqlstream.jobs.state_counts import waiting_in
 from sqlstream.jobs.storage import storage_at
 from sqlstream.jobs.stored_results import StoredResults
 from sqlstream.jobs.table_counts import CountedSources
+from sqlstream.jobs.trust import require_trusted, unpickles_state
 from sqlstream.jobs.watermarks import restored_watermarks
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
 from sqlstream.spark import is_connect
+from sqlstream.user_folders import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +71,9 @@ def start_job(
     savepoints: str | None = None,
     temporary: bool = False,
     end_of_input: EndOfInput = EndOfInput.FINAL,
+    claim: Claim | None = None,
+    trusts_any_owner: bool = False,
+    require_sink: Callable[[int], None] = anything_goes,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -78,11 +84,12 @@ def start_job(
     ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
     ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint. ``temporary``: the
     checkpoint vanishes with its session. ``end_of_input`` says what becomes of what is pending when bounded input has
-    been read.
+    been read. ``claim`` of the checkpoint's folder: released when the job has ended, not where it cannot start.
+    ``require_sink``: see ``Launch``. ``trusts_any_owner``: state that is unpickled may be that of any user.
     """
     number = next(_numbers)
-    path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
-    recorder = recorder_of(path, spark, description, checkpointing.retention)
+    path = checkpoint_dir or str(temporary_folder("sqlstream-checkpoint-"))
+    recorder = recorder_of(path, spark, description, checkpointing.retention, claim)
     require_whole_checkpoint(storage_at(path, spark))
     declared = declared_states(sources)
     reads_files = sources.reads_files
@@ -90,6 +97,8 @@ def start_job(
         path, plan, spark, gear, key_groups, declared, chaining=chaining, reads_files=reads_files
     )
     physical = checkpoint.plan
+    if not trusts_any_owner and unpickles_state(plan, sources.function):
+        require_trusted(checkpoint.storage)
     clock, bounded = clock_of(physical, clock_interval_ms), properties.bounded(plan)
     rises_often = bool(clock) or physical.observes_watermarks  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
@@ -118,6 +127,7 @@ def start_job(
         watermarks=watermarks,
         temporary=temporary or checkpoint_dir is None,
         end_of_input=end_of_input,
+        require_sink=require_sink,
     )
     count_waiting = partial(waiting_in, checkpoint, runtime.operators, spark)
     name = name or launch.query_name

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
 
-from sqlstream.jobs.damage import full_disk_told
+from sqlstream.jobs.damage import cannot_read, refused_writes_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,11 @@ class StoredFile:
 
 
 class Storage(Protocol):
-    """Texts by relative path. A text appears whole or not at all. ExecutionError SS465 where the disk is full."""
+    """Texts by relative path. A text appears whole or not at all.
+
+    ExecutionErrors: SS465 where the disk is full, SS416 where else nothing can be written, SS417 where a text cannot be
+    read. What is not there is no error.
+    """
 
     can_remove: bool
 
@@ -50,11 +55,7 @@ class Storage(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a text or a folder with all that is in it, if there; only where ``can_remove``."""
-        ...
-
-    def clear(self, keep: Collection[str]) -> None:
-        """Remove all but the names to keep; only where ``can_remove``."""
+        """Remove a text or a folder with all that is in it, if there; of a link the link. Only where ``can_remove``."""
         ...
 
 
@@ -87,26 +88,31 @@ class LocalStorage:
     def read(self, path: str) -> str | None:
         try:
             return (self.root / path).read_text(encoding="utf-8")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.root / path, error) from None
 
     def write(self, path: str, text: str) -> None:
         target = self.root / path
         hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
-        with full_disk_told():
+        with refused_writes_told(self.root / path):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with hidden.open("w", encoding="utf-8") as file:
+            with open(hidden, "w", encoding="utf-8", opener=_not_through_links) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             hidden.rename(target)
 
     def make_folder(self, path: str) -> None:
-        with full_disk_told():
+        with refused_writes_told(self.root / path):
             (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        paths = (path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path))
+        try:
+            paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.root, error) from None
         found = sorted(str(path.relative_to(self.root)) for path in paths)
         texts = ((path, self.read(path)) for path in found)
         return {path: text for path, text in texts if text is not None}
@@ -116,15 +122,11 @@ class LocalStorage:
 
     def remove(self, path: str) -> None:
         target = self.root / path
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
-
-    def clear(self, keep: Collection[str]) -> None:
-        for path in list(self.root.iterdir()):
-            if path.name not in keep:
-                self.remove(path.name)
+        with refused_writes_told(target), suppress(FileNotFoundError, NotADirectoryError):
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            else:
+                target.unlink()
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,9 @@ class SparkStorage:
     def remove(self, path: str) -> None:
         raise TypeError("Spark does not remove files")
 
-    def clear(self, keep: Collection[str]) -> None:
-        raise TypeError("Spark does not remove files")
+
+def _not_through_links(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _is_hidden(path: Path) -> bool:
@@ -196,8 +199,10 @@ def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
     """Files may vanish meanwhile, because Spark removes old ones."""
     try:
         entries = [entry for entry in os.scandir(folder) if not entry.name.startswith((".", "_"))]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except (OSError, ValueError) as error:
+        raise cannot_read(folder, error) from None
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from _files(folder / entry.name, f"{prefix}{entry.name}/")

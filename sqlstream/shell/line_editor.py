@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
@@ -16,26 +17,28 @@ from prompt_toolkit.output import Output
 from sqlstream.secrets import shown_script
 from sqlstream.shell.highlighting import SqlStreamLexer
 from sqlstream.shell.statements import is_blank, split
+from sqlstream.user_folders import made, state_folder
 
 PROMPT = "sqlstream> "
 _CONTINUED = "        -> "
 
 
-def history_file() -> Path:
-    """``$XDG_STATE_HOME/sqlstream/history``; its directory exists afterwards."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    directory = state / "sqlstream"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory / "history"
+def history_file() -> Path | None:
+    """``$XDG_STATE_HOME/sqlstream/history``, whose directory exists; None where it cannot be read and written."""
+    folder = made(state_folder())
+    if folder is None:
+        return None
+    file = folder / "history"
+    return file if not file.exists() or os.access(file, os.R_OK | os.W_OK) else None
 
 
-def line_editor(history: Path, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
-    """``source`` and ``screen`` default to the terminal."""
+def line_editor(history: Path | None, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
+    """``history``: None where it lasts as long as the editor. ``source`` and ``screen`` default to the terminal."""
     return PromptSession(
         PROMPT,
         multiline=True,
         prompt_continuation=_CONTINUED,
-        history=HistoryWithoutSecrets(str(history)),
+        history=InMemoryHistory() if history is None else HistoryWithoutSecrets(str(history)),
         auto_suggest=AutoSuggestFromHistory(),
         lexer=PygmentsLexer(SqlStreamLexer),
         key_bindings=_bindings(),
@@ -49,7 +52,8 @@ class HistoryWithoutSecrets(FileHistory):
 
     def store_string(self, string: str) -> None:
         if shown_script(string) == string:
-            super().store_string(string)
+            with suppress(OSError):  # a full disk takes away the history, not the shell
+                super().store_string(string)
 
 
 def is_finished(text: str) -> bool:

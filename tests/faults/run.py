@@ -32,6 +32,7 @@ from tests.faults.inject import FAULTS, LOCAL, Siege, schedule
 from tests.faults.jobs import KINDS
 from tests.faults.report import Outcome, Report
 from tests.faults.running import Fleet
+from tests.faults.sinks import sinks_hold
 from tests.faults.struck import Records
 
 _RUNS = {"local": LOCAL, "cluster": ("executor",)}
@@ -147,7 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {chosen.seed}; {os.cpu_count()} cores; {folder}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what has been started and mounted goes with us
-    if not run(chosen, folder):
+    holds = run(chosen, folder)
+    holds = sinks_hold(folder / "sinks") and holds
+    if not holds:
         return 1
     if chosen.folder is None:
         shutil.rmtree(folder)

@@ -1,6 +1,7 @@
 """Plans as JSON and back."""
 
 import json
+import sys
 from typing import get_args
 
 import pytest
@@ -70,6 +71,26 @@ def test_document_has_a_version_and_another_version_is_refused():
     assert document["version"] == VERSION == 1
     with pytest.raises(ValueError, match="plan of version 2, but this is version 1"):
         from_json({**document, "version": 2})
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [{"c": "antigravity.Select"}],
+        [{"c": "sqlglot.expressions.core.Column", "t": [{"c": "antigravity.Type"}]}],
+        [{"c": "sqlglot.expressions.core.Column"}, {"i": 0, "k": "this", "c": "os.getcwd"}],
+        [{"c": "maybe_parse"}],
+        [{"c": "sqlglot.expressions.core.exp"}],
+        [{"c": "sqlglot.generator.Generator"}],
+    ],
+)
+def test_a_tree_of_anything_else_than_expressions_is_refused_and_nothing_is_imported(tree):
+    document = to_json(plan("SELECT n FROM bids WHERE n > 1"))
+    document["plan"]["input"]["items"][0]["expression"] = {"sql": "n", "tree": tree}
+    sys.modules.pop("antigravity", None)
+    with pytest.raises(ValueError, match="which is no expression of sqlglot"):
+        from_json(json.loads(json.dumps(document)))
+    assert "antigravity" not in sys.modules
 
 
 def test_explain_in_json_can_be_loaded():

@@ -28,8 +28,10 @@ def test_options_are_added_where_the_user_says_nothing_of_the_same(tmp_path, mon
 
 def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    archive_file().parent.mkdir()
-    archive_file().touch()
+    archive = archive_file()
+    assert archive is not None
+    archive.parent.mkdir()
+    archive.touch()
     option = f"-XX:SharedArchiveFile={tmp_path}/sqlstream/spark-"
     assert _jvm_options({})[KEY].startswith(f"{_COMPILER} {PAGES} {option}")
     assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {_COMPILER} {PAGES} {option}")
@@ -52,8 +54,10 @@ def test_a_slow_start_without_an_archive_is_told_of_once(tmp_path, monkeypatch):
 
 def test_nothing_is_told_where_there_is_an_archive_or_no_memory_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    archive_file().parent.mkdir()
-    archive_file().touch()
+    archive = archive_file()
+    assert archive is not None
+    archive.parent.mkdir()
+    archive.touch()
     assert advice(12.3) is None
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

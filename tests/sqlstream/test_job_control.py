@@ -109,7 +109,7 @@ def test_epochs_keep_their_pause_and_are_retained_until_the_job_is_stopped(sessi
     found = read_record(storage)
     assert found is not None
     assert (found.status, found.life.kept) == ("STOPPED", False)
-    assert {path.name for path in storage.root.iterdir()} <= {"job.json", "epochs.json", "requests", "replies"}
+    assert {path.name for path in storage.root.iterdir()} <= {"job.json", "epochs.json", "requests", "replies", ".lock"}
 
 
 def test_a_job_that_keeps_few_epochs_goes_on_however_often_it_is_started(spark, tmp_path) -> None:
@@ -160,3 +160,15 @@ def test_a_finished_job_leaves_its_record_alone_where_nothing_is_to_be_retained(
     assert isinstance(shown, Rows)
     described = dict(shown.fetchall())
     assert (described["status"], described["checkpoint"]) == ("FINISHED", f"{job.checkpoint_path} (deleted)")
+
+
+@pytest.mark.parametrize(("name", "code"), [("sales", "SS414"), ("..", "SS415"), (".", "SS415"), ("../x", "SS415")])
+def test_files_of_others_stay_where_a_job_is_to_retain_nothing(session: Session, tmp_path, name, code) -> None:
+    theirs = tmp_path / "sales/2024.csv"
+    theirs.parent.mkdir()
+    theirs.write_text("1,2")
+    session.sql(f"SET 'pipeline.name' = '{name}'")
+    with pytest.raises(ExecutionError) as error:
+        started(session, "SELECT id FROM numbers", externalized_checkpoint_retention="NO_EXTERNALIZED_CHECKPOINTS")
+    assert error.value.code == code
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["sales", "sales/2024.csv"]

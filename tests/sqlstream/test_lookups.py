@@ -112,3 +112,30 @@ def test_a_table_gets_results_or_failed_rows(open_session):
             "INSERT INTO failed SELECT o.id, s.name AS error FROM orders AS o "
             "JOIN LATERAL TABLE(seat(o.seat, '')) AS s LOOKUP ASYNC (ON ERROR TO failed) ON TRUE"
         )
+
+
+def test_a_query_sees_files_and_answers_as_they_are_when_it_starts(open_session, tmp_path):
+    called = tmp_path / "calls"
+    called.write_text("before")
+
+    async def told(number: str) -> Seat | None:
+        return Seat(called.read_text())
+
+    with open_session() as session:
+        session.register_function("told", told)
+        session.sql(
+            f"CREATE TABLE seats (seat STRING, name STRING) WITH ('connector' = 'filesystem', 'format' = 'json', "
+            f"'path' = '{tmp_path}/seats.json'); "
+            "CREATE TABLE asked (id INT, seat STRING, pt AS PROCTIME()) WITH ('connector' = 'filesystem', "
+            f"'format' = 'json', 'path' = '{tmp_path}/orders')"
+        )
+        query = (
+            "SELECT o.id, s.name, t.name FROM asked AS o JOIN seats FOR SYSTEM_TIME AS OF o.pt AS s "
+            "ON o.seat = s.seat, LATERAL TABLE(told(o.seat)) AS t(name) LOOKUP ASYNC (CACHE 10 ROWS)"
+        )
+        found = []
+        for name in ("before", "after!"):
+            (tmp_path / "seats.json").write_text(json.dumps({"seat": "b", "name": name}))
+            called.write_text(name)
+            found.append(session.sql(query).fetchall())
+    assert found == [[(2, "before", "before")], [(2, "after!", "after!")]]

@@ -54,3 +54,13 @@ def test_a_second_session_in_the_same_process_changes_nothing(spark, files):
     before, name = plain(files)
     use_quick_files(spark)
     assert (plain(files)[0].hashCode(), plain(files)[1]) == (before.hashCode(), name)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_folders_keep_what_gives_their_files_to_a_group(spark, files, path_of, tmp_path, mode):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").chmod(0o2770)
+    files.setPermission(path_of("folder"), spark._jvm.org.apache.hadoop.fs.permission.FsPermission(mode))
+    assert (tmp_path / "folder").stat().st_mode & 0o7777 == 0o2000 | mode
+    files.mkdirs(path_of("folder/inner"))
+    assert (tmp_path / "folder/inner").stat().st_mode & 0o7777 == 0o2755

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from sqlstream.udfs.lookup.asking import Asker
@@ -21,15 +22,30 @@ from sqlstream.udfs.lookup.source import LookupClient, LookupSource
 Result = TypeVar("Result")
 
 
+MOST_STARTS = 32
+"""Starts of queries of which a process remembers answers."""
+
+
+@dataclass(frozen=True)
+class _OfStart:
+    askers: dict[tuple[LookupSource, LookupOptions], Asker] = field(default_factory=dict)
+    caches: dict[tuple[LookupSource, Cache], AnswerCache] = field(default_factory=dict)
+
+    def cache(self, source: LookupSource, options: Cache) -> AnswerCache:
+        return self.caches.setdefault((source, options), AnswerCache(options))
+
+
 class Worker:
-    """Clients by source, caches by source and options, askers by source and how it is asked."""
+    """Clients by source; for each start of a query, caches by source and options, askers by source and how it is asked.
+
+    A query that starts sees what its sources say now: it remembers no answers of queries before it.
+    """
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
         self.loop = new_loop()
         self._lock = threading.Lock()
         self._clients: dict[LookupSource, asyncio.Task[LookupClient]] = {}
-        self._caches: dict[tuple[LookupSource, Cache], AnswerCache] = {}
-        self._askers: dict[tuple[LookupSource, LookupOptions], Asker] = {}
+        self._starts: OrderedDict[str, _OfStart] = OrderedDict()
         self._thread = threading.Thread(target=self._run, name="sqlstream-lookups", daemon=True)
         self._thread.start()
 
@@ -37,15 +53,26 @@ class Worker:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def asker(self, source: LookupSource, options: LookupOptions) -> Asker:
+    def asker(self, source: LookupSource, options: LookupOptions, started: str = "") -> Asker:
+        """``started``: a word of the start of the query that asks."""
         asking = _asking(options)
         with self._lock:
-            asker = self._askers.get((source, asking))
+            own = self._of(started)
+            asker = own.askers.get((source, asking))
             if asker is None:
-                cache = self._cache(source, options.cache) if options.cache else None
+                cache = own.cache(source, options.cache) if options.cache else None
                 asker = Asker(source, asking, lambda: self._client(source), cache, self.loop)
-                self._askers[source, asking] = asker
+                own.askers[source, asking] = asker
             return asker
+
+    def _of(self, started: str) -> _OfStart:
+        """What is kept for a start; for the one whose last task began the longest ago nothing is, when there are too
+        many. A query that goes on after that asks anew."""
+        own = self._starts.setdefault(started, _OfStart())
+        self._starts.move_to_end(started)
+        if len(self._starts) > MOST_STARTS:
+            self._starts.popitem(last=False)
+        return own
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
         """Calls a function on the event loop, soon."""
@@ -69,9 +96,6 @@ class Worker:
         asyncio.run_coroutine_threadsafe(self._close_clients(), self.loop).result()
         self.call(self.loop.stop)
         self._thread.join()
-
-    def _cache(self, source: LookupSource, options: Cache) -> AnswerCache:
-        return self._caches.setdefault((source, options), AnswerCache(options))
 
     async def _client(self, source: LookupSource) -> LookupClient:
         """The client of a source, opened once; after a failure the next one who asks opens it again."""

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError
+from sqlstream.jobs.storage import LocalStorage
 
 INVALID = "SS428"
 
@@ -43,19 +44,26 @@ class Manifest:
 
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a savepoint; None where there is none. ExecutionError SS428 where it cannot be read."""
-    try:
-        text = (folder / FILE).read_text(encoding="utf-8")
-    except FileNotFoundError:
+    text = LocalStorage(folder).read(FILE)
+    if text is None:
         return None
     try:
         found = json.loads(text)
         if found.pop("version") != VERSION:
             raise ValueError("it is of another version of sqlstream")
         files = {path: CopiedFile(**file) for path, file in found.pop("files").items()}
-        return Manifest(**found, files=files)
+        manifest = Manifest(**found, files=files)
+        if (type(manifest.epoch), type(manifest.partitions), type(manifest.drained)) != (int, int, bool):
+            raise ValueError("epoch and partitions are whole numbers, drained is true or false")
+        return manifest
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f'file "{folder / FILE}" of a savepoint cannot be read'
-        raise ExecutionError(INVALID, message, detail=str(error), hint=_HINT) from error
+        raise unreadable(folder / FILE, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> ExecutionError:
+    """That a file of a savepoint is not what was written."""
+    message = f'file "{path}" of a savepoint cannot be read'
+    return ExecutionError(INVALID, message, detail=f"{type(error).__name__}: {error}", hint=_HINT)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

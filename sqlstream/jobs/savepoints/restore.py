@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoint import PLAN, require_compatible
 from sqlstream.jobs.control import END_FILE
+from sqlstream.jobs.damage import refused_writes_told
 from sqlstream.jobs.fingerprint import Part
 from sqlstream.jobs.layout import Layout, require_same, stored_layout
+from sqlstream.jobs.own_files import remove_checkpoint
 from sqlstream.jobs.records import read_record
-from sqlstream.jobs.savepoints.create import OWN_FILES, epoch_of, partitions_of
+from sqlstream.jobs.savepoints.confinement import require_confined, require_inside
+from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
-from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole
+from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole, unreadable
 from sqlstream.jobs.savepoints.repartition import repartition
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
 from sqlstream.jobs.storage import LocalStorage, local_storage_at, storage_at
+from sqlstream.jobs.trust import require_trusted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,14 +63,17 @@ def restore(
     gear: str,
     key_groups: int | None,
     partitions: int | None = None,
+    *,
+    trusted: bool = True,
 ) -> int:
     """Make ``source`` the new checkpoint ``target`` of a job; the last epoch that it holds.
 
     ``parts_of`` tells the parts of the job's plan for a layout of its state (None: of a checkpoint older than those).
-    ``partitions``: how many the state shall have, None for as many as it has. ExecutionError SS427 where the job has
-    a checkpoint, SS428 and SS455 where the source is none, SS429 where its time has ended, SS421, SS424,
-    SS425 where its state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be
-    spread anew, SS458 for the checkpoint of a running job. Nothing is left at ``target`` then.
+    ``partitions``: how many the state shall have, None for as many as it has. ``trusted``: it may be of any user.
+    ExecutionError SS427 where the job has a checkpoint, SS428 and SS455 where the source is none, SS418 where its names
+    lead out of it, SS419 where it is somebody else's, SS429 where its time has ended, SS421, SS424, SS425 where its
+    state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be spread anew,
+    SS458 for the checkpoint of a running job, SS416 and SS465 where it cannot be copied. Nothing is left at ``target``.
     """
     storage = storage_at(target, spark)
     if not isinstance(storage, LocalStorage):
@@ -74,9 +81,12 @@ def restore(
     _require_new(storage, target)
     origin = origin_at(source)
     _require_fits(origin, parts_of, gear, key_groups)
-    _clear(storage)
+    if not trusted:
+        require_trusted(LocalStorage(origin.folder), origin.what)
+    remove_checkpoint(storage)  # what was copied before is no checkpoint without its plan
     try:
-        _fill(storage.root, origin)
+        with refused_writes_told(storage.root):
+            _fill(storage.root, origin)
         epoch = origin.epoch
         if partitions not in (None, origin.partitions) and any((storage.root / "spark/state").glob("[0-9]*")):
             repartition(spark, storage, partitions)
@@ -85,7 +95,8 @@ def restore(
             epoch = found
         storage.write(PLAN, (origin.folder / PLAN).read_text(encoding="utf-8"))  # the last: now it is a checkpoint
     except BaseException:
-        _clear(storage)
+        with suppress(ExecutionError):
+            remove_checkpoint(storage)
         raise
     return epoch
 
@@ -97,8 +108,9 @@ def origin_at(source: str) -> Origin:
         raise _not_local(source)
     manifest = read_manifest(found.root)
     if manifest is not None:
-        require_whole(found.root, manifest)
         files = tuple(manifest.files)
+        require_confined(found.root, files)
+        require_whole(found.root, manifest)
         return Origin(found.root, "savepoint", manifest.epoch, manifest.partitions, files, manifest.drained)
     epoch = last_epoch(found.root / "spark")
     if epoch is None or not (found.root / PLAN).is_file():
@@ -111,6 +123,7 @@ def origin_at(source: str) -> Origin:
     require_whole_checkpoint(found)
     partitions = partitions_of(found.root / "spark", epoch)
     files = tuple(epoch_of(found.root, epoch))
+    require_confined(found.root, files)
     drained = any(Path(file).name == END_FILE for file in files)
     return Origin(found.root, "checkpoint", epoch, partitions, files, drained)
 
@@ -157,19 +170,16 @@ def _fill(root: Path, origin: Origin) -> None:
 def _move_schemas(spark: Path, files: Iterable[Path]) -> None:
     """Spark keeps absolute paths of the schemas of state; they become those of the new place."""
     for file in files:
-        version, text = file.read_text(encoding="utf-8").split("\n", 1)
-        found = json.loads(text)
-        for store in found["stateStoreInfo"]:
-            paths = store.get("stateSchemaFilePaths", [])
-            store["stateSchemaFilePaths"] = [f"file:{spark}/state/{path.rpartition('/state/')[2]}" for path in paths]
+        try:
+            version, text = file.read_text(encoding="utf-8").split("\n", 1)
+            found = json.loads(text)
+            for store in found["stateStoreInfo"]:
+                names = [path.rpartition("/state/")[2] for path in store.get("stateSchemaFilePaths", [])]
+                require_inside(file, names)
+                store["stateSchemaFilePaths"] = [f"file:{spark}/state/{name}" for name in names]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise unreadable(file, error) from error
         file.write_text(f"{version}\n{json.dumps(found)}", encoding="utf-8")
-
-
-def _clear(storage: LocalStorage) -> None:
-    """What was copied before is no checkpoint without its plan."""
-    for name in ("spark", "control", "control-clock", *OWN_FILES):
-        path = storage.root / name
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _not_local(path: str) -> ExecutionError:

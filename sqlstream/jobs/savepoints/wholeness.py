@@ -12,8 +12,10 @@ import zlib
 from pathlib import Path
 from zipfile import BadZipFile
 
-from sqlstream.jobs.checkpoint import PLAN
+from sqlstream.jobs.checkpoint import PLAN, RUN
 from sqlstream.jobs.damage import ANEW, HINT, damaged, is_json, missing
+from sqlstream.jobs.layout import FILE as LAYOUT
+from sqlstream.jobs.records import read_record
 from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch, newest
 from sqlstream.jobs.storage import LocalStorage, Storage
 
@@ -33,6 +35,23 @@ def require_whole_checkpoint(storage: Storage) -> None:
         _require_logs(storage.root / "spark")
         _require_epoch(storage.root / "spark")
         _require_control(storage.root)
+
+
+def require_begun_files(storage: Storage) -> None:
+    """ExecutionError SS459 that names what is missing of a checkpoint of which the record says that a job has begun.
+
+    Without one of these files the job would begin anew, or count its micro-batches as those of another one.
+    """
+    record = read_record(storage)
+    if record is None or not record.id or not record.life.kept:
+        return
+    for name in (PLAN, LAYOUT, RUN, "spark/metadata"):
+        if storage.read(name) is None:
+            raise missing(storage.location(name).removeprefix("file://"))
+    if not isinstance(storage, LocalStorage):
+        return
+    if record.life.progress.last_batch >= 0 and newest(storage.root / "spark" / "offsets") < 0:
+        raise missing(storage.root / "spark" / "offsets")
 
 
 def _require_logs(spark: Path) -> None:

@@ -17,6 +17,7 @@ import duckdb
 import pytest
 
 from sqlstream.connectors import Environment, connector, validate
+from sqlstream.connectors.file_databases import file_as_of
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
@@ -246,3 +247,17 @@ def test_keys_and_paths_that_no_system_takes_are_errors_of_ours(system, customer
     monkeypatch.setenv("FILE", "x" * 300)
     text = error_of(source, table(system, Path("${FILE}"), COLUMNS), "id", "name")
     assert text.startswith("SS566") and len(text) < 400
+
+
+@BOTH
+def test_another_file_in_its_place_is_another_source(make_file, tmp_path: Path, system: str) -> None:
+    create = "CREATE TABLE t (id INTEGER, v INTEGER)"
+    path = make_file(system, create, "INSERT INTO t VALUES (1, 1)")
+    declared = {"id": "INT", "v": "INT"}
+    first = source(table(system, path, declared, **{"table-name": "t"}), "id", "v")
+    assert source(table(system, path, declared, **{"table-name": "t"}), "id", "v") == first
+    assert file_as_of(str(tmp_path / "none")) == ""
+    kept = path.with_name("kept")
+    path.rename(kept)
+    path.write_bytes(kept.read_bytes())
+    assert source(table(system, path, declared, **{"table-name": "t"}), "id", "v") != first

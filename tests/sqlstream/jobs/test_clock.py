@@ -7,11 +7,14 @@ from threading import Event
 
 import pytest
 
+from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs import Job
 from sqlstream.jobs.clock import Clock, clock_of
 from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.damage import disk_full
+from sqlstream.jobs.damage import cannot_write, disk_full
 from sqlstream.jobs.storage import LocalStorage
 from sqlstream.results import Query
+from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.stream_test import plan_of_script
 from tests.planner.plans import physical
@@ -127,3 +130,50 @@ def test_a_full_disk_does_not_stop_the_clock(tmp_path):
     stopped.set()
     thread.join()
     assert [*tmp_path.glob("control-clock/tick-*.json")]
+
+
+class ReadOnly(LocalStorage):
+    def write(self, path, text):
+        raise cannot_write(self.root / path, OSError(30, "Read-only file system"))
+
+
+def test_a_clock_that_cannot_tick_for_long_is_told_again_and_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("sqlstream.jobs.clock.GIVE_UP_SECONDS", 0.05)
+    stopped = Event()
+    told: list[SqlStreamError] = []
+    control = ControlRows(ReadOnly(tmp_path))
+    thread = Clock(ticks=True, interval_ms=1).start(control, stopped, on_failure=told.append)
+    deadline = time.monotonic() + 10
+    while len(told) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stopped.set()
+    thread.join()
+    assert {error.code for error in told[:2]} == {"SS416"}
+    idle = Clock(ticks=True, calls_only=True, interval_ms=1)
+    stopped.clear()
+    told.clear()
+    thread = idle.start(control, stopped, lambda: False, told.append)
+    time.sleep(0.2)
+    stopped.set()
+    thread.join()
+    assert not told, "nothing waits for it"
+
+
+@pytest.mark.spark
+def test_a_job_whose_clock_cannot_tick_fails_and_does_not_wait_for_ever(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("sqlstream.jobs.clock.GIVE_UP_SECONDS", 0.1)
+    with Session(spark) as session:
+        session.sql("SET 'sqlstream.clock-interval' = '50 ms'")
+        job = session.sql("""
+            CREATE TABLE s (value BIGINT, pt AS PROCTIME()) WITH ('connector' = 'rate', 'rows-per-second' = '1');
+            CREATE TABLE t (n BIGINT) WITH ('connector' = 'blackhole');
+            INSERT INTO t SELECT COUNT(*) FROM s GROUP BY TUMBLE(pt, INTERVAL '1' HOUR)""")
+        assert isinstance(job, Job)
+        monkeypatch.setattr(ControlRows, "lift", refuse)
+        monkeypatch.setattr(ControlRows, "tick", refuse)
+        with pytest.raises(ExecutionError, match="SS416"):
+            job.wait(60)
+
+
+def refuse(*_: object) -> None:
+    raise cannot_write("/c/control-clock/tick.json", OSError(30, "Read-only file system"))

@@ -108,6 +108,39 @@ def test_a_function_whose_connection_is_reset_has_its_own_words():
         (LOST, 'SS459: file "/c/j1/spark/state/0/1/7.changelog" of a checkpoint is damaged'),
         (CUT_OFF, 'SS459: file "/c/j1/spark/state/0/1/7.zip" of a checkpoint is damaged'),
         (NO_INPUT, "SS400: FileNotFoundException: File file:/data/spark/x.json does not exist"),
+        (
+            "Lost task: java.io.IOException: Mkdirs failed to create file:/out/my%20table/x (exists=false, cwd=file:/)",
+            'SS439: "/out/my table/x" cannot be written or read: its directory cannot be made',
+        ),
+        (
+            "o1.x\n: org.apache.hadoop.ParentNotDirectoryException: Parent path is not a directory: file:/a/b\n\tat",
+            'SS439: "/a/b" cannot be written or read: a file stands where a directory must be',
+        ),
+        (
+            "org.apache.hadoop.fs.FileAlreadyExistsException: Destination exists and is not a directory: /out\n\tat x",
+            'SS439: "/out" cannot be written or read: a file stands where a directory must be',
+        ),
+        (
+            "Caused by: java.io.FileNotFoundException: /out/.part-0.json.crc (Read-only file system)\n\tat java.base",
+            'SS439: "/out/.part-0.json.crc" cannot be written or read: Read-only file system',
+        ),
+        (
+            "java.nio.file.AccessDeniedException: /c/j1/spark/offsets\n\tat sun.nio",
+            'SS439: "/c/j1/spark/offsets" cannot be written or read: Permission denied',
+        ),
+        (
+            "java.nio.file.FileSystemException: /out/a: Read-only file system",
+            'SS439: "/out/a" cannot be written or read: Read-only file system',
+        ),
+        (
+            "java.io.FileNotFoundException: /out/part-0.json (No such file or directory)",
+            'SS439: "/out/part-0.json" cannot be written or read: it, or its directory, is not there',
+        ),
+        (
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 4.",
+            'SS452: another job works with the checkpoint "/checkpoints/j1"',
+        ),
+        ("An error occurred while calling o2.save.\n: java.io.IOException: odd", "SS400: IOException: odd"),
         (CRASHED, "SS466: a Python process of a task has ended unexpectedly"),
         (NOT_BACK, "SS466: a Python process of a task has not started in time"),
         ("something odd", "SS400: something odd"),

@@ -55,12 +55,52 @@ def test_an_answer_comes_back_and_leaves_nothing_behind(storage: LocalStorage) -
     assert not list((storage.root / "requests").iterdir()) + list((storage.root / "replies").iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"instance": "instance-1", "kind": "stop", "of a newer version": 1}'])
+ID = "0" * 32
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", '{"instance": "instance-1", "kind": "stop", "of a newer version": 1}',
+        '{"instance": "instance-1", "kind": "stop", "id": "../../payload"}',
+        '{"instance": "instance-1", "kind": "stop", "id": "/tmp/payload"}',
+        f'{{"instance": "instance-1", "kind": "stop", "id": "{"1" * 32}"}}',
+        f'{{"instance": "instance-1", "kind": "explode", "id": "{ID}"}}',
+        f'{{"instance": "instance-1", "kind": "savepoint", "savepoint": 7, "id": "{ID}"}}',
+        f'{{"instance": "instance-1", "kind": "stop", "drain": "yes", "id": "{ID}"}}',
+        '{"instance": "instance-1", "kind": "stop", "id": 7}',
+    ],
+)  # fmt: skip
 def test_what_is_no_request_does_not_keep_others_from_their_answers(storage: LocalStorage, text: str) -> None:
-    storage.write("requests/0.json", text)
+    storage.write(f"requests/{ID}.json", text)
     send(storage, Request("instance-1", "stop"))
-    assert [request.kind for request in waiting(storage, "instance-1")] == ["stop"]
-    assert not (storage.root / "requests/0.json").exists()
+    assert [(request.kind, len(request.id)) for request in waiting(storage, "instance-1")] == [("stop", 32)]
+    assert not (storage.root / f"requests/{ID}.json").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"answer": {}}', '{"error": []}', '{"error": [{"sql": 1}]}'])
+def test_an_answer_that_is_none_is_told(storage: LocalStorage, text: str) -> None:
+    job = written(storage, record())
+
+    def reply() -> None:
+        while not (found := waiting(storage, "instance-1")):
+            time.sleep(0.01)
+        storage.write(f"replies/{found[0].id}.json", text)
+
+    Thread(target=reply, daemon=True).start()
+    with pytest.raises(ExecutionError, match=r"SS453: the answer .* of a job cannot be read"):
+        job.checkpoint(timeout_s=30)
+
+
+def test_an_answer_is_not_written_through_a_link(storage: LocalStorage, tmp_path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("mine")
+    request = Request("instance-1", "checkpoint")
+    storage.make_folder("replies")
+    (storage.root / f"replies/.{request.id}.json").symlink_to(theirs)
+    with pytest.raises(ExecutionError, match="SS416"):
+        answer(storage, request, lambda: 1)
+    assert theirs.read_text() == "mine"
 
 
 def test_the_number_of_an_epoch_comes_back_and_none_where_there_is_none(storage: LocalStorage) -> None:

@@ -53,13 +53,18 @@ def test_files_have_size_and_time(tmp_path, spark) -> None:
     }
 
 
-def test_a_folder_is_cleared_but_for_what_is_to_be_kept(tmp_path) -> None:
-    storage = LocalStorage(tmp_path)
-    for path in ("job.json", "spark/commits/0", "plan.json"):
-        storage.write(path, "x")
-    storage.clear({"job.json"})
-    assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
-    storage.remove("no such file")
+def test_of_a_link_the_link_is_removed_and_not_what_it_leads_to(tmp_path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").touch()
+    storage = LocalStorage(tmp_path / "job")
+    storage.make_folder("a")
+    (storage.root / "a/link").symlink_to(elsewhere)
+    (storage.root / "link").symlink_to(elsewhere)
+    for path in ("link", "a", "no such file"):
+        storage.remove(path)
+    assert not [*storage.root.iterdir()]
+    assert (elsewhere / "file").exists()
 
 
 def test_only_paths_of_this_machine_are_local() -> None:
@@ -96,7 +101,27 @@ def test_a_full_disk_is_told_as_such_and_leaves_the_text_as_it_was(tmp_path, act
     assert storage.texts("**/*.json") == {"plan.json": "old"}
 
 
-def test_other_refusals_of_files_stay_as_they_are(tmp_path) -> None:
-    (tmp_path / "folder").write_text("a file")
-    with pytest.raises(FileExistsError):
-        LocalStorage(tmp_path).write("folder/plan.json", "{}")
+@pytest.mark.parametrize("path", ["file/plan.json", "file/deep/plan.json", f"{'long' * 80}.json", "nul\0.json"])
+def test_what_cannot_be_written_is_told_with_its_path_and_the_reason(tmp_path, path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.write("file", "a file")
+    with pytest.raises(ExecutionError, match=rf'SS416: "{tmp_path}/.*" cannot be written: .+') as error:
+        storage.write(path, "{}")
+    assert error.value.diagnostic.hint
+    assert len(error.value.diagnostic.message) < 400
+    assert storage.read("file") == "a file"
+
+
+def test_what_cannot_be_read_is_told_and_what_is_not_there_is_no_error(tmp_path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.make_folder("plan.json")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for path in ("plan.json", "bytes"):
+        with pytest.raises(ExecutionError, match=rf'SS417: "{tmp_path}/{path}" cannot be read: .+'):
+            storage.read(path)
+    assert storage.read("bytes/plan.json") is None
+    assert storage.files("bytes") == {}
+    for impossible in (LocalStorage(tmp_path / ("x" * 300)), LocalStorage(tmp_path / "nul\0")):
+        with pytest.raises(ExecutionError, match="SS417"):
+            impossible.files("spark")
+    assert storage.read("no such file") is None

@@ -12,7 +12,7 @@ import pytest
 
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, Order
-from sqlstream.udfs.lookup.worker import Worker, worker
+from sqlstream.udfs.lookup.worker import MOST_STARTS, Worker, worker
 from tests.udfs.lookup.scripted import Script, scripted, values
 
 _NAMES = (f"worker{number}" for number in itertools.count())
@@ -53,6 +53,22 @@ def test_caches_are_shared_by_source_and_options(own):
     first = own.asker(source, LookupOptions(cache=Cache(5), capacity=1))
     assert own.asker(source, LookupOptions(cache=Cache(5), capacity=2)).cache is first.cache
     assert own.asker(source, LookupOptions(cache=Cache(6), capacity=2)).cache is not first.cache
+
+
+def test_a_query_that_starts_remembers_nothing_of_queries_before_it(own):
+    source, asked = scripted(next(_NAMES), Script()), LookupOptions(cache=Cache(5))
+    first = own.asker(source, asked, "one")
+    assert own.asker(source, asked, "one") is first
+    assert own.asker(source, asked, "two").cache is not first.cache
+
+
+def test_so_many_starts_are_remembered_and_those_that_go_on_stay(own):
+    source, asked = scripted(next(_NAMES), Script()), LookupOptions(cache=Cache(5))
+    old, running = own.asker(source, asked, "old"), own.asker(source, asked, "running")
+    for number in range(MOST_STARTS):
+        own.asker(source, asked, f"start {number}")
+        assert own.asker(source, asked, "running") is running
+    assert own.asker(source, asked, "old") is not old
 
 
 def test_clients_are_opened_once_and_closed_at_the_end(own):

@@ -86,7 +86,10 @@ class FileClient:
 
 @dataclass(frozen=True)
 class FileDatabase:
-    """What the sources in files have in common. ``path`` must be there on every worker."""
+    """What the sources in files have in common. ``path`` must be there on every worker.
+
+    ``as_of`` tells which file it was when the query started: another one in its place is another source.
+    """
 
     name: str
     path: str
@@ -94,6 +97,7 @@ class FileDatabase:
     request: Request
     stored: tuple[tuple[str, StoredColumn], ...]
     connections: int = 8
+    as_of: str = ""
 
     def client(self, dialect: Dialect, connect: Callable[[str], Connection], errors: type[Exception]) -> FileClient:
         question = Question(dialect, self.table, self.request, dict(self.stored))

@@ -12,9 +12,11 @@ import asyncio
 import contextlib
 import glob
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -40,7 +42,11 @@ Signature = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class FileSource:
-    """``path``: a file, a directory or a pattern. ``partitions``: columns that are directories, ``day=2024-01-31``."""
+    """``path``: a file, a directory or a pattern. ``partitions``: columns that are directories, ``day=2024-01-31``.
+
+    ``as_of`` tells how the files were when the query started: sources of other files are not equal, so that each loads
+    its own.
+    """
 
     name: str
     request: Request
@@ -48,6 +54,7 @@ class FileSource:
     format: FileFormat
     partitions: tuple[str, ...] = ()
     reload_ms: int | None = None
+    as_of: str = ""
 
     async def open(self) -> FileClient:
         client = FileClient(self)
@@ -184,6 +191,15 @@ def signature_of(path: str) -> Signature:
     except (OSError, ValueError) as error:
         message = f'path "{path[:100]}" cannot be read on this worker: {reason_of(error)}'
         raise ConnectorError(UNREADABLE, message) from None
+
+
+def as_of(path: str) -> str:
+    """A word for the files of a path as they are now, another one when they have changed; of those that are not on this
+    machine each time another one."""
+    try:
+        return sha256(repr(_signature_of(path)).encode(errors="surrogateescape")).hexdigest()
+    except (OSError, ValueError, ConnectorError):
+        return uuid.uuid4().hex
 
 
 def _signature_of(path: str) -> Signature:

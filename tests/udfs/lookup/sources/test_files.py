@@ -9,6 +9,7 @@ import logging
 import math
 import os
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +24,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat
-from sqlstream.udfs.lookup.sources.files import FileSource, Index
+from sqlstream.udfs.lookup.sources.files import FileSource, Index, as_of
 
 
 def columns_of(text: str):
@@ -220,6 +221,20 @@ def test_changed_files_are_loaded_again_and_others_are_not(tmp_path):
             return before, await client.ask([("a",), ("b",)])
 
     assert asyncio.run(scenario()) == ([[(1,)], []], [[(10,)], [(2,)]])
+
+
+def test_files_have_another_word_when_they_have_changed(tmp_path):
+    written(tmp_path / "t.csv", "a,1")
+    before = as_of(str(tmp_path))
+    assert as_of(str(tmp_path)) == before
+    written(tmp_path / ".hidden", "a,1")
+    assert as_of(str(tmp_path)) == before
+    written(tmp_path / "more.csv", "b,2")
+    assert as_of(str(tmp_path)) != before
+    nowhere = str(tmp_path / "only on workers")
+    assert as_of(nowhere) != as_of(nowhere)
+    assert source_of(tmp_path, "k STRING") == source_of(tmp_path, "k STRING")
+    assert replace(source_of(tmp_path, "k STRING"), as_of="1") != replace(source_of(tmp_path, "k STRING"), as_of="2")
 
 
 def test_reloads_come_by_themselves_and_a_failing_one_keeps_the_rows(tmp_path, caplog):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,14 +28,12 @@ OUTPUT = (
 """Blobs that come out: rows of the kernel's output, or late rows for a table, or neither and a count alone, or what
 operators above must know of a held watermark (``udfs.exchange.HOLD``). ``stage``: whose count it is.
 
-``never`` is a time that only the watermark at the end of the input reaches: Spark then refuses any row to come.
+``never`` is the event time that Spark wants of rows; NULL, which no watermark has passed: else Spark refuses the rows.
 """
 
 LATE_ROWS = "late_rows"
 PENDING = "pending"
 """How many rows a key group keeps that hold the watermark."""
-
-_NEVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
 class KernelProcessor:
@@ -147,5 +144,5 @@ def _row(
         hold=hold,
         pending=pending,
         stage=stage,
-        never=_NEVER,
+        never=None,
     )

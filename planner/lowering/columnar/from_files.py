@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.lowering.columnar.clocks import WindowNode
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of
 from sqlstream.planner.lowering.columnar.kernels import sees_arrival
+from sqlstream.planner.lowering.event_times import time_of
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.lowering.time import null_time
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
@@ -120,5 +120,5 @@ def _column(taken: Taken, node: WindowNode, inputs: Inputs, scan: Scan) -> FromF
     if taken.micros and column.type.name != "TIMESTAMP":
         return None
     told = inputs.watermark
-    required = null_time(told.source) if taken.required and told is not None else None
+    required = time_of(told.source) if taken.required and told is not None else None
     return FromFile(name, column.type.to_arrow(), taken.micros, required)

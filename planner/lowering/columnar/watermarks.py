@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.columns import column, event_time, micros, quoted
+from sqlstream.planner.lowering.columns import column, event_time, micros
+from sqlstream.planner.lowering.event_times import required_time, time_of
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.lowering.time import null_error
 from sqlstream.planner.naming import below_projections
 from sqlstream.planner.nodes import AssignTime, AssignWindows, Node, StatementSet, WindowAggregate
 from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, Content
@@ -41,10 +41,9 @@ class BlobWatermark:
 
     @property
     def micros(self) -> str:
-        """SQL text: the time of a row in microseconds; SS401 where it is NULL."""
-        passes = f"WHEN {LATE_TABLE} IS NOT NULL THEN NULL " if self.passing else ""
-        missing = f"WHEN {quoted(self.time)} IS NULL THEN {null_error(self.source)}"
-        return f"CASE {passes}{missing} ELSE {micros(self.time)} END"
+        """SQL text: the time of a row in microseconds; SS401 where it is NULL, SS430 where it is out of range."""
+        passes = f"{LATE_TABLE} IS NOT NULL" if self.passing else None
+        return required_time(time_of(self.source), self.time, "{error}", micros(self.time), passes)
 
     def column(self, runtime: Runtime) -> str | None:
         """The column of the exchange's input whose newest value is told; None where control rows alone move it."""

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from sqlstream.udfs.assigners import Assigner
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context, Kernel
 from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
@@ -81,10 +81,11 @@ def to_calls(exchange: Exchange) -> Batches:
 class Decoder:
     """Blobs of the adapter's output to rows of ``schema``, and hidden columns behind them as far as asked for.
 
-    ``hold``: operators above are told what is held, once per task.
+    ``kernel`` unfolds its results. ``hold``: operators above are told what is held, once per task.
     """
 
     schema: pa.Schema
+    kernel: Kernel
     ahead: bool
     late: bool
     hold: bool = False
@@ -103,7 +104,9 @@ class Decoder:
                 if blob["late_table"] is not None:
                     yield self._alone({LATE_TABLE: blob["late_table"], LATE: blob["bytes"]})
                 elif blob["bytes"] is not None:
-                    yield from self._main(from_bytes(blob["bytes"]), blob["ahead"])
+                    rows = from_bytes(blob["bytes"])
+                    for part in self.kernel.unfold(rows) if blob["folded"] else [rows]:
+                        yield from self._main(part, blob["ahead"])
                 elif blob["hold"] is not None:
                     held.append(blob["hold"])
         if held and self.hold:

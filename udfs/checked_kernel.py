@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.driver import GroupContext, unfolded
 from sqlstream.udfs.kernel import END_OF_TIME, Context, Domain, Kernel
 
 
@@ -50,7 +50,9 @@ class CheckedKernel(Kernel):
             assert context.timers[Domain.PROCESSING] == END_OF_TIME, "the kernel says it uses no processing time"
         if not self.kernel.deferring:
             assert context.held == END_OF_TIME, "the kernel says it holds no watermark"
-        for tables in context.emitted.values():
+        for emitted in context.emitted.values():
+            tables = list(unfolded(self.kernel, emitted))
+            emitted.clear()
             _move(tables, self.emitted, self.kernel.output)
         _move(context.late, self.late, self.kernel.late_output)
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -32,12 +33,38 @@ class MicroBatch:
     clock_ahead: bool = False
 
 
+@dataclass(frozen=True)
+class Folded:
+    """A table that ``Kernel.unfold`` makes results of."""
+
+    rows: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows it takes, not how many stand in it."""
+        return int(self.rows.num_rows)
+
+
+Emitted: TypeAlias = Any
+"""A table of results, or Folded."""
+
+
+def unfolded(kernel: Kernel, emitted: Iterable[Emitted]) -> Iterator[pa.Table]:
+    """All results of the kernel, in parts of bounded size."""
+    for part in emitted:
+        if isinstance(part, Folded):
+            yield from kernel.unfold(part.rows)
+        else:
+            yield part
+
+
 @dataclass
 class GroupContext:
     """The ``kernel.Context`` of one key group during one micro-batch, and what the kernel told it.
 
-    ``emitted`` holds under True what left ahead of the micro-batch's watermark, and under False the rest; ``ahead``
-    says which of them it is now. ``held`` is the time that operators above must not reach, END_OF_TIME for none.
+    ``emitted`` holds under True what left ahead of the micro-batch's watermark, and under False the rest, some of it
+    perhaps folded; ``ahead`` says which of them it is now. ``held`` is the time that operators above must not reach,
+    END_OF_TIME for none.
     """
 
     store: Store
@@ -45,7 +72,7 @@ class GroupContext:
     processing_time: int = NO_WATERMARK
     timers: dict[Domain, int] = field(default_factory=lambda: dict.fromkeys(Domain, END_OF_TIME))
     ahead: bool = True
-    emitted: dict[bool, list[pa.Table]] = field(default_factory=lambda: {True: [], False: []})
+    emitted: dict[bool, list[Emitted]] = field(default_factory=lambda: {True: [], False: []})
     late: list[pa.Table] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     held: int = END_OF_TIME
@@ -54,6 +81,9 @@ class GroupContext:
     def emit(self, rows: pa.Table) -> None:
         if rows.num_rows:
             self.emitted[self.ahead].append(rows)
+
+    def emit_folded(self, folded: pa.Table) -> None:
+        self.emitted[self.ahead].append(Folded(folded))
 
     def emit_late(self, rows: pa.Table) -> None:
         if rows.num_rows:

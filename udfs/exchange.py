@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs.event_times import END_OF_INPUT
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.key_hash import hash_of_values
 
@@ -173,8 +174,8 @@ class Exchange:
             yield from (Blob(group, 0, 0, Content.HOLD, least) for group in range(self.groups))
 
     def _lifts(self, table: pa.Table) -> Iterator[Blob]:
-        """The newest event time."""
-        newest = pc.max(table.column(self.time)).as_py() if self.time is not None else None
+        """The newest event time, of those that move a watermark."""
+        newest = _newest(table.column(self.time)) if self.time is not None else None
         if newest is not None:
             yield Blob(0, 0, 0, Content.LIFT, newest)
 
@@ -184,6 +185,13 @@ class Exchange:
         late = table.filter(pc.is_valid(table.column(LATE_TABLE)))
         for name, rows in zip(late.column(LATE_TABLE).to_pylist(), late.column(LATE).to_pylist(), strict=True):
             yield Blob(0, 0, 0, Content.LATE, None, name, rows)
+
+
+def _newest(times: pa.ChunkedArray) -> int | None:
+    newest: int | None = pc.max(times).as_py()
+    if newest is not None and newest >= END_OF_INPUT:
+        newest = pc.max(times.filter(pc.less(times, END_OF_INPUT))).as_py()
+    return newest
 
 
 def _batch_of(blobs: Sequence[Blob]) -> pa.RecordBatch:

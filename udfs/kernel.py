@@ -19,7 +19,7 @@ and with ``on_event_time`` reaches operators above before the watermark passes t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,6 +33,9 @@ NO_WATERMARK = -(2**63)
 
 END_OF_TIME = 2**63 - 1
 """The watermark, and the processing time, at the end of a bounded input; as a timer: none."""
+
+MOST_RESULTS = 2**18
+"""Results that are held at once, as far as a kernel can: more come out in several tables."""
 
 KEY_HASH = "__key_hash"
 """BIGINT column of every kernel's input: 64 bits of hash of the key columns. Its low bits chose the key group."""
@@ -86,6 +89,11 @@ class Context(Protocol):
         """Rows of the kernel's ``output`` schema, in order."""
         ...
 
+    def emit_folded(self, folded: pa.Table) -> None:
+        """Results that are many more than what they are made of, in their place among the rows: ``Kernel.unfold`` makes
+        them of this table where they are read, so that no process ever holds all of them."""
+        ...
+
     def emit_late(self, rows: pa.Table) -> None:
         """Rows that are late for all their windows, of the kernel's ``late_output`` schema."""
         ...
@@ -137,6 +145,10 @@ class Kernel(ABC):
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``."""
         return rows
+
+    def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
+        """The rows that stand in a table of ``Context.emit_folded``, in order, MOST_RESULTS or little more at once."""
+        raise NotImplementedError(f"{type(self).__name__} folds no results")
 
     def waits(self, context: Context) -> Iterable[Wait]:
         """What the state holds for later, between two calls; the context takes no results then."""

@@ -16,10 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
+from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_schema import Mismatch, is_text
 from sqlstream.udfs.kernel import KEY_HASH
@@ -40,13 +42,14 @@ _ROWS_PER_BATCH = 1 << 17
 class FromFile:
     """A column of the rows: that with the name ``source`` in files, which the table says is ``type``.
 
-    ``micros``: microseconds of a timestamp. ``required``: what SS401 says where it is NULL.
+    ``micros``: microseconds of a timestamp. ``event_time``: what messages call it where it is one; such a time must not
+    be NULL, nor out of range.
     """
 
     source: str
     type: pa.DataType
     micros: bool = False
-    required: str | None = None
+    event_time: str | None = None
 
 
 class _Part(NamedTuple):
@@ -77,7 +80,7 @@ class ParquetRows:
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """SS524 where a file lacks a column, SS467 where its column has another type than in the table, SS401 at a NULL
-        time."""
+        time, SS430 at one out of range."""
         for part in _parts([place for batch in places for place in batch.to_pylist()]):
             yield from self._of(part)
 
@@ -98,9 +101,19 @@ class ParquetRows:
             values = pa.nulls(batch.num_rows, column.type)
         else:
             values = _as(batch.column(column.source), column, path)
-        if column.required is not None and values.null_count:
-            raise ExecutionError(NULL_EVENT_TIME, column.required)
-        return values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
+        found = values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
+        if column.event_time is not None:
+            _require_time(found, column.event_time)
+        return found
+
+
+def _require_time(times: pa.Array, name: str) -> None:
+    if times.null_count:
+        raise ExecutionError(NULL_EVENT_TIME, f"{name} is NULL")
+    least, most = pc.min_max(times).values()
+    for time in (least.as_py(), most.as_py()):
+        if time is not None and not EARLIEST <= time <= LATEST:
+            raise ExecutionError(OUT_OF_RANGE, out_of_range(name, str(time)), hint=HINT)
 
 
 def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:

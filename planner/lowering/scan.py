@@ -11,6 +11,7 @@ from sqlstream.planner.bad_rows import columns_to_read, required_columns
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import Letter, bad_column, parted
 from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.event_times import time_error, time_name
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
@@ -52,15 +53,12 @@ def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
 
 
 def _missing(table: Table) -> list[Column]:
-    """An error for each column that must not be NULL and is."""
+    """An error for each column that must not be NULL and is, and for an event time that is out of range."""
     return [
-        F.when(
-            column(c.name).isNull(),
-            F.lit(
-                f'SS401: event time "{c.name}" of table "{table.name}" is NULL'
-                if c.time is TimeDomain.EVENT
-                else f'SS403: column "{c.name}" of table "{table.name}" is NOT NULL and got NULL'
-            ),
+        F.expr(time_error(time_name(c.name, table.name), c.name))
+        if c.time is TimeDomain.EVENT
+        else F.when(
+            column(c.name).isNull(), F.lit(f'SS403: column "{c.name}" of table "{table.name}" is NOT NULL and got NULL')
         )
         for c in required_columns(table)
     ]

@@ -12,14 +12,21 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.bad_rows import Letter, parted
-from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, column, event_time, micros, quoted, string
+from sqlstream.planner.lowering.columns import (
+    AFTER_ALL_MS,
+    END_OF_INPUT_MS,
+    EPOCH_SHIFT_MS,
+    column,
+    lifting_time,
+    micros,
+)
+from sqlstream.planner.lowering.event_times import required_time, time_error, time_of
+from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.physical.steps import Mark, Told
 from sqlstream.udfs.exchange import LATE_TABLE
-
-NULL_EVENT_TIME = "SS401"
 
 WATERMARK_METRIC = "watermark"
 """What the names of metrics that hold the watermark of one source begin with; the table's name ends them."""
@@ -43,18 +50,17 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
 
 
 def _without_bad_times(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
-    """Where the table tolerates bad rows, those whose computed time is NULL are bad."""
+    """Where the table tolerates bad rows, those whose computed time is NULL or out of range are bad."""
     scan = _scan_of(node)
     if node.domain is not TimeDomain.EVENT or scan is None or not scan.on_error.tolerates:
         return rows
     if node.column in (c.name for c in required_columns(scan.table)):
         return rows
-    text = f"{NULL_EVENT_TIME}: {null_time(node)}"
-    passing = passes_by(rows)
-    bad = column(node.column).isNull() if passing is None else column(node.column).isNull() & ~passing
+    error, passing = F.expr(time_error(time_of(node), node.column)), passes_by(rows)
+    error = error if passing is None else F.when(~passing, error)
     fields = F.struct(*(column(f.name) for f in node.input.schema if f.name != node.column))
     record = F.to_json(fields, {"ignoreNullFields": "false"})
-    letter = Letter(node.table, record, F.when(bad, F.lit(text)), F.lit(None))
+    letter = Letter(node.table, record, error, F.lit(None))
     first = context.counted.first(node.table, node.column)
     return parted(rows, letter, scan.on_error, context.counted.metric if first else None)
 
@@ -90,27 +96,18 @@ def _observed(step: Mark, rows: DataFrame) -> DataFrame:
 
 def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:
     """NULL, which moves no watermark, where only control rows do, and in rows on their way to another table."""
-    found = event_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
+    found = lifting_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
         return F.expr(found)
-    passes = f"WHEN {passing} THEN NULL " if passing else ""
-    text = f"WHEN {quoted(node.column)} IS NULL THEN CAST({null_error(node)} AS TIMESTAMP) ELSE {found} END"
-    return F.expr(f"CASE {passes}{text}")
-
-
-def null_time(node: AssignTime) -> str:
-    """What SS401 says."""
-    return f'event time "{node.column}" of table "{node.table}" is NULL'
-
-
-def null_error(node: AssignTime) -> str:
-    """SQL text of a call that fails with SS401."""
-    return f"raise_error({string(f'{NULL_EVENT_TIME}: {null_time(node)}')})"
+    return F.expr(required_time(time_of(node), node.column, "CAST({error} AS TIMESTAMP)", found, passing))
 
 
 def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
-    """Rows of NULLs whose event time lifts the watermark to exactly ``watermark_ms``."""
+    """Rows of NULLs whose event time lifts the watermark to exactly ``watermark_ms``, at the end beyond all windows."""
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
-    instant = F.expr(f"timestamp_millis(watermark_ms + {EPOCH_SHIFT_MS + node.delay_ms}L)")
+    lifted = "watermark_ms"
+    if context.gear is Gear.NATIVE:
+        lifted = f"IF(watermark_ms >= {END_OF_INPUT_MS}L, {AFTER_ALL_MS}L, watermark_ms)"
+    instant = F.expr(f"timestamp_millis({lifted} + {EPOCH_SHIFT_MS + node.delay_ms}L)")
     control = context.runtime.control(node.table)
     return control.select(*nulls, instant.alias(_EVENT_TIME), F.lit(True).alias(_CONTROL))

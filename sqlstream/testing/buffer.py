@@ -9,13 +9,16 @@ batch exactly if the row would have been judged the same way after it:
 * Nor does it extend a session that W has closed, if it is later than W + 1 ms: a session closes at W >= end - 1 ms
   and takes up rows until its end.
 
-Any other row waits until the watermark before it has gone out. Operators that emit at each row, or at each step of
+Any other row waits until the watermark before it has gone out, with all rows of its call: the rows of a call are judged
+by what came before the call, as a job judges those of a micro-batch. The watermark is the least of those of all tables
+that have one. Operators that emit at each row, or at each step of
 the clock, see the difference between one batch and two: for them ``joint`` is False and only the rows of one step go
 together, which they take in order of arrival.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +37,10 @@ class Flush:
 
 @dataclass
 class Buffer:
-    """``flushed`` are the watermarks that the job has reached, by table."""
+    """``tables`` are those that have a watermark; ``flushed`` are the watermarks that the job has reached, by table."""
 
     joint: bool = True
+    tables: frozenset[str] = frozenset()
     flushed: dict[str, int] = field(default_factory=dict)
     _rows: dict[str, list[Arrival]] = field(default_factory=dict)
     _reached: dict[str, int] = field(default_factory=dict)
@@ -49,17 +53,23 @@ class Buffer:
 
     def takes(self, table: str, event_ms: int | None) -> bool:
         """May a row of that event time (None: unknown) join what is kept?"""
-        pending = self._reached.get(table)
-        if pending is None:
+        pending = self._least(self.flushed | self._reached)
+        if table not in self.tables or pending is None or pending == self._least(self.flushed):
             return self.joint or self._holds_only(table)
         return self.joint and event_ms is not None and event_ms > pending + 1
+
+    def _least(self, watermarks: Mapping[str, int]) -> int | None:
+        """The watermark of the job; None before all tables have one."""
+        known = [watermarks[table] for table in self.tables if table in watermarks]
+        return min(known) if known and len(known) == len(self.tables) else None
 
     def _holds_only(self, table: str) -> bool:
         return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
 
     def may_be_late(self, table: str, event_ms: int | None) -> bool:
         """Has the job passed the event time of a row? Then it is late, unless one of its windows is still open."""
-        return event_ms is not None and table in self.flushed and event_ms <= self.flushed[table]
+        now = self._least(self.flushed) if table in self.tables else None
+        return now is not None and event_ms is not None and event_ms <= now
 
     def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int) -> None:
         self._rows.setdefault(table, []).append((values, clock_ms))

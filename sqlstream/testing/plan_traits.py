@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +29,6 @@ from sqlstream.planner.physical import Gear, PhysicalPlan
 from sqlstream.planner.properties import ArrivalOrder, arrival_order
 from sqlstream.table_uses import side_tables
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATELESS = (Scan, AssignTime, Project, Filter, Union, Correlate, Output, Insert, StatementSet)
 _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
@@ -124,10 +122,7 @@ class PlanTraits:
             return None if time is None else clock_ms
         names = [c.name for c in table.physical_columns]
         value = values[names.index(time.column)] if time.column in names else None
-        if value is None:
-            return None
-        moment: datetime = value.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(milliseconds=1)
+        return None if value is None else int(value) // 1000
 
 
 def _is_joint(node: Node) -> bool:

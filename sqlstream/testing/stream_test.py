@@ -57,7 +57,7 @@ class StreamTest:
         plan = plan_of_script(script, session)
         self._traits = PlanTraits(physical_plan(plan, engine_of(session.workspace.settings)))
         self._moved_by_rows = _moved_by_rows(self._traits, watermarks)
-        self._buffer = Buffer(joint=self._traits.joint)
+        self._buffer = Buffer(self._traits.joint, frozenset(self._traits.times))
         self._directory = fast_directory("sqlstream-test-")
         self._job = SteppedJob(session, self._traits, self._directory, frozenset(self._moved_by_rows))
         self._late = LateCount(counted=self._job.counts_late_rows)
@@ -68,7 +68,11 @@ class StreamTest:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def rows(self, table: str, rows: Iterable[Sequence[Any]], kind: str = "+I") -> None:
-        """Rows of one table arrive, in this order: values of its physical columns (see ``testing.values``)."""
+        """Rows of one table arrive, in this order: values of its physical columns (see ``testing.values``).
+
+        They are judged as a job judges those of a micro-batch: a row is late by the watermark that earlier calls have
+        reached, whatever times the others of its call have, and whatever was asked in between.
+        """
         target = self._table(table)
         if target.name.casefold() in self._traits.lookup_tables:
             self._flush()  # rows that came before see the answers of before
@@ -79,12 +83,13 @@ class StreamTest:
         _require_kind(target, kind)
         if self._finished:
             raise ValueError(f'rows of table "{table}" came after finish()')
-        came: list[int] = []
-        for row in rows:
-            values = _converted(target, row)
-            time_ms = self._traits.time_of(target, values, self._clock_ms)
-            self._arrive(target.name, values, time_ms, behind_others=bool(came))
-            came += [] if time_ms is None else [time_ms]
+        arriving = [_converted(target, row) for row in rows]
+        times = [self._traits.time_of(target, values, self._clock_ms) for values in arriving]
+        if not all(self._buffer.takes(target.name, time_ms) for time_ms in times):
+            self._flush()
+        for number, (values, time_ms) in enumerate(zip(arriving, times, strict=True)):
+            self._arrive(target.name, values, time_ms, behind_others=number > 0)
+        came = [time_ms for time_ms in times if time_ms is not None]
         if came and target.name in self._moved_by_rows:
             self._buffer.reach(target.name, max(came) - self._moved_by_rows[target.name])
         self._end_step()
@@ -238,8 +243,6 @@ class StreamTest:
     # --- micro-batches ----------------------------------------------------------------------------------------
 
     def _arrive(self, table: str, values: tuple[Any, ...], time_ms: int | None, *, behind_others: bool) -> None:
-        if not self._buffer.takes(table, time_ms):
-            self._flush()
         late = self._traits.has_windows and not self._late.counted and self._buffer.may_be_late(table, time_ms)
         # Alone in its micro-batch, a late row can be counted exactly. Behind other rows of its call it stays with
         # them: by itself it would meet the watermark that they have moved.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from sqlstream.types import DataType
@@ -74,18 +74,23 @@ def _binary(value: Any, kind: DataType) -> bytes:
 
 
 def _decimal(value: Any, kind: DataType) -> Decimal:
-    scale = kind.args[1]
-    assert isinstance(scale, int)
-    return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale))
+    precision, scale = kind.args
+    assert isinstance(precision, int) and isinstance(scale, int)
+    try:
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), context=Context(prec=precision))
+    except InvalidOperation:
+        raise TypeError(f"{value!r} is not a value of type {kind}") from None
 
 
 def _date(value: Any, kind: DataType) -> date:
     return value if isinstance(value, date) else date.fromisoformat(_string(value, kind))
 
 
-def _timestamp(value: Any, kind: DataType) -> datetime:
-    moment = _EPOCH + since_epoch(value)
-    return moment.replace(tzinfo=UTC) if kind.name == "TIMESTAMP" else moment
+def _timestamp(value: Any, kind: DataType) -> int:
+    """Microseconds since the epoch, which no year limits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 1000
+    return since_epoch(value) // timedelta(microseconds=1)
 
 
 def _array(value: Any, kind: DataType) -> list[Any]:

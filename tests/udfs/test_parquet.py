@@ -160,6 +160,6 @@ HINT: Columns: Price, at. With 'parquet.missing-columns' = 'null' in its WITH"""
 
 def test_a_time_that_is_null_is_an_error_where_it_is_required(written):
     path = written({"at": pa.array([0, None], INSTANT)})
-    column = FromFile("at", INSTANT, micros=True, required='event time "at" of table "t" is NULL')
+    column = FromFile("at", INSTANT, micros=True, event_time='event time "at" of table "t"')
     with pytest.raises(ExecutionError, match='SS401: event time "at" of table "t" is NULL'):
         read(reader_of({"t": pa.int64()}, t=column), places(path))

@@ -1,6 +1,6 @@
 """Window assigners: which windows a row belongs to, and which sessions are one."""
 
-from sqlstream.udfs.assigners.aligned import Cumulate, Hop, Tumble
+from sqlstream.udfs.assigners.aligned import Cumulate, Hop, Tumble, windows_of_a_row
 from sqlstream.udfs.assigners.assigner import Assigned, Assigner
 from sqlstream.udfs.assigners.given import Given
 from sqlstream.udfs.assigners.merging import LATE, Sessions, Windows, late_windows, merge_sessions
@@ -23,4 +23,5 @@ __all__ = [
     "Windows",
     "late_windows",
     "merge_sessions",
+    "windows_of_a_row",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.assigners.assigner import Assigned, Times, per_row, times_of
+from sqlstream.udfs.assigners.assigner import Assigned, Assigner, Times, per_row, times_of
 from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
 from sqlstream.udfs.kernel import Context, Domain
 
@@ -69,6 +69,16 @@ class Cumulate:
         start = aligned(time, self.size, self.offset)[:, np.newaxis]
         lengths = np.arange(self.step, self.size + 1, self.step, dtype=np.int64)
         return _holding(time, np.broadcast_to(start, (len(time), len(lengths))), start + lengths, self.zone)
+
+
+def windows_of_a_row(assigner: Assigner) -> int:
+    """The most windows that the assigner gives a row; 1 for what users write."""
+    match assigner:
+        case Hop():
+            return -(-assigner.size // assigner.slide)
+        case Cumulate():
+            return assigner.size // assigner.step
+    return 1
 
 
 def aligned(time: Times, period: int, offset: int) -> Times:

@@ -93,7 +93,7 @@ class Call:
             results = Results(self._kernel, self._keys_table, rows, self._keys)
             self._rows(rows, ids, results, None if waiting is None else waiting.times(rows))
             self._fire(None, results)
-            if rows_out := results.table():
+            for rows_out in results.tables():
                 self._outside.emit(rows_out)
             if self._attempts.failures:
                 self._outside.emit(failures_table(self._attempts.failures, self._kernel.output))

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from sqlstream.udfs.process.kernel import Process
 
 
+_MOST_OBJECTS = 1 << 15
+"""So many rows are kept as objects of Python, which take ten times as much as columns."""
+
+
 class Results:
     """``keys`` are those of the call, ``rows`` its input, ``shown`` the keys as users see them."""
 
@@ -25,6 +29,7 @@ class Results:
         self._slots: list[int] = []
         self._indices: list[int | None] = []
         self._times: list[int | None] = []
+        self._tables: list[pa.Table] = []
 
     def add(self, found: Sequence[Any], slot: int, index: int | None, time: int | None) -> None:
         """Rows for a key; ``index``: the row they were made for, None at a timer."""
@@ -32,11 +37,21 @@ class Results:
         self._slots += [slot] * len(found)
         self._indices += [index] * len(found)
         self._times += [time] * len(found)
+        if len(self._found) >= _MOST_OBJECTS:
+            self._pack()
 
-    def table(self) -> pa.Table | None:
-        """All rows, of the kernel's output; None for none."""
-        if not self._found:
-            return None
+    def tables(self) -> list[pa.Table]:
+        """All rows, of the kernel's output."""
+        if self._found:
+            self._pack()
+        return self._tables
+
+    def _pack(self) -> None:
+        self._tables.append(self._table())
+        for values in (self._found, self._slots, self._indices, self._times):
+            values.clear()
+
+    def _table(self) -> pa.Table:
         kernel = self._kernel
         slots = pa.array(self._slots, pa.int64())
         keys = [self._keys.column(name).take(slots) for name in kernel.keys]

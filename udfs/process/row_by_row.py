@@ -31,6 +31,9 @@ class RowContext:
     def emit(self, rows: pa.Table) -> None:
         self.emitted.append(rows)
 
+    def emit_folded(self, folded: pa.Table) -> None:
+        raise TypeError("process functions fold no results")
+
     def emit_late(self, rows: pa.Table) -> None:
         raise TypeError("no row is late where no time passes")
 

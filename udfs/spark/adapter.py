@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.driver import Folded, GroupContext
 from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
 from sqlstream.udfs.kernel import Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived
@@ -23,20 +23,19 @@ from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.waiting import Wait
 
 OUTPUT = (
-    "ahead BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, stage INT, "
-    "never TIMESTAMP"
+    "ahead BOOLEAN, folded BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, "
+    "stage INT, never TIMESTAMP"
 )
 """Blobs that come out: rows of the kernel's output, or late rows for a table, or neither and a count alone, or what
-operators above must know of a held watermark (``udfs.exchange.HOLD``). ``stage``: whose count it is.
+operators above must know of a held watermark (``udfs.exchange.HOLD``). ``folded``: the kernel makes rows of the output
+of these (``Kernel.unfold``). ``stage``: whose count it is.
 
-``never`` is a time that only the watermark at the end of the input reaches: Spark then refuses any row to come.
+``never`` is the event time that Spark wants of rows; NULL, which no watermark has passed: else Spark refuses the rows.
 """
 
 LATE_ROWS = "late_rows"
 PENDING = "pending"
 """How many rows a key group keeps that hold the watermark."""
-
-_NEVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
 class KernelProcessor:
@@ -94,8 +93,11 @@ class KernelProcessor:
 
     def _results(self, ran: Sequence[Ran]) -> Iterator[Row]:
         last = ran[-1].context
-        for ahead, tables in (last.emitted if last is not None else {}).items():
-            yield from (_row(ahead=ahead, rows=to_bytes(piece)) for piece in _pieces(tables))
+        for ahead, emitted in (last.emitted if last is not None else {}).items():
+            for is_folded, parts in groupby(emitted, lambda part: isinstance(part, Folded)):
+                tables = [part.rows if isinstance(part, Folded) else part for part in parts]
+                pieces = tables if is_folded else _pieces(tables)
+                yield from (_row(ahead=ahead, folded=is_folded, rows=to_bytes(piece)) for piece in pieces)
         for place, (stage, found) in enumerate(zip(self._stages, ran, strict=True)):
             if found.context is not None:
                 yield from self._told(place, stage, found.context, found.held)
@@ -132,6 +134,7 @@ def _late(table: str | None, rows: bytes | None) -> Row:
 def _row(
     *,
     ahead: bool = False,
+    folded: bool = False,
     late_table: str | None = None,
     rows: bytes | None = None,
     late_rows: int = 0,
@@ -141,11 +144,12 @@ def _row(
 ) -> Row:
     return Row(
         ahead=ahead,
+        folded=folded,
         late_table=late_table,
         bytes=rows,
         late_rows=late_rows,
         hold=hold,
         pending=pending,
         stage=stage,
-        never=_NEVER,
+        never=None,
     )

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from sqlstream.udfs.assigners import Assigner
+from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, Context
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
@@ -81,10 +81,11 @@ def to_calls(exchange: Exchange) -> Batches:
 class Decoder:
     """Blobs of the adapter's output to rows of ``schema``, and hidden columns behind them as far as asked for.
 
-    ``hold``: operators above are told what is held, once per task.
+    ``kernel`` unfolds its results. ``hold``: operators above are told what is held, once per task.
     """
 
     schema: pa.Schema
+    kernel: Kernel
     ahead: bool
     late: bool
     hold: bool = False
@@ -103,7 +104,9 @@ class Decoder:
                 if blob["late_table"] is not None:
                     yield self._alone({LATE_TABLE: blob["late_table"], LATE: blob["bytes"]})
                 elif blob["bytes"] is not None:
-                    yield from self._main(from_bytes(blob["bytes"]), blob["ahead"])
+                    rows = from_bytes(blob["bytes"])
+                    for part in self.kernel.unfold(rows) if blob["folded"] else [rows]:
+                        yield from self._main(part, blob["ahead"])
                 elif blob["hold"] is not None:
                     held.append(blob["hold"])
         if held and self.hold:
@@ -158,15 +161,19 @@ class WindowsOfRows:
         barriers = np.flatnonzero(np.asarray(pc.is_valid(batch.column(BARRIER)))).tolist() if known else []
         start = 0
         for place in barriers:
-            yield self._assigned(batch.slice(start, place - start))
+            yield from self._assigned(batch.slice(start, place - start))
             yield _with_bounds(batch.slice(place, 1), pa.nulls(1, _INSTANT), pa.nulls(1, _INSTANT))
             start = place + 1
-        yield self._assigned(batch.slice(start))
+        yield from self._assigned(batch.slice(start))
 
-    def _assigned(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _assigned(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """MOST_RESULTS and little more at once."""
         no_context = cast(Context, None)  # the times are those of the rows
-        found = self.assigner.assign(pa.Table.from_batches([batch]), no_context)
-        return _with_bounds(batch.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))
+        size = max(1, MOST_RESULTS // windows_of_a_row(self.assigner))
+        for start in range(0, max(batch.num_rows, 1), size):
+            rows = batch.slice(start, size)
+            found = self.assigner.assign(pa.Table.from_batches([rows]), no_context)
+            yield _with_bounds(rows.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))
 
 
 _INSTANT = pa.timestamp("us", "UTC")

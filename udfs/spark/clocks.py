@@ -51,9 +51,10 @@ class Clocks:
         return time, tick
 
     def spark_timer(self, event_timer: int, processing_timer: int, watermark: int) -> int | None:
-        """When Spark must call again, in its milliseconds and after ``watermark``; None for never.
+        """When Spark must call again, in its milliseconds, above 0 and after ``watermark``; None for never.
 
-        Whatever waits for a clock that Spark does not know is called at the end of the input, at which both end.
+        A timer before the year 1, where Spark's clock starts, waits for the first watermark that Spark has. Whatever
+        waits for a clock that Spark does not know is called at the end of the input, at which both end.
         """
         if self.watermark is Watermark.NONE or watermark == END_OF_TIME:
             return None
@@ -63,5 +64,5 @@ class Clocks:
         if own == END_OF_TIME and other == END_OF_TIME:
             return None
         due_ms = self.end_ms if own == END_OF_TIME else min(-(-own // 1000), self.end_ms)
-        after_ms = -self.shift_ms if watermark == NO_WATERMARK else watermark // 1000 + 1
+        after_ms = (-self.shift_ms if watermark == NO_WATERMARK else watermark // 1000) + 1
         return max(due_ms, after_ms) + self.shift_ms

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.driver import Emitted, Folded, GroupContext, unfolded
 from sqlstream.udfs.exchange import Content
 from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import Kernel, StateKey, Store
@@ -30,11 +30,18 @@ class Stage:
     late_table: str | None = None
     handover: Handover | None = None
 
-    def handed(self, emitted: Mapping[bool, Sequence[pa.Table]]) -> dict[Content, pa.Table]:
-        """What the stage below has emitted, ahead of the watermark and not, as rows of this one."""
-        assert self.handover is not None, "the lowest stage takes blobs"
+    def handed(self, below: Kernel, emitted: Mapping[bool, Sequence[Emitted]]) -> dict[Content, pa.Table]:
+        """What the kernel below has emitted, ahead of the watermark and not, as rows of this one."""
         contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
-        return {c: self.kernel.combine(self.handover.rows(tables)) for c, tables in contents if tables}
+        return {content: self._rows(below, found) for content, found in contents if found}
+
+    def _rows(self, below: Kernel, emitted: Sequence[Emitted]) -> pa.Table:
+        """Results that are folded are combined part by part."""
+        assert self.handover is not None, "the lowest stage takes blobs"
+        plain = [part for part in emitted if not isinstance(part, Folded)]
+        if len(plain) == len(emitted):
+            return self.kernel.combine(self.handover.rows(plain))
+        return pa.concat_tables(self.kernel.combine(self.handover.rows([part])) for part in unfolded(below, emitted))
 
 
 @dataclass(frozen=True)
@@ -85,10 +92,11 @@ def run_stages(
 ) -> list[Ran]:
     """Lets rows and clocks reach all stages, the lowest first."""
     found: list[Ran] = []
-    for stage, part, entry in zip(stages, parts, entries, strict=True):
-        if found:
+    for number, (stage, part, entry) in enumerate(zip(stages, parts, entries, strict=True)):
+        if number:
             below = found[-1].context
-            arrived = Arrived(arrived.watermark_ms, handed=stage.handed(below.emitted) if below is not None else {})
+            handed = {} if below is None else stage.handed(stages[number - 1].kernel, below.emitted)
+            arrived = Arrived(arrived.watermark_ms, handed=handed)
         due = 0 < entry.spark_timer <= arrived.watermark_ms
         called = bool(arrived.blobs or arrived.handed) or due or len(stages) == 1
         found.append(_ran(stage.kernel, clocks, part, entry, arrived) if called else Ran(entry, entry))

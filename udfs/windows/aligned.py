@@ -22,22 +22,26 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Flags, Times, micros
 from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
 from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.numbering import number, renumbered, runs
-from sqlstream.udfs.windows.pane_contents import compact, read_entries
-from sqlstream.udfs.windows.pane_results import Firing, collapse, firings
+from sqlstream.udfs.windows.pane_contents import Entries, compact, read_entries
+from sqlstream.udfs.windows.pane_results import Due, Firing, Results, collapse
 from sqlstream.udfs.windows.panes import CLOSES_BEFORE_END, Panes
 
 PANE = "__pane_start"
 """BIGINT column of combined rows: the pane of the accumulators, on the clock of the windows' zone."""
 
 _ROWS = "__rows"
+_BEGIN, _STOP = "__begin", "__stop"
 _PROCESSING_TIME_PANE = 0
+
+_FOLDS = 4
+"""Results that are so many times their entries, and many, leave as these."""
 
 _SAMPLE = 8_192
 
@@ -186,8 +190,7 @@ class AlignedWindows(Kernel):
         due = begin < stop
         if due.any():
             entries = read_entries(state, stored[due], self.keys, self._counted)
-            for firing in firings(entries, panes, begin[due], stop[due], self.keys, self._counted):
-                context.emit(self._results(firing))
+            self._emit(Results(Due(entries, begin[due], stop[due]), panes, self.keys, self._counted), context)
         for pane in stored[stop > panes.last_end(stored)]:
             state.replace(pane, None)
         if panes.cumulative and due.any():
@@ -211,6 +214,27 @@ class AlignedWindows(Kernel):
         context.set_timer(self.assigner.domain, int(timers.min(initial=END_OF_TIME)))
 
     # --- results ----------------------------------------------------------------------------------------------
+
+    def _emit(self, results: Results, context: Context) -> None:
+        if results.count > MOST_RESULTS and results.count > _FOLDS * results.due.entries.rows.num_rows:
+            context.emit_folded(self._folded(results.due))
+            return
+        for firing in results.parts():
+            context.emit(self._results(firing))
+
+    def _folded(self, due: Due) -> pa.Table:
+        """The entries, each with its pane and the ends of the pane's windows that have closed."""
+        of_panes = (due.entries.panes, due.begin, due.stop)
+        columns = [*due.entries.rows.columns, *(pa.array(times[due.entries.pane]) for times in of_panes)]
+        return pa.Table.from_arrays(columns, names=[*due.entries.rows.column_names, PANE, _BEGIN, _STOP])
+
+    def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
+        pane, begin, stop = (folded.column(name).to_numpy() for name in (PANE, _BEGIN, _STOP))
+        panes, first, of = np.unique(pane, return_index=True, return_inverse=True)
+        ids = dense_ids(folded, self.keys)
+        entries = Entries(folded.select(self._state_schema.names).combine_chunks(), panes, of, ids.ids, ids.count)
+        results = Results(Due(entries, begin[first], stop[first]), self._panes, self.keys, self._counted)
+        return map(self._results, results.parts())
 
     def _results(self, firing: Firing) -> pa.Table:
         values = self._counted.finish(firing.accumulators).select(self.aggregates.results.names)

@@ -19,6 +19,7 @@ from sqlstream.udfs.triggers.clocks import EachBatch
 from sqlstream.udfs.triggers.trigger import Due, Fires, Run, Windows
 from sqlstream.udfs.windows.contents import Held, Pane
 from sqlstream.udfs.windows.emission import EARLY, LATE, ON_TIME, Emitted, Firings, bounds, in_order
+from sqlstream.udfs.windows.endless import Pace
 from sqlstream.udfs.windows.instances import END, START, Instances, Touched, joined
 from sqlstream.udfs.windows.numbering import number, stable_order
 from sqlstream.udfs.windows.sessions import merge_rows
@@ -183,6 +184,7 @@ class WindowCall:
         alive = np.ones(instances.count, bool)
         # How sessions came to be stored depends on where micro-batches ended.
         active = np.argsort(instances.start, kind="stable") if self.kernel.assigner.merging else np.arange(len(alive))
+        pace = Pace()
         while len(active):
             windows = self.windows(instances).at(active)
             state = instances.trigger.at(active)
@@ -190,6 +192,7 @@ class WindowCall:
             timer = np.minimum(self.kernel.trigger.timer(state, domain, windows), over)
             due = (timer <= now) & (timer != END_OF_TIME)
             active, timer, over = active[due], timer[due], over[due]
+            pace.fires(timer, np.minimum(over, now))
             self._fire_timers(instances, active, Due(domain, timer, now, windows.at(due)), state.at(due))
             alive[active[timer >= over]] = False
             active = active[timer < over]

@@ -11,6 +11,7 @@ from sqlstream.udfs.assigners.aligned import aligned
 from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain
+from sqlstream.udfs.windows.endless import require_few
 from sqlstream.udfs.windows.ranges import Ranges
 from sqlstream.udfs.windows.timeline import NOT_COUNTED, Step, Timeline
 
@@ -65,13 +66,20 @@ class LastRows:
 
     def _firings(self, rows: Timeline, begin: Times, end: Times) -> Iterator[Ranges]:
         """Of key after key at each multiple from ``begin`` to ``end``, multiple by multiple."""
-        if (end < begin).all():
+        fire = np.flatnonzero(end >= begin)
+        if not len(fire):
             return
+        longest = fire[np.argmax(end[fire] - begin[fire])]
+        require_few(int(end[longest] - begin[longest]) // self.slide + 1, int(begin[longest]), int(end[longest]))
         multiples = max(1, MOST_FIRINGS // len(begin))
-        for low in range(int(begin.min()), int(end.max()) + 1, multiples * self.slide):
-            here = np.arange(low, min(low + multiples * self.slide, int(end.max()) + 1), self.slide)
+        low = int(begin.min())
+        while low <= int(end.max()):
+            high = low + multiples * self.slide
+            here = np.arange(low, min(high, int(end.max()) + 1), self.slide)
             which, key = np.nonzero((begin <= here[:, np.newaxis]) & (here[:, np.newaxis] <= end))
             yield self._last_before(rows, key, here[which])
+            later = np.maximum(begin, high)[end >= high]  # between the rows of different keys may be thousands of years
+            low = int(later.min(initial=END_OF_TIME))
 
     def _last_before(self, rows: Timeline, key: Rows, multiple: Times) -> Ranges:
         asked = Windows(key, multiple, multiple)

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of
+from sqlstream.planner.lowering.event_times import time_of
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.lowering.time import null_time
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.planner.physical.readers import FilesToRead
 from sqlstream.planner.physical.steps import Operator
@@ -62,5 +62,5 @@ def files_of(
 
 def _from_file(taken: Taken, files: FilesToRead, inputs: Inputs) -> FromFile:
     column, told = files.column(taken.field), inputs.watermark
-    required = null_time(told.source) if taken.required and told is not None else None
+    required = time_of(told.source) if taken.required and told is not None else None
     return FromFile(column.name, column.type.to_arrow(), taken.micros, required)

@@ -152,7 +152,7 @@ def run(
         out = out.observe(f"{METRIC}/{one.number}", *counted)
     top = operators[-1]
     hold = top.chained and (operator.kernel.deferring or HOLD in rows.columns)
-    decoder = Decoder(arrow_schema(top.output), ahead=top.chained, late=late, hold=hold)
+    decoder = Decoder(arrow_schema(top.output), top.kernel, ahead=top.chained, late=late, hold=hold)
     return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columns import column, event_time, micros, quoted
+from sqlstream.planner.lowering.columns import column, event_time, micros
+from sqlstream.planner.lowering.event_times import required_time, time_of
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.lowering.time import null_error
 from sqlstream.planner.physical.steps import BlobWatermark
 from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, Content
 
@@ -24,13 +24,12 @@ _PLACE = ("partition", "number")
 
 
 def required_micros(told: BlobWatermark, *, passing: bool) -> str:
-    """SQL text: the time of a row in microseconds; SS401 where it is NULL.
+    """SQL text: the time of a row in microseconds; SS401 where it is NULL, SS430 where it is out of range.
 
     ``passing``: among the rows are some on their way to other tables, which have no time.
     """
-    passes = f"WHEN {LATE_TABLE} IS NOT NULL THEN NULL " if passing else ""
-    missing = f"WHEN {quoted(told.time)} IS NULL THEN {null_error(told.source)}"
-    return f"CASE {passes}{missing} ELSE {micros(told.time)} END"
+    passes = f"{LATE_TABLE} IS NOT NULL" if passing else None
+    return required_time(time_of(told.source), told.time, "{error}", micros(told.time), passes)
 
 
 def told_column(told: BlobWatermark, runtime: Runtime) -> str | None:

@@ -6,7 +6,7 @@ from sqlstream.testing.buffer import Buffer
 
 
 def test_rows_and_watermarks_go_out_together():
-    buffer = Buffer()
+    buffer = Buffer(tables=frozenset("a"))
     buffer.add_row("a", (1,), 0)
     buffer.lift("a", 10)
     buffer.add_row("a", (2,), 5)
@@ -19,7 +19,7 @@ def test_rows_and_watermarks_go_out_together():
 
 
 def test_a_row_later_than_the_pending_watermark_may_join():
-    buffer = Buffer()
+    buffer = Buffer(tables=frozenset("a"))
     assert buffer.takes("a", 0)
     buffer.lift("a", 10)
     assert buffer.takes("a", 12)
@@ -27,14 +27,14 @@ def test_a_row_later_than_the_pending_watermark_may_join():
 
 
 def test_a_row_that_a_closed_session_touches_must_wait():
-    buffer = Buffer()
+    buffer = Buffer(tables=frozenset("a"))
     buffer.lift("a", 10)
     assert not buffer.takes("a", 11)
     assert not buffer.takes("a", None)
 
 
 def test_a_row_that_the_job_has_passed_may_be_late():
-    buffer = Buffer()
+    buffer = Buffer(tables=frozenset("a"))
     buffer.lift("a", 10)
     assert not buffer.may_be_late("a", 10)
     buffer.take()
@@ -44,7 +44,7 @@ def test_a_row_that_the_job_has_passed_may_be_late():
 
 
 def test_watermarks_never_fall():
-    buffer = Buffer()
+    buffer = Buffer(tables=frozenset("a"))
     buffer.lift("a", 10)
     buffer.lift("a", 5)
     assert buffer.take().watermarks == {"a": 10}
@@ -54,7 +54,7 @@ def test_watermarks_never_fall():
 
 
 def test_eager_operators_see_every_step_by_itself():
-    buffer = Buffer(joint=False)
+    buffer = Buffer(False, frozenset("a"))
     assert buffer.takes("a", 0)
     buffer.add_row("a", (1,), 0)
     assert buffer.takes("a", 0)
@@ -65,7 +65,7 @@ def test_eager_operators_see_every_step_by_itself():
 
 
 def test_a_watermark_that_rows_lift_goes_out_with_them():
-    buffer = Buffer()
+    buffer = Buffer(tables=frozenset("a"))
     buffer.add_row("a", (1,), 0)
     buffer.reach("a", 10)
     assert not buffer.takes("a", 10)

@@ -1,21 +1,26 @@
 """Window table functions over Arrow batches: what is no row of data passes by, and barriers keep their places."""
 
 import pyarrow as pa
+import pytest
 
-from sqlstream.udfs.assigners import Hop
+from sqlstream.udfs.assigners import Cumulate, Hop
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
-from sqlstream.udfs.kernel import BARRIER
+from sqlstream.udfs.kernel import BARRIER, MOST_RESULTS
 from sqlstream.udfs.spark.batches import WindowsOfRows
 from sqlstream.udfs.windows.emission import WINDOW_START
 
 SECOND = 1_000_000
+HOP = Hop("ts", SECOND, 2 * SECOND)
 
 
 def windows(**columns):
+    return [row for out in batches(HOP, **columns) for row in out.to_pylist()]
+
+
+def batches(assigner, **columns):
     kinds = {"v": pa.int64(), "ts": pa.int64(), BARRIER: pa.int64(), HOLD: pa.int64(), LATE_TABLE: pa.string()}
     batch = pa.RecordBatch.from_arrays([pa.array(c, kinds[n]) for n, c in columns.items()], names=list(columns))
-    found = WindowsOfRows(Hop("ts", SECOND, 2 * SECOND)).rows(iter([batch]))
-    return [row for out in found for row in out.to_pylist()]
+    return WindowsOfRows(assigner).rows(iter([batch]))
 
 
 def test_barriers_keep_their_places_among_the_rows():
@@ -35,3 +40,13 @@ def test_holds_and_late_rows_pass_by():
 
 def test_without_barriers_rows_are_only_assigned():
     assert [row["v"] for row in windows(v=[1, 2], ts=[0, SECOND])] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "assigner", [Hop("ts", SECOND, 86_400 * SECOND), Cumulate("ts", SECOND, 86_400 * SECOND)], ids=["hop", "cumulate"]
+)
+def test_rows_of_very_many_windows_come_in_parts(assigner):
+    sizes = [out.num_rows for out in batches(assigner, v=list(range(10)), ts=[0] * 10)]
+    assert sum(sizes) == 10 * 86_400
+    assert max(sizes) <= MOST_RESULTS
+    assert len(sizes) == 4

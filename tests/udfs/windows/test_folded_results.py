@@ -1,0 +1,112 @@
+"""Results that are many more than what they are made of: they leave folded, and come out in parts, the same ones."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
+from sqlstream.udfs.driver import Folded, GroupContext, MicroBatch, drive, unfolded
+from sqlstream.udfs.kernel import KEY_HASH, MOST_RESULTS
+from sqlstream.udfs.state.memory import MemoryStore
+from sqlstream.udfs.windows import aligned, pane_results
+from sqlstream.udfs.windows.aligned import AlignedWindows
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("ts", pa.int64()), (KEY_HASH, pa.int64())])
+CALLS = (
+    AggregateCall("n", "count", (), pa.int64()),
+    AggregateCall("s", "sum", ("v",), pa.int64()),
+    AggregateCall("m", "max", ("v",), pa.int64()),
+)
+FEW = 100
+
+
+def windows(assigner):
+    return AlignedWindows(("k",), assigner, Aggregates(CALLS, SCHEMA))
+
+
+def fired(kernel, rows, watermark):
+    """What the kernel has emitted when the watermark passes."""
+    context = GroupContext(MemoryStore())
+    drive(kernel, context, MicroBatch(-(2**63), -(2**63), rows=[kernel.combine(rows)]), holds=False)
+    drive(kernel, context, MicroBatch(watermark, -(2**63)), holds=False)
+    return context.emitted[True] + context.emitted[False]
+
+
+def rows_of(random, count, span, keys=7):
+    columns = {
+        "k": [f"k{random.randrange(keys)}" for _ in range(count)],
+        "v": [random.randrange(100) for _ in range(count)],
+        "ts": [random.randrange(span) * SECOND for _ in range(count)],
+        KEY_HASH: [0] * count,
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+def test_a_day_by_the_second_leaves_folded_and_comes_out_in_parts():
+    kernel = windows(Hop("ts", SECOND, DAY))
+    (folded,) = fired(kernel, rows_of(Random(1), 20, 1000, keys=20), 3 * DAY)
+    assert isinstance(folded, Folded)
+    assert folded.num_rows <= 20
+    sizes = [part.num_rows for part in unfolded(kernel, [folded])]
+    keys = len({row["k"] for row in folded.rows.to_pylist()})
+    assert sum(sizes) > 4 * MOST_RESULTS
+    assert max(sizes) <= MOST_RESULTS + keys
+    assert len(sizes) < 2 * sum(sizes) / MOST_RESULTS + 2
+
+
+def test_few_results_leave_as_they_are():
+    kernel = windows(Hop("ts", 2 * SECOND, 10 * SECOND))
+    emitted = fired(kernel, rows_of(Random(1), 1000, 100), DAY)
+    assert not any(isinstance(part, Folded) for part in emitted)
+
+
+ZONE = "Europe/Berlin"
+SPRING = 1711843200  # 2024-03-31, when an hour is skipped
+ASSIGNERS = (
+    Hop("ts", SECOND, 300 * SECOND),
+    Hop("ts", 7 * SECOND, 300 * SECOND, 3 * SECOND),
+    Cumulate("ts", SECOND, 600 * SECOND),
+    Cumulate("ts", 600 * SECOND, DAY, zone=ZONE),
+    Hop("ts", 60 * SECOND, 3600 * SECOND, zone=ZONE),
+    Tumble("ts", 60 * SECOND),
+)
+
+
+@pytest.mark.parametrize("assigner", ASSIGNERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_folded_results_are_those_that_are_not_folded(assigner, seed, monkeypatch):
+    kernel, random = windows(assigner), Random(seed)
+    shifted = rows_of(random, 60, 2000).to_pylist()
+    rows = pa.Table.from_pylist([{**row, "ts": row["ts"] + SPRING * SECOND * (seed != 1)} for row in shifted], SCHEMA)
+    watermark = random.choice([1500, 2500, 10 * 86_400]) * SECOND + SPRING * SECOND * (seed != 1)
+    plain = pa.concat_tables([kernel.output.empty_table(), *fired(kernel, rows, watermark)])
+    for module in (aligned, pane_results):
+        monkeypatch.setattr(module, "MOST_RESULTS", FEW)
+    emitted = fired(kernel, rows, watermark)
+    parts = list(unfolded(kernel, emitted))
+    assert pa.concat_tables([kernel.output.empty_table(), *parts]).to_pylist() == plain.to_pylist()
+    folds = plain.num_rows > 4 * FEW and not isinstance(assigner, Tumble)
+    assert any(isinstance(part, Folded) for part in emitted) == folds or plain.num_rows < 1000
+    if folds:
+        assert max(part.num_rows for part in parts) <= FEW + 7
+
+
+def test_holes_between_rows_cost_no_parts(monkeypatch):
+    """Two thousand years between two rows are not walked through."""
+    for module in (aligned, pane_results):
+        monkeypatch.setattr(module, "MOST_RESULTS", FEW)
+    kernel = windows(Hop("ts", SECOND, 300 * SECOND))
+    times = [-62_135_596_800 * SECOND, 0, 1_700_000_000 * SECOND]
+    rows = pa.table({"k": ["a", "b", "a"], "v": [1, 2, 3], "ts": times, KEY_HASH: [0, 0, 0]}, schema=SCHEMA)
+    parts = list(unfolded(kernel, fired(kernel, rows, 2**62)))
+    assert sum(part.num_rows for part in parts) == 900
+    assert len(parts) <= 3 * (300 // (FEW // 2) + 1)
+    ends = [end for part in parts for end in part.column("window_end").cast(pa.int64()).to_pylist()]
+    assert all(before <= after for before, after in pairwise(ends))

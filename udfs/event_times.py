@@ -1,0 +1,32 @@
+"""The event times that windows and timers can be computed for, and those that move a watermark.
+
+All times are int64 microseconds since 1970 (UTC). Rows outside of ``EARLIEST`` to ``LATEST`` are bad rows: kernels add
+and subtract lengths of windows, at most ``planner.intervals.LONGEST_MS``, and none of that may leave int64.
+"""
+
+from __future__ import annotations
+
+OUT_OF_RANGE = "SS430"
+
+_DAY = 86_400_000_000
+
+EARLIEST = -11_676_803 * _DAY
+"""The first microsecond of the year -30000."""
+
+LATEST = 10_237_747 * _DAY - 1
+"""The last microsecond of the year 29999."""
+
+END_OF_INPUT = 253_402_300_799_999_000
+"""The last millisecond of the year 9999. A watermark from here on says that the input has ended, so rows of such a time
+move no watermark: their windows close when the input ends."""
+
+
+def out_of_range(name: str, value: str) -> str:
+    """What SS430 says of an event time, where ``value`` stands for its microseconds."""
+    return f"{name} is {value} microseconds after 1970, outside of the years -30000 to 29999"
+
+
+HINT = (
+    "Such a time is often a number in another unit: TIMESTAMP_MILLIS(n) takes milliseconds. The option 'on-error' of "
+    "the table can skip such rows."
+)

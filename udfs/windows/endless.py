@@ -1,0 +1,58 @@
+"""Windows that fire again and again while a clock passes: a row of an ancient time would keep them at it for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sqlstream.errors import ExecutionError
+from sqlstream.udfs.kernel import END_OF_TIME
+
+Values = np.ndarray[Any, np.dtype[Any]]
+
+TOO_MANY_FIRINGS = "SS468"
+
+_LOOKS = 1000
+"""After so many rounds of firings their pace is looked at."""
+
+MOST_FIRINGS = 100_000_000
+"""The most results of one key in one step of a clock: a second for three years."""
+
+
+def require_few(firings: int, begin: int, end: int) -> None:
+    """ExecutionError SS468. ``begin`` and ``end``: the times of the first and the last firing, in microseconds."""
+    if firings > MOST_FIRINGS:
+        until = f"until {_text(end)}" if end != END_OF_TIME else "until the end of the input"
+        raise ExecutionError(
+            TOO_MANY_FIRINGS,
+            f"a window would fire {firings:,} times from {_text(begin)} {until}, and may {MOST_FIRINGS:,} times",
+            hint="Filter out rows of so old a time, as by WHERE ts >= TIMESTAMP '2000-01-01 00:00:00', or let the "
+            "window fire less often.",
+        )
+
+
+@dataclass
+class Pace:
+    """Firings of windows, the earliest of each in every round, of which nobody knows how many there will be."""
+
+    _rounds: int = 0
+    _first: int = 0
+
+    def fires(self, timer: Values, until: Values) -> None:
+        """The next of all windows that have any: its time, and that up to which the window may fire. SS468 where, at
+        the pace so far, they would fire too often."""
+        if self._rounds == 0 and len(timer):
+            self._first = int(timer.min())
+        self._rounds += 1
+        if self._rounds % _LOOKS or not len(timer):
+            return
+        latest = int(np.argmin(timer))
+        now, end = int(timer[latest]), int(until[latest])
+        if now > self._first and end != END_OF_TIME:
+            require_few((end - self._first) * self._rounds // (now - self._first), self._first, end)
+
+
+def _text(time: int) -> str:
+    return str(np.datetime_as_string(np.datetime64(time, "us"), unit="s")).replace("T", " ")

@@ -90,7 +90,7 @@ class Runner:
 
         ``sql`` is its statement, for the record of the job.
         """
-        with hiding(secrets_of_plan(plan)):
+        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
             return self._start(plan, workspace, sql)
 
     def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
@@ -134,6 +134,7 @@ class Runner:
             temporary=sink is None or settings["execution.checkpointing.dir"] is None,
             end_of_input=end_of_input_of(settings, named=sink is not None),
             description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
+            secrets=settings.secrets,
         )
         self.jobs.append(job)
         return job
@@ -196,7 +197,7 @@ class Runner:
             raise UnsupportedError(
                 SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
             )
-        with hiding(secrets_of_plan(plan)):
+        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
             rows = with_kind_first(lower(plan, self.runtime(workspace)))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 

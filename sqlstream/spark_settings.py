@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
+from sqlstream.udfs.hiding import hiding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +46,10 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
-        if self._spark is None:
-            self._spark = self._start(settings)
-        self.apply(settings)
+        with hiding(settings.secrets):
+            if self._spark is None:
+                self._spark = self._start(settings)
+            self.apply(settings)
         return self._spark
 
     def _start(self, settings: Settings) -> SparkSession:

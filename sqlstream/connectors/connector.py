@@ -28,7 +28,7 @@ from sqlstream.options import (
 )
 from sqlstream.planner import bad_rows
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.secrets import Secrets
+from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
@@ -45,6 +45,7 @@ PATH_ERROR = "SS508"
 MISSING_JAR = "SS509"
 INSERTS_ONLY = "SS510"
 NOT_A_LOOKUP = "SS512"
+NO_VARIABLES = "SS587"
 
 CHANGELOG = Option(
     "changelog-mode", STRING, "The kinds of its rows, such as 'I' or 'I,UA,D'; rows are added only: 'I'."
@@ -153,6 +154,8 @@ class Connector:
     ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
     share it; None: nowhere that others reach.
     ``refused`` are known options that have no effect here, and what to write instead.
+    ``variables`` are the keys of options whose values may hold ``${NAME}``, an environment variable; the connector
+    looks it up when a job starts (``connectors.secrets.resolved``).
     """
 
     name: str
@@ -174,6 +177,7 @@ class Connector:
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
     refused: Mapping[str, str] = field(default_factory=dict)
     place: Callable[[Table], Hashable | None] = _nowhere
+    variables: tuple[str, ...] = ()
 
     @property
     def is_source(self) -> bool:
@@ -221,8 +225,20 @@ class Connector:
                 yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
             elif found is None:
                 yield self._unknown_option(key, spans.get(key))
+            elif wrong := self._wrong_variable(found, key, value, spans.get(key)):
+                yield wrong
             elif wrong := check_value(found, key, value, spans.get(key)) or _missing_field(found, key, table, spans):
                 yield wrong
+
+    def _wrong_variable(self, option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
+        """SS587 for a reference that nobody would look up."""
+        name = REFERENCE.search(value)
+        if name is None or option.key in self.variables:
+            return None
+        message = f'option "{key}" of connector "{self.name}" takes no environment variable'
+        taking = f"Options that take one: {', '.join(self.variables)}." if self.variables else ""
+        hint = f"Write the value, or on the command line --param {name[1]}=VALUE. {taking}"
+        return Diagnostic(NO_VARIABLES, message, span, hint=hint.strip())
 
     def _unknown_option(self, key: str, span: Span | None) -> Diagnostic:
         message = f'connector "{self.name}" has no option "{key}"'

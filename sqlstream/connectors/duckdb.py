@@ -79,4 +79,5 @@ CONNECTOR = Connector(
     check=check,
     lookup=lookup,
     filters=filters,
+    variables=("path",),
 )

@@ -49,4 +49,5 @@ CONNECTOR = Connector(
     check=check,
     lookup=lookup,
     filters=filters,
+    variables=("path",),
 )

@@ -17,6 +17,7 @@ from sqlstream.jobs.failure import is_slow_start, job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
 from sqlstream.planner.lowering.lower import watermarked_nodes
 from sqlstream.planner.nodes import Node
+from sqlstream.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +37,7 @@ class Launch:
     which is started only to do what that run may have left undone. ``end_of_input``: whether this run tells it.
     ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
-    ``temporary``: the checkpoint vanishes with its session.
+    ``temporary``: the checkpoint vanishes with its session. ``secrets``: of the settings, which no failure may show.
     """
 
     query_name: str
@@ -54,6 +55,7 @@ class Launch:
     paced: bool = False
     temporary: bool = False
     end_of_input: EndOfInput = EndOfInput.FINAL
+    secrets: Secrets = NO_SECRETS
 
     @property
     def needs_flush(self) -> bool:

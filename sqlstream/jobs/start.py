@@ -35,6 +35,7 @@ from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.lowering.lower import observes_watermarks
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
+from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark import is_connect
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def start_job(
     savepoints: str | None = None,
     temporary: bool = False,
     end_of_input: EndOfInput = EndOfInput.FINAL,
+    secrets: Secrets = NO_SECRETS,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -80,7 +82,7 @@ def start_job(
     ``description`` is what the record in the checkpoint says of the job, which is written for jobs with one.
     ``savepoints`` is where savepoints go that are given no path; None: beside the checkpoint. ``temporary``: the
     checkpoint vanishes with its session. ``end_of_input`` says what becomes of what is pending when bounded input has
-    been read.
+    been read. ``secrets`` are those of the settings, which no failure may show, as it shows none of the tables.
     """
     number = next(_numbers)
     path = checkpoint_dir or tempfile.mkdtemp(prefix="sqlstream-checkpoint-")
@@ -116,6 +118,7 @@ def start_job(
         watermarks=watermarks,
         temporary=temporary or checkpoint_dir is None,
         end_of_input=end_of_input,
+        secrets=secrets,
     )
     count_waiting = partial(waiting_in, checkpoint, runtime.operators, spark)
     name = name or launch.query_name

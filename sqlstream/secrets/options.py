@@ -63,6 +63,11 @@ def is_known(key: str) -> bool:
     return _rule(key) is not guarded
 
 
+def may_be_secret(key: str) -> bool:
+    """True where the option's value, or a part of it such as a user of a URL, can be a secret."""
+    return _rule(key) is not text_pieces
+
+
 def pieces_of(key: str, value: str) -> list[Piece]:
     return _rule(key)(value)
 

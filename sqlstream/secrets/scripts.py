@@ -26,9 +26,10 @@ def _without_secrets(text: str) -> str:
     return _OPTION.sub(lambda option: f"{option[1]}{option[2]}{_shown(option[1][1:-1], option[3])}", text)
 
 
-def in_option(text: str, place: int) -> bool:
-    """True where a place of a script is in the value of an option."""
-    return any(option.start(3) <= place < option.end(3) for option in _OPTION.finditer(text))
+def option_at(text: str, place: int) -> str | None:
+    """The key of the option in whose value a place of a script is; None where it is in none."""
+    keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= place < o.end(3))
+    return next(keys, None)
 
 
 def _shown(key: str, value: str) -> str:

@@ -39,7 +39,7 @@ def read_variables(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(read_text(file).split("\n"), 1):
         name, equals, value = line.partition("=")
-        if not name.strip() and not equals or name.lstrip().startswith("#"):
+        if (not name.strip() and not equals) or name.lstrip().startswith("#"):
             continue
         if not equals or not _NAME.fullmatch(name) or "\0" in value:
             raise click.UsageError(f'line {number} of "{file}" is not NAME=VALUE')

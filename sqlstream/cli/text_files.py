@@ -11,7 +11,7 @@ _ENCODING = "utf-8-sig"
 
 
 def read_text(name: str) -> str:
-    """The text of a file, or of standard input (``-``), without a byte order mark. A usage error where there is none."""
+    """The text of a file, or of standard input (``-``), without a byte order mark; a usage error where it has none."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:

@@ -225,10 +225,15 @@ class Connector:
                 yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
             elif found is None:
                 yield self._unknown_option(key, spans.get(key))
-            elif wrong := self._wrong_variable(found, key, value, spans.get(key)):
+            elif wrong := self._wrong_value(found, key, value, table, spans):
                 yield wrong
-            elif wrong := check_value(found, key, value, spans.get(key)) or _missing_field(found, key, table, spans):
-                yield wrong
+
+    def _wrong_value(
+        self, option: Option, key: str, value: str, table: Table, spans: Mapping[str, Span]
+    ) -> Diagnostic | None:
+        span = spans.get(key)
+        refused = self._wrong_variable(option, key, value, span)
+        return refused or check_value(option, key, value, span) or _missing_field(option, key, table, spans)
 
     def _wrong_variable(self, option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
         """SS587 for a reference that nobody would look up."""

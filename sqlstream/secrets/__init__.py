@@ -11,7 +11,7 @@ Imports nothing of the product, because errors and workers need it, too.
 from sqlstream.secrets.known import NO_SECRETS, Secrets
 from sqlstream.secrets.options import is_harmless_header, is_known, may_be_secret, secret_texts, shown_value
 from sqlstream.secrets.pieces import MASK, REFERENCE
-from sqlstream.secrets.scripts import option_at, shown_script
+from sqlstream.secrets.scripts import option_at, secrets_of_script, shown_script
 from sqlstream.secrets.urls import is_clear
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "may_be_secret",
     "option_at",
     "secret_texts",
+    "secrets_of_script",
     "shown_script",
     "shown_value",
 ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
@@ -21,21 +22,31 @@ PROMPT = "sqlstream> "
 _CONTINUED = "        -> "
 
 
-def history_file() -> Path:
-    """``$XDG_STATE_HOME/sqlstream/history``; its directory exists afterwards."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    directory = state / "sqlstream"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory / "history"
+def history_file() -> Path | None:
+    """``$XDG_STATE_HOME/sqlstream/history``, a file that is there afterwards and that no other user can read.
+
+    None where it cannot be written: what is typed is remembered as long as the shell runs, then.
+    """
+    try:
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        file = state / "sqlstream" / "history"
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(0o600)
+        file.parent.chmod(0o700)  # older versions left both for all to read
+        file.chmod(0o600)
+        with file.open("ab"), file.open("rb"):
+            return file
+    except (OSError, RuntimeError):  # a home that is read-only, or that there is not
+        return None
 
 
-def line_editor(history: Path, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
+def line_editor(history: Path | None, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
     """``source`` and ``screen`` default to the terminal."""
     return PromptSession(
         PROMPT,
         multiline=True,
         prompt_continuation=_CONTINUED,
-        history=HistoryWithoutSecrets(str(history)),
+        history=InMemoryHistory() if history is None else HistoryWithoutSecrets(str(history)),
         auto_suggest=AutoSuggestFromHistory(),
         lexer=PygmentsLexer(SqlStreamLexer),
         key_bindings=_bindings(),
@@ -49,7 +60,8 @@ class HistoryWithoutSecrets(FileHistory):
 
     def store_string(self, string: str) -> None:
         if shown_script(string) == string:
-            super().store_string(string)
+            with suppress(OSError):  # a full disk ends no shell
+                super().store_string(string)
 
 
 def is_finished(text: str) -> bool:

@@ -37,7 +37,7 @@ def test_a_wrong_line_is_named_and_not_shown(file, line):
 
 
 def test_a_name_is_given_once(file):
-    with pytest.raises(click.UsageError, match='line 2 of ".*" gives "A" a second value'):
+    with pytest.raises(click.UsageError, match=r'line 2 of ".*" gives "A" a second value'):
         read_variables(file("A=1\nA=2"))
 
 

@@ -92,8 +92,8 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         raise
-    except Exception as error:
-        if debug:
+    except BaseException as error:  # functions of users may raise anything, SystemExit too
+        if debug and not isinstance(error, SystemExit):
             raise
         click.echo(_message(error), err=True)
         return exit_code(error)
@@ -106,7 +106,7 @@ def _silence_logs() -> None:
         logging.root.addHandler(logging.NullHandler())
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     """The diagnostics of our errors; of all others that they are a mistake of sqlstream."""
     if isinstance(error, SqlStreamError):
         return str(error)

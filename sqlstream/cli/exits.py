@@ -12,7 +12,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as of any program whose reader goes away
 
 
-def exit_code(error: Exception) -> int:
+def exit_code(error: BaseException) -> int:
     """3 where a job failed, 1 where the SQL or its options are wrong, 70 for anything that nobody expected."""
     match error:
         case ExecutionError():

@@ -77,7 +77,7 @@ def test_an_attribute_that_raises_is_told(module):
 
 
 def test_functions_in_c_that_do_not_tell_their_parameters_are_refused():
-    with pytest.raises(ConnectorError, match=r'SS589: function "time:sleep" does not tell its parameters\nHINT: Call it'):
+    with pytest.raises(ConnectorError, match=r'SS589: function "time:sleep" does not tell its parameters\nHINT: C'):
         describe_function("f", "time:sleep")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from sqlstream.cli.env_file import env_file_option
-from sqlstream.cli.text_files import read_text
+from sqlstream.cli.text_files import read_text, require_text
 from sqlstream.errors import Diagnostic, ParseError, Span
 from sqlstream.python_path import importable
 from sqlstream.secrets import may_be_secret, option_at
@@ -60,7 +60,7 @@ def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Se
 
 def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
     """As ``read_scripts``, with ``${name}`` as it is written."""
-    scripts = [_read(name) for name in files] + [Script("-e", text) for text in statements]
+    scripts = [_read(name) for name in files] + [Script("-e", require_text(text, "-e")) for text in statements]
     if not scripts:
         raise click.UsageError('no SQL given: name a file, "-" for standard input, or write -e "SELECT …"')
     return scripts
@@ -74,6 +74,7 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     """``name=value`` arguments as a dictionary."""
     found: dict[str, str] = {}
     for text in given:
+        require_text(text, option)
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f'{option} takes NAME=VALUE, not "{text}"')

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import click
 
+from sqlstream.udfs.texts import is_text
+
 _ENCODING = "utf-8-sig"
 
 
 def read_text(name: str) -> str:
     """The text of a file, or of standard input (``-``), without a byte order mark; a usage error where it has none."""
+    if name == "-" and sys.stdin is None:
+        raise _unreadable(name, "it is closed")
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:
@@ -22,6 +26,13 @@ def read_text(name: str) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise _unreadable(name, f"line {line} is not UTF-8 text") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def require_text(text: str, option: str) -> str:
+    """The text of an option; a usage error where its bytes are no text."""
+    if not is_text(text):
+        raise click.UsageError(f"the value of {option} is not UTF-8 text")
+    return text
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -17,7 +17,7 @@ from prompt_toolkit.output import DummyOutput
 import sqlstream
 from sqlstream.errors import ExecutionError
 from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file, is_finished, line_editor
-from sqlstream.shell.loop import Shell
+from sqlstream.shell.loop import Shell, lines_of
 
 ROOT = Path(__file__).parents[3]
 NUMBERS = """CREATE TABLE numbers (n BIGINT)
@@ -276,3 +276,21 @@ def test_ctrl_c_cancels_the_query_and_ctrl_d_leaves(tmp_path):
         terminal.close(force=True)
     assert terminal.exitstatus == 0
     assert "SHOW TABLES;" in (tmp_path / "sqlstream" / "history").read_text()
+
+
+def test_input_that_is_no_text_ends_the_shell_behind_what_is(capsys):
+    out = io.StringIO()
+    running = Shell(_WithoutSpark(), out)
+    running.read(lines_of(io.BytesIO(b"\xef\xbb\xbfSHOW TABLES;\nSHOW \xff;\nSHOW VIEWS;\n")))
+    running.close()
+    assert "table name" in out.getvalue() and "view name" not in out.getvalue()
+    assert "SS544: cannot read standard input: line 2 is not UTF-8 text" in capsys.readouterr().err
+    assert running.failures == 1
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 300, "~no-such-user/a.sql", "/", "none.sql"])
+def test_a_source_that_cannot_be_read_is_a_failure(path, capsys):
+    running, out = _reading(f"source {path}\nSHOW TABLES;\n")
+    assert running.failures == 1
+    assert "SS544: cannot read" in capsys.readouterr().err
+    assert "table name" in out

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from sqlstream.secrets import shown_script
+from sqlstream.secrets import secrets_of_script, shown_script
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Span:
 class Diagnostic:
     """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into.
 
-    ``source`` may hold secrets, so it is shown by ``render`` alone. A ``warning`` is about what is allowed, and hardly
-    meant.
+    ``source`` may hold secrets, so it is shown by ``render`` alone, and the texts do not repeat any. A ``warning`` is
+    about what is allowed, and hardly meant.
     """
 
     code: str
@@ -39,6 +39,13 @@ class Diagnostic:
     hint: str | None = None
     source: str | None = field(default=None, repr=False)
     warning: bool = False
+
+    def __post_init__(self) -> None:
+        if self.source is not None:
+            hidden = secrets_of_script(self.source).hidden
+            object.__setattr__(self, "message", hidden(self.message))
+            object.__setattr__(self, "detail", self.detail and hidden(self.detail))
+            object.__setattr__(self, "hint", self.hint and hidden(self.hint))
 
     def render(self) -> str:
         """The message as users read it: message, line with carets, detail, hint."""

@@ -28,7 +28,7 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) ->
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
         return explain(without_secrets(plan), statement.format, statement.stage, RULES)
-    secrets = secrets_of_plan(plan)
+    secrets = secrets_of_plan(plan) + workspace.settings.secrets
     with hiding(secrets):
         return secrets.hidden(_explained_below(plan, statement, workspace, runner))
 

@@ -96,7 +96,7 @@ class Runner:
 
         ``sql`` is its statement, for the record of the job.
         """
-        with hiding(secrets_of_plan(plan)):
+        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
             return self._start(plan, workspace, sql)
 
     def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
@@ -154,6 +154,7 @@ class Runner:
             claim=claimed,
             require_sink=anything_goes if isinstance(plan, Output) else sinks_intact(plan),
             trusts_any_owner=settings["execution.state-recovery.trust-any-owner"],
+            secrets=settings.secrets,
         )
 
     def _at_checkpoint(
@@ -245,7 +246,7 @@ class Runner:
             raise UnsupportedError(
                 SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
             )
-        with hiding(secrets_of_plan(plan)):
+        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
             runtime = self.runtime(workspace)
             rows = with_kind_first(lower(self.physical(plan, workspace, runtime.sources), runtime))
         return rows.toDF(*(name for name, _ in columns_of(plan)))

@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlstream.connectors.connector import ON_ERROR
+from sqlstream.connectors.secrets import resolved, variables_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
@@ -26,7 +27,7 @@ from sqlstream.options import (
     one_of,
     parsed,
 )
-from sqlstream.secrets import shown_value
+from sqlstream.secrets import Secrets, secret_texts, shown_value
 from sqlstream.udfs.barriers.marks import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
@@ -251,7 +252,10 @@ _BOUNDED_IN_SPARK = (
 
 @dataclass
 class Settings:
-    """The settings of a session. Mistakes are ConnectorErrors SS5xx, keys without effect UnsupportedErrors SS350."""
+    """The settings of a session. Mistakes are ConnectorErrors SS5xx, keys without effect UnsupportedErrors SS350.
+
+    A value may hold ``${NAME}``, an environment variable, which is looked up whenever the value is read.
+    """
 
     _given: dict[str, str] = field(default_factory=dict)
 
@@ -272,11 +276,11 @@ class Settings:
 
     def __getitem__(self, key: str) -> Any:
         """The value of a known key as a Python object; None where it has neither value nor default."""
-        return parsed(OPTIONS, {k: v for k, v in self._given.items() if not k.startswith("spark.")})[key]
+        return parsed(OPTIONS, resolved({k: v for k, v in self._given.items() if not k.startswith("spark.")}))[key]
 
     @property
     def given(self) -> Mapping[str, str]:
-        """The settings that were given, as spelled."""
+        """The settings that were given, as spelled: with references to variables, which are no secrets."""
         return dict(sorted(self._given.items()))
 
     def text(self, key: str) -> str | None:
@@ -286,22 +290,33 @@ class Settings:
 
     @property
     def spark(self) -> Mapping[str, str]:
-        """The settings that go to Spark as they are."""
+        """The settings that go to Spark as they are, but for variables, whose values they have."""
+        return resolved(self._for_spark)
+
+    @property
+    def _for_spark(self) -> dict[str, str]:
         return {key: value for key, value in self._given.items() if key.startswith("spark.")}
+
+    @property
+    def secrets(self) -> Secrets:
+        """What no message may show: passwords for Spark, and the values of variables."""
+        literal = [text for key, value in self._for_spark.items() for text in secret_texts(key, value)]
+        return Secrets.of((*literal, *variables_of(self._given.values())))
 
     def rows(self) -> list[tuple[str, str | None]]:
         """All keys with their values as they may be shown, for a bare SET."""
-        known = {o.key: self.text(o.key) for o in OPTIONS} | dict(self.spark)
+        known = {o.key: self.text(o.key) for o in OPTIONS} | self._for_spark
         return sorted((key, None if value is None else shown_value(key, value)) for key, value in known.items())
 
 
 def check(key: str, value: str, span: Span | None = None) -> None:
-    """Raises what is wrong with a setting."""
+    """Raises what is wrong with a setting: SS560 where it names a variable that is not set."""
     _require_known(key, span)
+    text = resolved({key: value}, span=span)[key]
     option = find((*OPTIONS, *_BOUNDED_IN_SPARK), key)
-    wrong = check_value(option, key, value, span) if option else None
+    wrong = check_value(option, key, text, span) if option else None
     if wrong is not None:
-        raise ConnectorError.of([wrong])
+        raise ConnectorError.of([wrong]).with_texts(Secrets.of(variables_of([value])).hidden)
 
 
 def _require_known(key: str, span: Span | None) -> None:

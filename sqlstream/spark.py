@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
@@ -19,9 +19,11 @@ from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.java import require_java
 from sqlstream.jvm_exit import end_jvm
 from sqlstream.kept_memory import huge_pages, malloc_of_processes, malloc_settings
+from sqlstream.private_settings import start_java
 from sqlstream.quick_files import use_quick_files
 from sqlstream.quiet_errors import quiet_reported_errors
 from sqlstream.running_spark import require_master, running_session
+from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark_log import new_log
 from sqlstream.worker_package import send_package
 from sqlstream.worker_python import worker_python
@@ -90,8 +92,12 @@ _MOST_CORES = 10_000
 _THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def spark_session(settings: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
+def spark_session(
+    settings: Mapping[str, str] | None = None, master: str | None = None, secrets: Secrets = NO_SECRETS
+) -> SparkSession:
     """The running session, or a new one on ``master`` (all cores of this machine) with Spark's ``settings``.
+
+    Those that hold a secret, one of ``secrets`` or what their key tells to be one, are on no command line.
 
     ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where the running session is another one,
     SS49x where Java is missing or too old.
@@ -104,7 +110,7 @@ def spark_session(settings: Mapping[str, str] | None = None, master: str | None 
         return prepared(active)
     if master is not None and master.startswith("sc://"):
         return prepared(_as_at_home(SparkSession.builder.remote(master).getOrCreate()))
-    return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {})
+    return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {}, secrets)
 
 
 def _as_at_home(spark: SparkSession) -> SparkSession:
@@ -156,7 +162,7 @@ def shares_files(spark: SparkSession) -> bool:
     return host in ("localhost", "127.0.0.1")
 
 
-def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
+def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets) -> SparkSession:
     from pyspark.sql import SparkSession
 
     require_java()
@@ -169,9 +175,11 @@ def _local_session(master: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("sqlstream")
     parallelism = {_PARTITIONS: str(_cores(master))}
     ours = {**_LOCAL, **here, **socket_settings(master), **malloc_settings(), **STREAMING, **parallelism}
-    for key, value in {**ours, **settings, **_jvm_options(settings)}.items():
+    given = {**ours, **settings, **_jvm_options(settings)}
+    for key, value in given.items():
         builder = builder.config(key, value)
-    spark = _started(builder, new_log())
+    own = {"spark.master": master, "spark.app.name": "sqlstream"}
+    spark = _started(builder, new_log(), lambda: start_java(own | given, secrets))
     atexit.register(end_jvm)
     use_quick_files(spark)
     quiet_reported_errors()
@@ -193,9 +201,10 @@ def _jvm_options(settings: Mapping[str, str]) -> dict[str, str]:
     return {_JVM_OPTIONS: " ".join(filter(None, (stated, compiler, pages, archive)))}
 
 
-def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:
+def _started(builder: SparkSession.Builder, log: Path, prepare: Callable[[], None] = lambda: None) -> SparkSession:
     try:
         with _messages_to(log), malloc_of_processes():
+            prepare()
             return builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()

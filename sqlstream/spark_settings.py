@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.private_settings import JAVA_OPTIONS
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
+from sqlstream.udfs.hiding import hiding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +47,10 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
-        if self._spark is None:
-            self._spark = self._start(settings)
-        self.apply(settings)
+        with hiding(settings.secrets):
+            if self._spark is None:
+                self._spark = self._start(settings)
+            self.apply(settings)
         return self._spark
 
     def _start(self, settings: Settings) -> SparkSession:
@@ -58,7 +61,8 @@ class SparkHandle:
         if self._given is not None:
             return prepared(self._given)
         try:
-            return spark_session(settings.spark, self._master)  # the others can be put back when the session closes
+            # The other settings can be put back when the session closes.
+            return spark_session(settings.spark, self._master, settings.secrets)
         except PySparkImportError as error:
             hint = "Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect."
             raise ExecutionError(
@@ -73,7 +77,7 @@ class SparkHandle:
         for key in [k for k in self._before if k not in wanted]:
             self._restore(key)
         for key, value in wanted.items():
-            if self._spark.conf.get(key, None) != value:
+            if not _is_set(self._spark.conf.get(key, None), key, value):
                 self._change(key, value)
 
     def _change(self, key: str, value: str) -> None:
@@ -109,6 +113,11 @@ class SparkHandle:
 
             if not is_spark_gone(error):
                 raise
+
+
+def _is_set(found: str | None, key: str, value: str) -> bool:
+    """Options of the JVM stand before those that sqlstream adds to them when it starts Spark."""
+    return found == value or (key in JAVA_OPTIONS and (found or "").startswith(f"{value} "))
 
 
 def _not_changeable(key: str) -> ConnectorError:

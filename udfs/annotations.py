@@ -12,6 +12,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Generator,
+    Hashable,
     Iterable,
     Iterator,
     Mapping,
@@ -36,6 +37,8 @@ _SIMPLE: dict[object, DataType] = {
 
 def sql_type(annotation: object) -> DataType | None:
     """The SQL type of values of an annotation, ``X | None`` being ``X``; None for what has no counterpart."""
+    if not isinstance(annotation, Hashable):
+        return None
     if annotation in _SIMPLE:
         return _SIMPLE[annotation]
     annotation = _without_none(annotation)
@@ -52,17 +55,19 @@ def sql_type(annotation: object) -> DataType | None:
 
 def row_of_iterable(annotation: object) -> object | None:
     """``X`` of ``Iterator[X]``, ``Iterable[X]`` and ``Generator[X, …]``; None for any other annotation."""
-    if typing.get_origin(annotation) in (Iterator, Iterable, Generator):
-        return typing.cast(object, typing.get_args(annotation)[0])
-    return None
+    return _first_argument(annotation, (Iterator, Iterable, Generator))
 
 
 def element_of(annotation: object) -> object | None:
     """``X`` of lists and asynchronous iterators of ``X``, None among their types left out; None for any other."""
-    plain = _without_none(annotation)
-    if typing.get_origin(plain) in (list, Sequence, AsyncIterator, AsyncIterable, AsyncGenerator):
-        return typing.cast(object, typing.get_args(plain)[0])
-    return None
+    return _first_argument(_without_none(annotation), (list, Sequence, AsyncIterator, AsyncIterable, AsyncGenerator))
+
+
+def _first_argument(annotation: object, origins: tuple[object, ...]) -> object | None:
+    """None also where the annotation has none, as in ``-> Iterator``."""
+    if typing.get_origin(annotation) not in origins:
+        return None
+    return typing.cast(object, next(iter(typing.get_args(annotation)), None))
 
 
 def annotations_of(function: Callable[..., object]) -> dict[str, object]:

@@ -38,11 +38,9 @@ row, a vectorised one once per batch with Arrow arrays, or pandas Series where i
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from sqlstream.errors import ConnectorError
@@ -50,6 +48,7 @@ from sqlstream.types import UNKNOWN, DataType, parse_type
 from sqlstream.udfs.annotations import annotations_of, element_of, row_of_iterable, sql_type
 from sqlstream.udfs.decorators import Options, aggregate, lookup, options_of, scalar, table
 from sqlstream.udfs.signature import Function, FunctionKind
+from sqlstream.udfs.user_code import load, user_code
 
 __all__ = [
     "Function",
@@ -64,11 +63,10 @@ __all__ = [
     "table",
 ]
 
-BAD_TARGET = "SS551"
-NO_MODULE = "SS552"
-NO_ATTRIBUTE = "SS553"
 NO_TYPE = "SS554"
 NOT_A_FUNCTION = "SS555"
+NOT_DESCRIBED = "SS588"
+NO_SIGNATURE = "SS589"
 
 _AGGREGATE = ("create", "accumulate", "merge", "finish")
 _OF_WINDOWS = {
@@ -89,40 +87,17 @@ def describe_function(name: str, target: str) -> Function:
     return describe(name, load(target), target)
 
 
-def load(target: str) -> object:
-    """The Python object of a target; its module is imported."""
-    module_name, colon, path = target.partition(":")
-    if not colon or not module_name or not path:
-        raise ConnectorError(BAD_TARGET, f'"{target}" names no Python function', hint="Write 'package.module:name'.")
-    found: object = _module(module_name, target)
-    for part in path.split("."):
-        found = _attribute(found, part, target)
-    return found
-
-
-def _module(name: str, target: str) -> object:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = error.name or name
-        hint = "Modules are looked for beside the script, in the current directory and among installed packages."
-        raise ConnectorError(NO_MODULE, f'module "{missing}" of function "{target}" not found', hint=hint) from error
-    except Exception as error:
-        detail = f"{type(error).__name__}: {error}"
-        raise ConnectorError(NO_MODULE, f'importing module "{name}" failed', detail=detail) from error
-
-
-def _attribute(holder: object, name: str, target: str) -> object:
-    try:
-        return getattr(holder, name)
-    except AttributeError:
-        close = get_close_matches(name, [n for n in dir(holder) if not n.startswith("_")], n=1)
-        hint = f'Did you mean "{close[0]}"?' if close else None
-        raise ConnectorError(NO_ATTRIBUTE, f'"{name}" of function "{target}" does not exist', hint=hint) from None
-
-
 def describe(name: str, implementation: object, target: str) -> Function:
-    """The description of a Python object as function ``name``."""
+    """The description of a Python object as function ``name``.
+
+    ConnectorError SS588 where the object itself raises an error when somebody looks at it.
+    """
+    hint = "Write a plain function or class of a module, whose annotations say what it takes and returns."
+    with user_code(NOT_DESCRIBED, f'function "{target}" cannot be looked at', hint):
+        return _described(name, implementation, target)
+
+
+def _described(name: str, implementation: object, target: str) -> Function:
     if inspect.isclass(implementation):
         return _describe_class(name, implementation, target)
     if not callable(implementation):
@@ -149,6 +124,7 @@ def _kind_of_callable(function: Callable[..., object]) -> FunctionKind:
 
 def _describe_class(name: str, kind: Any, target: str) -> Function:
     options = options_of(kind)
+    _check_methods(kind, target)
     if hasattr(kind, "accumulate"):
         missing = [method for method in _AGGREGATE if not hasattr(kind, method)]
         if missing:
@@ -206,7 +182,7 @@ def _no_coroutine(target: str) -> ConnectorError:
 
 
 def _check_made_without_arguments(kind: Any, target: str) -> None:
-    taken = list(inspect.signature(_constructor(kind)).parameters.values())[1:]
+    taken = _parameters(_constructor(kind), target)[1:]
     if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in taken):
         message = f'class "{target}" cannot be made without arguments'
         raise ConnectorError(NOT_A_FUNCTION, message, hint="Give the parameters of __init__ defaults.")
@@ -223,7 +199,7 @@ def _constructor(kind: type) -> Callable[..., object]:
 
 def _with_parameters(function: Function, call: Callable[..., object], skipped: int) -> Function:
     """The function with the parameters of ``call`` behind the first ``skipped`` ones."""
-    found = list(inspect.signature(call).parameters.values())[skipped:]
+    found = _parameters(call, function.target)[skipped:]
     positional = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in found)
     hints = annotations_of(call)
@@ -233,6 +209,23 @@ def _with_parameters(function: Function, call: Callable[..., object], skipped: i
         min_arguments=sum(p.default is p.empty for p in positional),
         max_arguments=None if variadic else len(positional),
     )
+
+
+def _parameters(call: Callable[..., object], target: str) -> list[inspect.Parameter]:
+    """SS589 for what is written in C and does not tell its parameters."""
+    try:
+        return list(inspect.signature(call).parameters.values())
+    except (ValueError, TypeError) as error:
+        message = f'function "{target}" does not tell its parameters'
+        hint = "Call it in a function of your own: def f(seconds: float) -> float: …"
+        raise ConnectorError(NO_SIGNATURE, message, hint=hint) from error
+
+
+def _check_methods(kind: Any, target: str) -> None:
+    for method in (*_AGGREGATE, *_OF_WINDOWS, "eval"):
+        if hasattr(kind, method) and not callable(getattr(kind, method)):
+            message = f'"{method}" of class "{target}" is no method'
+            raise ConnectorError(NOT_A_FUNCTION, message, hint=f"Write def {method}(self, …), without @property.")
 
 
 def _returns(function: Function, call: Callable[..., object], options: Options) -> DataType:

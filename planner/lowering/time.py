@@ -21,10 +21,10 @@ from sqlstream.planner.lowering.columns import (
     micros,
 )
 from sqlstream.planner.lowering.event_times import required_time, time_error, time_of
-from sqlstream.planner.lowering.gears import Gear
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.nodes import AssignTime, Project, Scan
+from sqlstream.planner.physical.gears import Gear
 from sqlstream.planner.physical.steps import Mark, Told
 from sqlstream.udfs.exchange import LATE_TABLE
 
@@ -106,7 +106,7 @@ def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFr
     """Rows of NULLs whose event time lifts the watermark to exactly ``watermark_ms``, at the end beyond all windows."""
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
     lifted = "watermark_ms"
-    if context.gear is Gear.NATIVE:
+    if context.plan.gear is Gear.NATIVE:
         lifted = f"IF(watermark_ms >= {END_OF_INPUT_MS}L, {AFTER_ALL_MS}L, watermark_ms)"
     instant = F.expr(f"timestamp_millis({lifted} + {EPOCH_SHIFT_MS + node.delay_ms}L)")
     control = context.runtime.control(node.table)

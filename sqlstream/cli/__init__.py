@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 import click
 
-from sqlstream.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
+from sqlstream.cli.exits import BROKEN_PIPE, CANNOT_WRITE, INTERRUPTED, OK, exit_code
+from sqlstream.cli.streams import failure_of_output, give_up, open_streams, printable, tell
 from sqlstream.errors import SqlStreamError
 
 COMMANDS = ("run", "check", "explain", "format", "shell", "jobs", "test", "version")
@@ -21,7 +22,7 @@ Elsewhere it is not, so that logs and mails of cron stay short.
 
 \b
 Exit codes: 0 success, 1 the SQL is wrong, 2 the command is wrong, 3 a job failed,
-70 a mistake in sqlstream, 130 interrupted, 141 the reader of the output went away.
+70 a mistake in sqlstream, 74 the output cannot be written, 130 interrupted, 141 the reader of the output went away.
 
 \b
 Examples:
@@ -63,13 +64,23 @@ def commands() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: the process's) and exit with its code."""
+    open_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        sys.exit(run(given))
+        code = run(given)
     except BrokenPipeError:
-        # Python flushes stdout once more on its way out; that must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BROKEN_PIPE)
+        code = BROKEN_PIPE
+    if code in (BROKEN_PIPE, CANNOT_WRITE):
+        give_up(sys.stdout)
+    _flush_messages()
+    sys.exit(code)
+
+
+def _flush_messages() -> None:
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        give_up(sys.stderr)
 
 
 def run(arguments: list[str]) -> int:
@@ -85,18 +96,21 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError, ValueError):
+            error.message = printable(error.message)
+            error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        tell("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         raise
-    except Exception as error:
-        if debug:
+    except BaseException as error:  # functions of users may raise anything, SystemExit too
+        if debug and not isinstance(error, SystemExit):
             raise
-        click.echo(_message(error), err=True)
-        return exit_code(error)
+        failure = failure_of_output(error)
+        tell(_message(error) if failure is None else failure)
+        return exit_code(error) if failure is None else CANNOT_WRITE
     return result if isinstance(result, int) else OK
 
 
@@ -106,7 +120,7 @@ def _silence_logs() -> None:
         logging.root.addHandler(logging.NullHandler())
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     """The diagnostics of our errors; of all others that they are a mistake of sqlstream."""
     if isinstance(error, SqlStreamError):
         return str(error)

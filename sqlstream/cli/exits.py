@@ -7,12 +7,13 @@ from sqlstream.errors import ExecutionError, SqlStreamError
 OK = 0
 WRONG_SQL = 1
 JOB_FAILED = 3
-INTERNAL = 70  # as in sysexits.h
+INTERNAL = 70  # this and the next as in sysexits.h
+CANNOT_WRITE = 74
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as of any program whose reader goes away
 
 
-def exit_code(error: Exception) -> int:
+def exit_code(error: BaseException) -> int:
     """3 where a job failed, 1 where the SQL or its options are wrong, 70 for anything that nobody expected."""
     match error:
         case ExecutionError():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,11 @@ from typing import Any
 
 import click
 
+from sqlstream.cli.env_file import env_file_option
+from sqlstream.cli.text_files import read_text, require_text
 from sqlstream.errors import Diagnostic, ParseError, Span
 from sqlstream.python_path import importable
-from sqlstream.secrets import in_option
+from sqlstream.secrets import may_be_secret, option_at
 
 UNKNOWN_PARAMETER = "SS190"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
@@ -30,8 +31,9 @@ class Script:
 
 
 def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments FILE…, -e and --param of commands that read SQL."""
+    """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
     for decorate in (
+        env_file_option,
         click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help="Put VALUE for ${NAME}."),
         click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
         click.argument("files", nargs=-1, metavar="[FILE]..."),
@@ -58,26 +60,21 @@ def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Se
 
 def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
     """As ``read_scripts``, with ``${name}`` as it is written."""
-    scripts = [_read(name) for name in files] + [Script("-e", text) for text in statements]
+    scripts = [_read(name) for name in files] + [Script("-e", require_text(text, "-e")) for text in statements]
     if not scripts:
         raise click.UsageError('no SQL given: name a file, "-" for standard input, or write -e "SELECT …"')
     return scripts
 
 
 def _read(name: str) -> Script:
-    if name == "-":
-        return Script("<stdin>", sys.stdin.read())
-    try:
-        return Script(name, Path(name).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise click.UsageError(f'cannot read "{name}": {reason}') from error
+    return Script("<stdin>" if name == "-" else name, read_text(name))
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     """``name=value`` arguments as a dictionary."""
     found: dict[str, str] = {}
     for text in given:
+        require_text(text, option)
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f'{option} takes NAME=VALUE, not "{text}"')
@@ -107,7 +104,7 @@ def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str
 
 
 def _is_variable(match: re.Match[str], text: str) -> bool:
-    return match[1] in os.environ and in_option(text, match.start())
+    return match[1] in os.environ and option_at(text, match.start()) is not None
 
 
 def _unknown(script: Script, match: re.Match[str]) -> Diagnostic:
@@ -115,6 +112,16 @@ def _unknown(script: Script, match: re.Match[str]) -> Diagnostic:
         UNKNOWN_PARAMETER,
         f'parameter "{match[1]}" has no value',
         Span(*match.span()),
-        hint=f"Give it one: --param {match[1]}=VALUE.",
+        hint=_how_to_give(match[1], option_at(script.text, match.start())),
         source=script.text,
+    )
+
+
+def _how_to_give(name: str, key: str | None) -> str:
+    """Passwords do not belong on a command line, which all users of a machine can read."""
+    if key is None or not may_be_secret(key):
+        return f"Give it one: --param {name}=VALUE."
+    return (
+        f"Set the environment variable {name}, or write it into a file for --env-file. What is no secret may stand on "
+        f"the command line: --param {name}=VALUE."
     )

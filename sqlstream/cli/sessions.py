@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlstream.cli.scripts import pairs
+from sqlstream.cli.text_files import require_text
 from sqlstream.errors import SqlStreamError
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_session(master: str | None, settings: Sequence[str]) -> Session:
-    """A session with the settings of ``--set``; a wrong one is a usage error."""
+    """A session with the settings of ``--set``; a wrong one is a usage error. Both may name environment variables."""
+    require_text(master or "", "--master")
+    from sqlstream.connectors.secrets import resolved
     from sqlstream.session import connect
 
     try:
-        return connect(master, **pairs(settings, "--set"))
+        return connect(resolved({"--master": master})["--master"], **pairs(settings, "--set"))
     except SqlStreamError as error:
         raise click.UsageError(str(error)) from error

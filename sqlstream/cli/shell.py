@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sqlstream.cli.env_file import env_file_option
 from sqlstream.cli.sessions import open_session, session_options
 from sqlstream.python_path import importable
 
@@ -23,6 +24,7 @@ Examples:
 
 @click.command("shell", epilog=_EPILOG)
 @session_options
+@env_file_option
 def command(settings: tuple[str, ...], master: str | None) -> int:
     """Type SQL and see results as they come."""
     from sqlstream.shell import run_shell

@@ -28,7 +28,7 @@ from sqlstream.options import (
 )
 from sqlstream.planner import bad_rows
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.secrets import Secrets
+from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
@@ -45,6 +45,7 @@ PATH_ERROR = "SS508"
 MISSING_JAR = "SS509"
 INSERTS_ONLY = "SS510"
 NOT_A_LOOKUP = "SS512"
+NO_VARIABLES = "SS587"
 
 CHANGELOG = Option(
     "changelog-mode", STRING, "The kinds of its rows, such as 'I' or 'I,UA,D'; rows are added only: 'I'."
@@ -177,6 +178,8 @@ class Connector:
     ``require_batch(table, number)`` raises an error where a sink that is written by ``write`` no longer has what it
     keeps of a complete micro-batch; asked once a second.
     ``refused`` are known options that have no effect here, and what to write instead.
+    ``variables`` are the keys of options whose values may hold ``${NAME}``, an environment variable; the connector
+    looks it up when a job starts (``connectors.secrets.resolved``).
     """
 
     name: str
@@ -201,6 +204,7 @@ class Connector:
     place: Callable[[Table], Hashable | None] = _nowhere
     require_intact: RequireIntact | None = None
     require_batch: Callable[[Table, int], None] | None = None
+    variables: tuple[str, ...] = ()
 
     @property
     def is_source(self) -> bool:
@@ -248,8 +252,25 @@ class Connector:
                 yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
             elif found is None:
                 yield self._unknown_option(key, spans.get(key))
-            elif wrong := check_value(found, key, value, spans.get(key)) or _missing_field(found, key, table, spans):
+            elif wrong := self._wrong_value(found, key, value, table, spans):
                 yield wrong
+
+    def _wrong_value(
+        self, option: Option, key: str, value: str, table: Table, spans: Mapping[str, Span]
+    ) -> Diagnostic | None:
+        span = spans.get(key)
+        refused = self._wrong_variable(option, key, value, span)
+        return refused or check_value(option, key, value, span) or _missing_field(option, key, table, spans)
+
+    def _wrong_variable(self, option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
+        """SS587 for a reference that nobody would look up."""
+        name = REFERENCE.search(value)
+        if name is None or option.key in self.variables:
+            return None
+        message = f'option "{key}" of connector "{self.name}" takes no environment variable'
+        taking = f"Options that take one: {', '.join(self.variables)}." if self.variables else ""
+        hint = f"Write the value, or on the command line --param {name[1]}=VALUE. {taking}"
+        return Diagnostic(NO_VARIABLES, message, span, hint=hint.strip())
 
     def _unknown_option(self, key: str, span: Span | None) -> Diagnostic:
         message = f'connector "{self.name}" has no option "{key}"'

@@ -80,4 +80,5 @@ CONNECTOR = Connector(
     check=check,
     lookup=lookup,
     filters=filters,
+    variables=("path",),
 )

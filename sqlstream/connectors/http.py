@@ -187,4 +187,5 @@ CONNECTOR = Connector(
     lookup=lookup,
     write_batches=write_batches,
     check=check,
+    variables=("auth.password", "auth.token", "auth.username", "batch.body", "batch.url", "body", "headers.#", "url"),
 )

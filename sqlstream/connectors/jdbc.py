@@ -81,4 +81,5 @@ CONNECTOR = Connector(
     filters=filters,
     place=place,
     refused=_REFUSED,
+    variables=("password", "url", "username"),
 )

@@ -187,4 +187,5 @@ CONNECTOR = Connector(
     bounded=is_bounded,
     check=check,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+    variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern"),
 )

@@ -203,4 +203,5 @@ CONNECTOR = Connector(
     lookup=lookup,
     filters=filters,
     place=place,
+    variables=("database", "host", "password", "url", "username"),
 )

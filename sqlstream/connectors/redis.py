@@ -204,4 +204,5 @@ CONNECTOR = Connector(
     write_batches=write_batches,
     takes_updates=lambda table: bool(table.primary_key),
     check=check,
+    variables=("host", "password", "url", "username"),
 )

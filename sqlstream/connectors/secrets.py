@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, Span
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Node
 from sqlstream.secrets import REFERENCE, Secrets, secret_texts, shown_value
@@ -23,18 +23,20 @@ from sqlstream.types import DataType
 NO_VARIABLE = "SS560"
 
 
-def resolved(values: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def resolved(
+    values: Mapping[str, Any], environment: Mapping[str, str] | None = None, span: Span | None = None
+) -> dict[str, Any]:
     """The values with ``${NAME}`` replaced by environment variables; ConnectorError SS560 where one is not set."""
     variables = os.environ if environment is None else environment
-    return {k: _replaced(k, v, variables) if isinstance(v, str) else v for k, v in values.items()}
+    return {k: _replaced(k, v, variables, span) if isinstance(v, str) else v for k, v in values.items()}
 
 
-def _replaced(key: str, text: str, variables: Mapping[str, str]) -> str:
+def _replaced(key: str, text: str, variables: Mapping[str, str], span: Span | None) -> str:
     for name in REFERENCE.findall(text):
         if name not in variables:
             message = f'environment variable "{name}" of option "{key}" is not set'
-            hint = f"Set it where the job is started: export {name}=…"
-            raise ConnectorError(NO_VARIABLE, message, hint=hint)
+            hint = f"Set it where the job is started: export {name}=…, or give the command a file with --env-file."
+            raise ConnectorError(NO_VARIABLE, message, span, hint=hint)
     return _known(text, variables)
 
 
@@ -81,10 +83,16 @@ def secrets_of(*tables: Table, environment: Mapping[str, str] | None = None) -> 
     return Secrets.of(text for table in tables for text in _secrets(dict(table.options), variables))
 
 
+def variables_of(texts: Iterable[str], environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The values of the variables that the texts refer to, as far as they are set."""
+    variables = os.environ if environment is None else environment
+    return (variables[name] for text in texts for name in REFERENCE.findall(text) if name in variables)
+
+
 def _secrets(options: Mapping[str, str], variables: Mapping[str, str]) -> Iterator[str]:
     for key, value in options.items():
         names = REFERENCE.findall(value)
-        yield from (variables[name] for name in names if name in variables)
+        yield from variables_of([value], variables)
         for text in (*secret_texts(key, value), *(secret_texts(key, _known(value, variables)) if names else ())):
             yield _known(text, variables)
             yield from filter(None, map(str.strip, PLACEHOLDER.split(text)))

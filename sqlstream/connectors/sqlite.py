@@ -50,4 +50,5 @@ CONNECTOR = Connector(
     check=check,
     lookup=lookup,
     filters=filters,
+    variables=("path",),
 )

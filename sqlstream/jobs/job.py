@@ -312,9 +312,9 @@ class Job:
             self._results.on_progress(last_batch)
 
     def _told(self, error: BaseException) -> SqlStreamError:
-        """What users and the record are told of a failure, without the secrets of the tables."""
+        """What users and the record are told of a failure, without the secrets of the tables and the settings."""
         told = self._query.launch.error(error, self.name if self._results is None else None)
-        return without_secrets(told, secrets_of_plan(self.plan))
+        return without_secrets(told, secrets_of_plan(self.plan) + self._query.launch.secrets)
 
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):

@@ -17,6 +17,7 @@ from sqlstream.jobs.end_of_input import EndOfInput
 from sqlstream.jobs.failure import is_slow_start, job_error
 from sqlstream.jobs.watermarks import SourceWatermarks
 from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +42,7 @@ class Launch:
     ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
     ``temporary``: the checkpoint vanishes with its session. ``require_sink`` raises an error where what a micro-batch
-    has written no longer counts.
+    has written no longer counts. ``secrets``: of the settings, which no failure may show.
     """
 
     query_name: str
@@ -60,6 +61,7 @@ class Launch:
     temporary: bool = False
     end_of_input: EndOfInput = EndOfInput.FINAL
     require_sink: Callable[[int], None] = anything_goes
+    secrets: Secrets = NO_SECRETS
 
     @property
     def needs_flush(self) -> bool:

@@ -35,6 +35,7 @@ from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Node, Output
 from sqlstream.results import columns_of
+from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark import is_connect
 from sqlstream.user_folders import temporary_folder
 
@@ -74,6 +75,7 @@ def start_job(
     claim: Claim | None = None,
     trusts_any_owner: bool = False,
     require_sink: Callable[[int], None] = anything_goes,
+    secrets: Secrets = NO_SECRETS,
 ) -> Job:
     """Run a plan whose root is an Output (without ``sink``: rows come through ``Job.results``) or an Insert.
 
@@ -86,6 +88,7 @@ def start_job(
     checkpoint vanishes with its session. ``end_of_input`` says what becomes of what is pending when bounded input has
     been read. ``claim`` of the checkpoint's folder: released when the job has ended, not where it cannot start.
     ``require_sink``: see ``Launch``. ``trusts_any_owner``: state that is unpickled may be that of any user.
+    ``secrets`` are those of the settings, which no failure may show, as it shows none of the tables.
     """
     number = next(_numbers)
     path = checkpoint_dir or str(temporary_folder("sqlstream-checkpoint-"))
@@ -128,6 +131,7 @@ def start_job(
         temporary=temporary or checkpoint_dir is None,
         end_of_input=end_of_input,
         require_sink=require_sink,
+        secrets=secrets,
     )
     count_waiting = partial(waiting_in, checkpoint, runtime.operators, spark)
     name = name or launch.query_name

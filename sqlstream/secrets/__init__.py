@@ -9,9 +9,9 @@ Imports nothing of the product, because errors and workers need it, too.
 """
 
 from sqlstream.secrets.known import NO_SECRETS, Secrets
-from sqlstream.secrets.options import is_harmless_header, is_known, secret_texts, shown_value
+from sqlstream.secrets.options import is_harmless_header, is_known, may_be_secret, secret_texts, shown_value
 from sqlstream.secrets.pieces import MASK, REFERENCE
-from sqlstream.secrets.scripts import in_option, shown_script
+from sqlstream.secrets.scripts import option_at, secrets_of_script, shown_script
 from sqlstream.secrets.urls import is_clear
 
 __all__ = [
@@ -19,11 +19,13 @@ __all__ = [
     "NO_SECRETS",
     "REFERENCE",
     "Secrets",
-    "in_option",
     "is_clear",
     "is_harmless_header",
     "is_known",
+    "may_be_secret",
+    "option_at",
     "secret_texts",
+    "secrets_of_script",
     "shown_script",
     "shown_value",
 ]

@@ -25,7 +25,7 @@ _EVERYWHERE = frozenset(
 _BEFORE = r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrtbf]))"
 _AFTER = r"(?!\w)"
 _INNER = re.compile(r"\"([^\"]+)\"|'([^']+)'|=\s*([^\s;,&\"']+)|\b(?:Bearer|Basic)\s+(\S+)")
-_ENDS = re.compile(r"[@/?#:]+")
+_ENDS = re.compile(r"[@/?#:,;]+")
 """Who takes a password for a URL, or a URL apart, may show what stands between them."""
 
 

@@ -63,6 +63,16 @@ def is_known(key: str) -> bool:
     return _rule(key) is not guarded
 
 
+def may_be_secret(key: str) -> bool:
+    """True where the option's value, or a part of it such as a user of a URL, can be a secret."""
+    return _rule(key) not in (text_pieces, _host_pieces)
+
+
+def has_secret_name(key: str) -> bool:
+    """True where a name alone tells that its value is a secret."""
+    return _NEVER.search(key) is not None and not _URL.fullmatch(key)
+
+
 def pieces_of(key: str, value: str) -> list[Piece]:
     return _rule(key)(value)
 
@@ -87,6 +97,8 @@ def _rule(key: str) -> Callable[[str], list[Piece]]:
         return url_pieces
     if _BODY.fullmatch(key):
         return body_pieces
+    if key in ("host", "hostname"):
+        return _host_pieces
     property_ = _PROPERTY.fullmatch(key)
     if property_ is not None:
         return text_pieces if _HARMLESS_PROPERTIES.fullmatch(property_[1]) else guarded
@@ -105,6 +117,12 @@ def text_pieces(text: str) -> list[Piece]:
             found += [Piece(text[end : named.start(3)]), *guarded(named[3])]
             end = named.end()
     return [*found, Piece(text[end:])]
+
+
+def _host_pieces(text: str) -> list[Piece]:
+    """A host has no user; who writes one beside it writes the password, too."""
+    user, at, host = text.rpartition("@")
+    return [*(guarded(user) if at else ()), Piece(at), *text_pieces(host)]
 
 
 def _of_word(word: str) -> list[Piece]:

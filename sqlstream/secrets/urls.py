@@ -14,6 +14,8 @@ from sqlstream.secrets.pieces import Piece, aside, guarded
 
 _BEGIN = re.compile(r"(?:jdbc:)?([A-Za-z][\w+.-]*)://")
 _WITH_PORT = re.compile(r"[^:@]+(:(\d{1,5}|[\ue000-\uf8ff]))?")
+_NO_PORT = re.compile(r"(?<=[^:\[]):(?!(?:\d{0,5}|[\ue000-\uf8ff])(?:[,;]|\Z))([^,;\[\]]*)(?![^\[]*\])")
+_HAS_QUERY = re.compile(r"\?[\w.-]+=")
 _OPEN_BEGIN = re.compile(r"[\ue000-\uf8ff]")
 _PARAMETER = re.compile(r"(;[\w.-]+=)([^;/?#]*)")
 _FIRST_OF_QUERY = re.compile(r"[\w.%~-]+=")
@@ -80,6 +82,9 @@ def _pieces(text: str) -> Iterator[Piece]:
     rest = text[start:]
     end = _end_of_user(rest, scheme)
     if end is not None:
+        if _HAS_QUERY.search(rest[:end]):  # nor can anybody tell then where it begins
+            yield Piece(rest, secret=True)
+            return
         yield Piece(rest[:end], secret=True)
         yield Piece("@")
         rest = rest[end + 1 :]
@@ -88,7 +93,7 @@ def _pieces(text: str) -> Iterator[Piece]:
     if at:
         yield from _user(user, scheme)
         yield Piece(at)
-    yield from _with_parameters(host + path)
+    yield from _host(host, path)
     yield from _query(query)
     yield from _fragment(fragment)
 
@@ -121,6 +126,15 @@ def _user(text: str, scheme: str) -> Iterator[Piece]:
     yield Piece(user, secret=not named)
     yield Piece(colon)
     yield Piece(password, secret=True)
+
+
+def _host(host: str, path: str) -> Iterator[Piece]:
+    """Hosts with their ports. What is no port is the password of a user whose host was forgotten, without an end."""
+    found = _NO_PORT.search(host)
+    end = len(host) if found is None else found.start(1)
+    yield from _with_parameters(host[:end] if found else host + path)
+    if found is not None:
+        yield Piece(host[end:] + path, secret=True)
 
 
 def _with_parameters(path: str) -> Iterator[Piece]:

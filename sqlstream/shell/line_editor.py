@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,12 +23,22 @@ _CONTINUED = "        -> "
 
 
 def history_file() -> Path | None:
-    """``$XDG_STATE_HOME/sqlstream/history``, whose directory exists; None where it cannot be read and written."""
+    """``$XDG_STATE_HOME/sqlstream/history``, a file that is there afterwards and that no other user can read.
+
+    None where it cannot be written: what is typed is remembered as long as the shell runs, then.
+    """
     folder = made(state_folder())
     if folder is None:
         return None
     file = folder / "history"
-    return file if not file.exists() or os.access(file, os.R_OK | os.W_OK) else None
+    try:
+        file.touch(0o600)
+        folder.chmod(0o700)  # older versions left both for all to read
+        file.chmod(0o600)
+        with file.open("ab"), file.open("rb"):
+            return file
+    except OSError:  # a home that is read-only
+        return None
 
 
 def line_editor(history: Path | None, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
@@ -52,7 +61,7 @@ class HistoryWithoutSecrets(FileHistory):
 
     def store_string(self, string: str) -> None:
         if shown_script(string) == string:
-            with suppress(OSError):  # a full disk takes away the history, not the shell
+            with suppress(OSError):  # a full disk ends no shell
                 super().store_string(string)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -27,10 +27,26 @@ from sqlstream.shell.commands import HELP, Command, meaning
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.statements import Part, is_blank, joined, split
 from sqlstream.startup import SparkStart, needs_spark
+from sqlstream.udfs.texts import reason_of
 
 UNREADABLE_FILE = "SS544"
 
 _SMALLEST_PAGE = 10
+
+
+def lines_of(source: BinaryIO) -> Iterator[str]:
+    """The lines of what is piped in. ConnectorError SS544 at one that is not UTF-8 text."""
+    for number, line in enumerate(source, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            hint = "Save the script as UTF-8; what stands before that line has run."
+            message = f"cannot read standard input: line {number} is not UTF-8 text"
+            raise ConnectorError(UNREADABLE_FILE, message, hint=hint) from error
+
+
+def _unreadable(name: str, reason: str) -> ConnectorError:
+    return ConnectorError(UNREADABLE_FILE, f'cannot read "{name}": {reason}')
 
 
 class Shell:
@@ -71,16 +87,23 @@ class Shell:
             finally:
                 self._prompting = False
 
-    def read(self, source: TextIO) -> None:
-        """Run what is piped in, each statement as soon as it is complete; a rest without ``;`` at the end counts."""
+    def read(self, source: Iterable[str]) -> None:
+        """Run what is piped in, each statement as soon as it is complete; a rest without ``;`` at the end counts.
+
+        A line that cannot be read ends the shell, because the statements behind it may need what it says.
+        """
         text, done = "", 0
-        for line in source:
-            text += line
-            parts, done = split(text, done)
-            if not self._run(parts):
-                return
+        try:
+            for line in source:
+                text += line
+                parts, done = split(text, done)
+                if not self._run(parts):
+                    return None
+        except ConnectorError as error:  # of the source: those of statements have been told
+            return self._fail(str(error))
         if not is_blank(text, done):
             self._run([Part(text, done, len(text))])
+        return None
 
     def run(self, text: str) -> bool:
         """Run commands of the shell and statements; False where the shell is to end."""
@@ -110,26 +133,27 @@ class Shell:
             case Command(name="help"):
                 self._say(HELP)
             case Command(name="source", argument=path):
-                self._source(Path(path).expanduser())
+                self._source(path)
             case str(statement):
                 self._statements(statement)
             case _:
                 return False
         return True
 
-    def _source(self, path: Path) -> None:
+    def _source(self, name: str) -> None:
         """Run a file, whose commands may name further files; quit in it ends the file."""
-        if path.resolve() in self._sources:
-            return self._fail(str(ConnectorError(UNREADABLE_FILE, f'cannot read "{path}": it is being read already')))
         try:
+            path = Path(name).expanduser().resolve()
+            if path in self._sources:
+                raise _unreadable(name, "it is being read already")
             text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            return self._fail(str(ConnectorError(UNREADABLE_FILE, f'cannot read "{path}": {reason}')))
-        self._sources.append(path.resolve())
+        except UnicodeDecodeError:
+            raise _unreadable(name, "it is not UTF-8 text") from None
+        except (OSError, ValueError, RuntimeError) as error:  # a path that is none, a user that there is not
+            raise _unreadable(name, reason_of(error)) from error
+        self._sources.append(path)
         self.run(text)
         self._sources.pop()
-        return None
 
     # --- statements ---
 

@@ -143,6 +143,16 @@ PLACES = (
     Place("redis", {"url": "redis://me:hunt?er2@cache.test/0"}, ("hunt?er2", "er2")),
     Place("redis", {"url": "redis://tok_4711@cache.test/0"}, ("tok_4711",)),
     Place("redis", {"url": "redis://cache.test/0?password=hunter2"}, ("hunter2",)),
+    # users whose host was forgotten, and hosts that are users
+    Place("postgres", {"url": "postgresql://me:hunter2/shop"}, ("hunter2",)),
+    Place("postgres", {"url": "postgresql://me:hun,ter2"}, ("hun,ter2", "ter2")),
+    Place("postgres", {"host": "me:hunter2@db.test", "database": "shop"}, ("hunter2",)),
+    Place("redis", {"url": "redis://me:hunter2"}, ("hunter2",)),
+    Place("redis", {"url": "redis://me:hun/ter2/0"}, ("hun/ter2", "ter2")),
+    Place("redis", {"url": "redis://cache.test/0?password=hun@ter2"}, ("hun@ter2", "ter2")),
+    Place("redis", {"host": "me:hunter2@cache.test"}, ("hunter2",)),
+    Place("socket", {"hostname": "hunter2@cache.test"}, ("hunter2",)),
+    variable("postgres", "url", "postgresql://me:${SECRET}/shop", "hun,ter2"),
     # Kafka
     Place("kafka", {"properties.sasl.password": "hunter2"}, ("hunter2",)),
     Place(

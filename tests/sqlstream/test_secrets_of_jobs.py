@@ -1,4 +1,6 @@
-"""Jobs whose servers repeat their secrets: no file that a job writes, and nothing that it prints or logs, holds one."""
+"""Jobs whose servers repeat their secrets: no file that a job writes, and nothing that it prints or logs, holds one. No
+command line of a process does.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,21 @@ from tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.spark
 
-VARIABLES = {"ITEMS_TOKEN": "tok-4711", "ITEMS_KEY": "k/e%26y-4711", "SHOP_USER": "user-4711"}
-LITERALS = {"header": "head-4711", "query": "query-4711", "password": "hun@ter/4711"}
+VARIABLES = {"ITEMS_TOKEN": "tok-4711", "ITEMS_KEY": "k/e%26y-4711", "SHOP_USER": "user-4711", "PIN": "pin-4711"}
+LITERALS = {
+    "header": "head-4711",
+    "query": "query-4711",
+    "password": "hun@ter/4711",
+    "spark": "key 4711=ü",
+    "java": "trust-4711",
+}
 
 SCRIPT = """
+import contextlib
+import os
 import sys
+from pathlib import Path
+
 import sqlstream
 from sqlstream.errors import SqlStreamError
 
@@ -60,7 +72,32 @@ def shows(text):
         print(error.__cause__)
 
 
-with sqlstream.connect(**{"execution.checkpointing.dir": f"{folder}/jobs"}) as session:
+settings = {
+    "execution.checkpointing.dir": f"{folder}/jobs",
+    "spark.hadoop.fs.s3a.secret.key": "key 4711=ü",
+    "spark.sql.catalog.shop.anything": "${PIN}",
+    "spark.driver.extraJavaOptions": "-Dtold=1 -Djavax.net.ssl.trustStorePassword='trust-4711'",
+}
+
+
+def command_lines():
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            found.append((int(process.name), parent, (process / "cmdline").read_text().replace("\\0", " ")))
+    family = {os.getpid()}
+    for _ in found:
+        family |= {number for number, parent, _ in found if parent in family}
+    return [line for number, _, line in found if number in family]
+
+
+with sqlstream.connect(**settings) as session:
+    print("COMMANDS", command_lines(), session.spark.version, command_lines())
+    java, hadoop = session.spark._jvm.System, session.spark.sparkContext._jsc.hadoopConfiguration()
+    pin = session.spark.conf.get("spark.sql.catalog.shop.anything")
+    print("TOLD", hadoop.get("fs.s3a.secret.key") == "key 4711=ü", pin == "pin-4711")
+    print("JAVA", java.getProperty("javax.net.ssl.trustStorePassword") == "trust-4711", java.getProperty("told"))
     session.sql(tables)
     session.spark.sparkContext.setLogLevel("INFO")
     job = session.sql(f"INSERT INTO found {join.format('events', 'LOOKUP ASYNC (ON ERROR TO failed)')}")
@@ -76,6 +113,9 @@ with sqlstream.connect(**{"execution.checkpointing.dir": f"{folder}/jobs"}) as s
     for text in ("SHOW JOBS", "DESCRIBE JOB 'insert_into_sent'", f"EXPLAIN SPARK {query}"):
         shows(text)
 """
+
+
+OF_SPARK = ("org.apache.spark.deploy.SparkSubmit", "TOLD True True", "JAVA True 1")
 
 
 class Telling(BaseHTTPRequestHandler):
@@ -120,7 +160,7 @@ def test_no_file_and_no_log_of_a_job_holds_a_secret(tmp_path: Path, items: str, 
         input=SCRIPT, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    for words in ("SS579", "SS432", "SS562", "status 403", "password authentication failed"):
+    for words in ("SS579", "SS432", "SS562", "status 403", "password authentication failed", *OF_SPARK):
         assert words in done.stdout, done.stdout
     (failed,) = (path.read_text() for path in (tmp_path / "failed").rglob("*.json"))
     assert "status 403" in failed and "******" in failed

@@ -111,3 +111,39 @@ def test_settings_say_when_windows_fire() -> None:
     settings.set("table.exec.emit.allow-lateness", "1 min")
     settings.set("table.local-time-zone", "Europe/Berlin")
     assert emit_settings(settings) == EmitSettings(0, 2_000, 60_000, "Europe/Berlin")
+
+
+def test_a_setting_may_name_a_variable_of_the_environment(monkeypatch) -> None:
+    monkeypatch.setenv("CORES", "3")
+    monkeypatch.setenv("S3_KEY", "hunter2")
+    settings = Settings()
+    settings.set("parallelism.default", "${CORES}")
+    settings.set("spark.hadoop.fs.s3a.secret.key", "${S3_KEY}")
+    assert settings["parallelism.default"] == 3
+    assert spark_settings(settings)["spark.hadoop.fs.s3a.secret.key"] == "hunter2"
+    rows = dict(settings.rows())
+    assert (rows["parallelism.default"], rows["spark.hadoop.fs.s3a.secret.key"]) == ("${CORES}", "${S3_KEY}")
+    assert settings.secrets.hidden("says hunter2") == "says ******"
+
+
+@pytest.mark.parametrize("key", ["spark.hadoop.fs.s3a.secret.key", "parallelism.default"])
+def test_a_variable_that_is_not_set_is_named_with_its_place(key: str, monkeypatch) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    settings = Settings()
+    with pytest.raises(ConnectorError, match="SS560") as error:
+        settings.set(key, "${NOT_SET}", Span(1, 2))
+    assert error.value.diagnostic.span == Span(1, 2) and settings.given == {}
+
+
+def test_a_wrong_value_of_a_variable_is_not_shown(monkeypatch) -> None:
+    monkeypatch.setenv("CORES", "hunter2")
+    with pytest.raises(ConnectorError, match="SS504") as error:
+        Settings().set("parallelism.default", "${CORES}")
+    assert "hunter2" not in str(error.value) + repr(error.value)
+
+
+def test_passwords_for_spark_are_secrets() -> None:
+    settings = Settings()
+    settings.set("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2")
+    settings.set("spark.hadoop.fs.s3a.secret.key", "hunter3")
+    assert settings.secrets.hidden("-Xss4m hunter2 hunter3") == "-Xss4m ****** ******"

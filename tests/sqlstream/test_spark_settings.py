@@ -20,7 +20,7 @@ class Conf(dict[str, str]):
 def test_a_spark_of_our_own_is_as_before_for_the_next_session(monkeypatch) -> None:
     conf = Conf({"spark.sql.shuffle.partitions": "2"})
 
-    def started(settings, master):
+    def started(settings, master, secrets):
         conf.update(settings)
         return SimpleNamespace(conf=conf)
 
@@ -47,3 +47,12 @@ def test_a_missing_package_of_spark_is_named(monkeypatch) -> None:
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); SELECT a FROM t")
     assert error.value.code == "SS482"
     assert "grpcio" in str(error.value) and "pip install 'pyspark[connect]'" in str(error.value)
+
+
+def test_options_of_the_jvm_are_set_where_others_stand_behind_them(monkeypatch) -> None:
+    conf = Conf({"spark.driver.extraJavaOptions": "-Xss4m -XX:of-sqlstream"})
+    monkeypatch.setattr("sqlstream.spark.spark_session", lambda *_: SimpleNamespace(conf=conf))
+    settings, handle = Settings(), SparkHandle("local[2]")
+    settings.set("spark.driver.extraJavaOptions", "-Xss4m")
+    handle.get(settings)
+    assert conf["spark.driver.extraJavaOptions"] == "-Xss4m -XX:of-sqlstream"

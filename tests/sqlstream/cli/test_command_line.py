@@ -254,3 +254,19 @@ def test_internal_mistakes_are_named_without_a_traceback(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("internal error: AssertionError: impossible\n")
     with pytest.raises(AssertionError):
         run(["--debug", "check", "-e", "SHOW TABLES"])
+
+
+@pytest.mark.parametrize("command", [["check"], ["run"], ["explain"], ["--debug", "check"]])
+def test_a_module_that_exits_is_a_mistake(command, tmp_path, monkeypatch, capsys):
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.chdir(tmp_path)
+    create = "CREATE FUNCTION f AS 'exits:f' LANGUAGE PYTHON"
+    assert run([*command, "-e", create]) == 1
+    assert "SS552: importing module" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+def test_nothing_that_is_raised_exits_with_0(debug, monkeypatch, capsys):
+    monkeypatch.setattr("sqlstream.cli.check.check_scripts", lambda *_: sys.exit(0))
+    assert run([*debug, "check", "-e", "SHOW TABLES"]) == 70
+    assert "internal error: SystemExit: 0" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from prompt_toolkit.output import DummyOutput
 
 import sqlstream
 from sqlstream.errors import ExecutionError
-from sqlstream.shell.line_editor import is_finished, line_editor
-from sqlstream.shell.loop import Shell
+from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file, is_finished, line_editor
+from sqlstream.shell.loop import Shell, lines_of
 
 ROOT = Path(__file__).parents[3]
 NUMBERS = """CREATE TABLE numbers (n BIGINT)
@@ -50,6 +51,40 @@ def test_statement_spans_lines_and_is_remembered(tmp_path):
     with create_pipe_input() as keys:
         keys.send_text("\x1b[A\r")  # up, Enter
         assert line_editor(history, keys, DummyOutput()).prompt() == "SELECT 1\n, 2;"
+
+
+def test_nobody_else_reads_what_was_typed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = history_file()
+    assert file is not None
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+    file.chmod(0o644)
+    file.parent.chmod(0o755)
+    assert history_file() == file
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+
+
+@pytest.mark.parametrize("broken", ["state", "state/sqlstream", "state/sqlstream/history"])
+def test_a_history_that_cannot_be_written_ends_no_shell(broken, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place = tmp_path / broken
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if broken.endswith("history"):
+        place.mkdir()
+    else:
+        place.touch()
+    assert history_file() is None
+    with create_pipe_input() as keys:
+        keys.send_text("SELECT 1;\r")
+        assert line_editor(None, keys, DummyOutput()).prompt() == "SELECT 1;"
+
+
+@pytest.mark.parametrize("typed", ["SET password = 'hunter2';", "SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2"])
+def test_mistyped_secrets_are_not_kept_either(typed, tmp_path):
+    history = HistoryWithoutSecrets(str(tmp_path / "history"))
+    history.store_string(typed)
+    history.store_string("SHOW TABLES;")
+    assert "hunter2" not in (tmp_path / "history").read_text()
 
 
 # --- piped input ----------------------------------------------------------------------------------------------
@@ -241,3 +276,21 @@ def test_ctrl_c_cancels_the_query_and_ctrl_d_leaves(tmp_path):
         terminal.close(force=True)
     assert terminal.exitstatus == 0
     assert "SHOW TABLES;" in (tmp_path / "sqlstream" / "history").read_text()
+
+
+def test_input_that_is_no_text_ends_the_shell_behind_what_is(capsys):
+    out = io.StringIO()
+    running = Shell(_WithoutSpark(), out)
+    running.read(lines_of(io.BytesIO(b"\xef\xbb\xbfSHOW TABLES;\nSHOW \xff;\nSHOW VIEWS;\n")))
+    running.close()
+    assert "table name" in out.getvalue() and "view name" not in out.getvalue()
+    assert "SS544: cannot read standard input: line 2 is not UTF-8 text" in capsys.readouterr().err
+    assert running.failures == 1
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 300, "~no-such-user/a.sql", "/", "none.sql"])
+def test_a_source_that_cannot_be_read_is_a_failure(path, capsys):
+    running, out = _reading(f"source {path}\nSHOW TABLES;\n")
+    assert running.failures == 1
+    assert "SS544: cannot read" in capsys.readouterr().err
+    assert "table name" in out

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -27,6 +27,8 @@ from sqlstream.udfs.kernel import KEY_HASH
 FILE = "__file"
 """STRING column of places: the file, as Spark names it."""
 
+NULL_IN_COLUMN = "SS403"
+
 LENGTH = "__length"
 """BIGINT column of places: the bytes of the file."""
 
@@ -40,13 +42,15 @@ _ROWS_PER_BATCH = 1 << 17
 class FromFile:
     """A column of the rows: that with the name ``source`` in files, which the table says is ``type``.
 
-    ``micros``: microseconds of a timestamp. ``required``: what SS401 says where it is NULL.
+    ``micros``: microseconds of a timestamp. ``required``: what SS401 says where it is NULL; ``not_null``: what SS403
+    says there of a column that is NOT NULL.
     """
 
     source: str
     type: pa.DataType
     micros: bool = False
     required: str | None = None
+    not_null: str | None = None
 
 
 class _Part(NamedTuple):
@@ -77,30 +81,40 @@ class ParquetRows:
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """SS524 where a file lacks a column, SS467 where its column has another type than in the table, SS401 at a NULL
-        time."""
+        time, SS403 at a NULL in a column that is NOT NULL."""
         for part in _parts([place for batch in places for place in batch.to_pylist()]):
             yield from self._of(part)
 
     def _of(self, part: _Part) -> Iterator[pa.RecordBatch]:
         known = {**part.place, KEY_HASH: 0, PARTS[0]: _modified(part.path)}
         names = sorted({column.source for column in self.columns.values()})
-        for first, batch in _read(part, names, nulls=self.nulls):
+        for first, number, batch in _read(part, names, nulls=self.nulls):
             known[PARTS[2]] = first
-            columns = {name: self._column(column, batch, part.path) for name, column in self.columns.items()}
+            columns = {name: self._column(column, batch, part.path, number) for name, column in self.columns.items()}
             filled = (
                 columns[f.name] if f.name in columns else pa.repeat(pa.scalar(known[f.name], f.type), batch.num_rows)
                 for f in self.schema
             )
             yield pa.RecordBatch.from_arrays([*filled], schema=self.schema)
 
-    def _column(self, column: FromFile, batch: pa.RecordBatch, path: str) -> pa.Array:
+    def _column(self, column: FromFile, batch: pa.RecordBatch, path: str, number: int) -> pa.Array:
         if column.source not in batch.schema.names:
             values = pa.nulls(batch.num_rows, column.type)
         else:
             values = _as(batch.column(column.source), column, path)
-        if column.required is not None and values.null_count:
-            raise ExecutionError(NULL_EVENT_TIME, column.required)
+        if (column.required or column.not_null) and values.null_count:
+            _fail_at_null(column, values, path, number)
         return values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
+
+
+def _fail_at_null(column: FromFile, values: pa.Array, path: str, number: int) -> NoReturn:
+    """``number``: that of the first value in the file."""
+    if column.not_null is None:
+        assert column.required is not None
+        raise ExecutionError(NULL_EVENT_TIME, column.required)
+    row = number + int(np.flatnonzero(values.is_null())[0]) + 1
+    hint = "Correct the row, or let the option on-error of its table skip it."
+    raise ExecutionError(NULL_IN_COLUMN, f'{column.not_null} in row {row:,} of file "{path}"', hint=hint)
 
 
 def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
@@ -115,9 +129,10 @@ def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
             start += place[LENGTH]
 
 
-def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of the part, each batch with the number of the part's first row in the file; of the columns ``names``,
-    in any case as Spark has it, those that the file has.
+def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """The rows of the part, each batch with the numbers of the part's first row and of its own in the file.
+
+    Of the columns ``names``, in any case as Spark has it, those that the file has.
 
     Tasks may decode the same row group, each for rows of its own: little beside what they do with these.
     """
@@ -131,10 +146,11 @@ def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[i
         position = sum(counts[: groups[0]])
         own = _own_names(file.schema_arrow, names, None if nulls else part.path)
         for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
-            rows = batch.slice(max(start - position, 0), stop - max(start, position))
+            number = max(start, position)
+            rows = batch.slice(number - position, stop - number)
             position += batch.num_rows
             if rows.num_rows:
-                yield start, rows.rename_columns([own[name] for name in rows.schema.names])
+                yield start, number, rows.rename_columns([own[name] for name in rows.schema.names])
             if position >= stop:
                 return
 

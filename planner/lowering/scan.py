@@ -7,19 +7,20 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.bad_rows import columns_to_read, required_columns
-from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.bad_rows import columns_to_read
+from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.bad_rows import Letter, bad_column, parted, require_passage
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.required import lacks, with_required
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Scan
 
 
 @lower_node.register
 def _(node: Scan, context: Context) -> DataFrame:
-    rows = _tolerant(node, context) if node.on_error.tolerates else _read(node, context)
+    rows = _tolerant(node, context) if node.on_error.tolerates else _strict(node, context)
     for predicate in node.predicates:
         rows, (found,) = with_calls(rows, [predicate], context)
         condition, passing = context.column(found, rows), passes_by(rows)
@@ -31,6 +32,10 @@ def _(node: Scan, context: Context) -> DataFrame:
 
 def _read(node: Scan, context: Context) -> DataFrame:
     return context.runtime.read(node, in_order=context.in_order)
+
+
+def _strict(node: Scan, context: Context) -> DataFrame:
+    return with_required(_read(node, context), node.table, node.columns)
 
 
 def _tolerant(node: Scan, context: Context) -> DataFrame:
@@ -55,15 +60,5 @@ def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
 
 
 def _missing(table: Table) -> list[Column]:
-    """An error for each column that must not be NULL and is."""
-    return [
-        F.when(
-            column(c.name).isNull(),
-            F.lit(
-                f'SS401: event time "{c.name}" of table "{table.name}" is NULL'
-                if c.time is TimeDomain.EVENT
-                else f'SS403: column "{c.name}" of table "{table.name}" is NOT NULL and got NULL'
-            ),
-        )
-        for c in required_columns(table)
-    ]
+    """An error for each column, or field of one, that must not be NULL and is."""
+    return [F.when(condition, F.lit(text)) for condition, text in lacks(table)]

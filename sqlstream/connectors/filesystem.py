@@ -45,6 +45,7 @@ from sqlstream.connectors.formats import (
     schema_ddl,
     writing,
 )
+from sqlstream.connectors.unheld import refusing
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import BAD, tolerates_bad_rows
@@ -400,6 +401,7 @@ def write(environment: Environment, table: Table, rows: DataFrame) -> DataStream
     local = local_path(target.path)
     if environment.after is not None and local is not None:
         begin_after(Path(local), environment.after)
+    rows = refusing(rows, table, CONNECTOR.values(table), target.partitions)
     writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
     return writer.partitionBy(*target.partitions) if target.partitions else writer
 
@@ -408,7 +410,8 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
     target = _target(environment, table)
 
     def write_batch(batch: DataFrame, number: int) -> None:
-        writer = batch.write.mode("overwrite").format(target.format).options(**target.options)
+        rows = refusing(batch, table, CONNECTOR.values(table), target.partitions)
+        writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
         writer = writer.partitionBy(*target.partitions) if target.partitions else writer
         writer.save(folder_of_batch(target.path, number))
 
@@ -482,6 +485,13 @@ CONNECTOR = Connector(
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
+        Option(
+            "csv.multi-line",
+            BOOLEAN,
+            "Quoted fields may have line feeds; each file is then read whole by one task.",
+            "false",
+            sink=True,
+        ),
         Option("csv.header", BOOLEAN, "The first line names the columns; they are checked.", "false", sink=True),
         *(
             Option(

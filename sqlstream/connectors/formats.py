@@ -67,15 +67,26 @@ def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
     # A quote that escapes itself is a doubled one (RFC 4180).
     escape = values["csv.escape-character"] or quote
     found = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": escape}
+    if quote and escape == quote:  # else Spark takes NUL for a character that escapes it, which quoted texts then lose
+        found["charToEscapeQuoteEscaping"] = quote
     if values["csv.null-literal"] is not None:
         found["nullValue"] = values["csv.null-literal"]
     return found
 
 
+_NO_FIELD = "\0no field\0"
+"""What Spark takes an empty field for that is NULL. A quoted one is an empty text, which its own default would lose."""
+
+
+def _lines(values: Mapping[str, Any]) -> dict[str, str]:
+    return {"multiLine": "true"} if values.get("csv.multi-line") else {}
+
+
 def reading(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to read the format of ``values``, without the mode for bad rows."""
     if values["format"] == "csv":
-        return csv_settings(values) | ({"comment": "#"} if values["csv.allow-comments"] else {})
+        comments = {"comment": "#"} if values["csv.allow-comments"] else {}
+        return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | _lines(values)
     standard = values["json.timestamp-format.standard"] if values["format"] == "json" else None
     if standard is None:
         return {}
@@ -87,7 +98,10 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to write the format of ``values``."""
     pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
     if values["format"] == "csv":
-        return csv_settings(values) | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
+        spaces = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+        found = csv_settings(values)
+        empty = {"emptyValue": found["quote"] * 2}
+        return found | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
     if values["format"] == "json":
         pattern = _TIMESTAMPS[values["json.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
         nulls = str(values["json.encode.ignore-null-fields"]).lower()
@@ -122,18 +136,41 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield Diagnostic(WRONG_VALUE, message, spans.get(ignores), hint=f"Leave {ignores} out.")
     if chosen == "csv":
         yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
+    if chosen == "json":
+        yield from (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
+    if chosen == "orc":
+        held = "Use the format json or parquet."
+        yield from (
+            _not_held(table, c, "orc", held)
+            for c in table.physical_columns
+            if any(part.name in _NOT_IN_ORC for part in c.type.parts())
+        )
     if chosen in ("text", "raw"):
         yield from _check_text(table, chosen)
 
 
 _OF_FORMATS = ("csv.", "json.", "orc.", "parquet.")
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
+_NOT_IN_ORC = frozenset({"VARIANT"})
 _STRING = DataType("STRING")
 
 
 def _not_flat(table: Table, column: Column) -> Diagnostic:
-    message = f'format "csv" cannot hold column "{column.name}" of type {column.type.ddl()}'
-    return Diagnostic(WRONG_COLUMN, message, hint="Use the format json, parquet or orc, or declare it STRING.")
+    return _not_held(table, column, "csv", "Use the format json, parquet or orc, or declare it STRING.")
+
+
+def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnostic:  # noqa: A002
+    message = f'format "{format}" cannot hold column "{column.name}" of type {column.type.ddl()}'
+    return Diagnostic(WRONG_COLUMN, message, hint=hint)
+
+
+def _has_other_keys(kind: DataType) -> bool:
+    """True where a MAP has keys that are no STRING."""
+    return any(part.name == "MAP" and part.args[0] != _STRING for part in kind.parts())
+
+
+def _no_keys_of_json(table: Table, column: Column) -> Diagnostic:
+    return _not_held(table, column, "json", "Keys of JSON are texts: declare a MAP with keys of type STRING.")
 
 
 def _check_text(table: Table, chosen: str) -> Iterable[Diagnostic]:

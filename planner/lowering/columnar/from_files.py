@@ -121,4 +121,5 @@ def _column(taken: Taken, node: WindowNode, inputs: Inputs, scan: Scan) -> FromF
         return None
     told = inputs.watermark
     required = null_time(told.source) if taken.required and told is not None else None
-    return FromFile(name, column.type.to_arrow(), taken.micros, required)
+    not_null = None if column.nullable else f'column "{name}" of table "{scan.table.name}" is NOT NULL and got NULL'
+    return FromFile(name, column.type.to_arrow(), taken.micros, required, not_null)

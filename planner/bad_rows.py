@@ -20,6 +20,8 @@ BAD = "__bad"
 nothing) and where it came from: ``STRUCT<record: BINARY, error: STRING, place: STRING>``."""
 
 BAD_ROW = "SS402"
+NULL_IN_COLUMN = "SS403"
+BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
 
 _DEAD_LETTER = "dead-letter"
 

@@ -10,6 +10,7 @@ from sqlstream.connectors.secrets import masked
 from sqlstream.grammar import format_script, nodes, parse_query, to_sql
 from sqlstream.planner.catalog import Column, Table, Watermark
 from sqlstream.planner.durations import as_interval
+from sqlstream.types import DataType
 
 
 def create_table_text(table: Table) -> str:
@@ -34,7 +35,14 @@ def _column(column: Column) -> nodes.Column:
         return nodes.ComputedColumn(column.name, column.expression, column.comment)
     if column.metadata_key is not None:
         return nodes.MetadataColumn(column.name, column.type.to_sqlglot(), column.metadata_key)
-    return nodes.PhysicalColumn(column.name, column.type.to_sqlglot(), column.nullable, column.comment)
+    return nodes.PhysicalColumn(column.name, _declared(column.type), column.nullable, column.comment)
+
+
+def _declared(kind: DataType) -> exp.DataType:
+    """With what is NOT NULL inside."""
+    if kind.declaration() == kind.ddl():
+        return kind.to_sqlglot()
+    return exp.DataType.build(kind.declaration(), dialect="spark")
 
 
 def _watermark(watermark: Watermark) -> exp.Expression:

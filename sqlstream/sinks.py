@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-NULL_IN_COLUMN = "SS403"
-
 
 class Turns:
     """One writer of a job at a time: Spark may start a micro-batch anew while its stopped query still writes it.
@@ -149,21 +147,16 @@ def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
     """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    from sqlstream.planner.lowering.required import inner_lacks, null_text
     from sqlstream.udfs.kernel import ROW_KIND
 
     def checked(column: Column) -> SparkColumn:
-        value = F.col(quoted(column.name))
-        if column.nullable:
-            return value
-        failure = _failure(NULL_IN_COLUMN, f'column "{column.name}" of table "{table.name}" is NOT NULL and got NULL')
-        return F.when(value.isNull(), failure).otherwise(value).alias(column.name)
+        value = result = F.col(quoted(column.name))
+        paths = [(condition, path) for condition, path in inner_lacks(column)]
+        paths += [] if column.nullable else [(value.isNull(), column.name)]
+        for condition, path in paths:
+            result = F.when(condition, F.raise_error(F.lit(null_text(table, path)))).otherwise(result)
+        return result.alias(column.name) if paths else value
 
     kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
     return rows.select(*(checked(c) for c in table.physical_columns), *kind)
-
-
-def _failure(code: str, message: str) -> SparkColumn:
-    """An expression that fails; the job finds code and message in what Spark says."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.raise_error(F.lit(f"{code}: {message}"))

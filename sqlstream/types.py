@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import BindError
@@ -55,10 +55,14 @@ NO_SUCH_TYPE = "SS280"
 
 @dataclass(frozen=True)
 class DataType:
-    """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type)s of STRUCT."""
+    """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type)s of STRUCT.
+
+    ``nullable`` is False for a field of a STRUCT that is NOT NULL. It is no part of what makes types equal.
+    """
 
     name: str
     args: tuple[object, ...] = ()
+    nullable: bool = field(default=True, compare=False)
 
     @property
     def is_unknown(self) -> bool:
@@ -104,6 +108,15 @@ class DataType:
                 return _SPARK_INTERVAL
             case _:
                 return self.name
+
+    def declaration(self) -> str:
+        """As ``ddl``, with what is NOT NULL inside: ``STRUCT<a: INT NOT NULL>``, which Spark's readers do not take."""
+        match self.name:
+            case "ARRAY" | "MAP":
+                return f"{self.name}<{', '.join(_type(a).declaration() for a in self.args)}>"
+            case "STRUCT":
+                return f"STRUCT<{', '.join(map(_declared, _members(self)))}>"
+        return self.ddl()
 
     def __str__(self) -> str:
         return self.ddl()
@@ -182,6 +195,11 @@ def _ddl(value: object) -> str:
     return _type(value).ddl()
 
 
+def _declared(member: tuple[str, DataType]) -> str:
+    name, kind = member
+    return f"{_quoted(name)}: {kind.declaration()}{'' if kind.nullable else ' NOT NULL'}"
+
+
 def _type(value: object) -> DataType:
     assert isinstance(value, DataType)
     return value
@@ -214,8 +232,17 @@ def from_sqlglot(node: exp.DataType | None) -> DataType:
     if kind == "MAP":
         return DataType("MAP", (_element(inner, 0), _element(inner, 1)))
     if kind == "STRUCT":
-        return DataType("STRUCT", tuple((e.name, from_sqlglot(e.args.get("kind"))) for e in inner))
+        return DataType("STRUCT", tuple((e.name, _field(e)) for e in inner))
     return UNKNOWN
+
+
+def _field(definition: exp.Expr) -> DataType:
+    from sqlglot import exp
+
+    found = from_sqlglot(definition.args.get("kind"))
+    constraints = [c.args.get("kind") for c in definition.args.get("constraints") or ()]
+    required = any(isinstance(c, exp.NotNullColumnConstraint) and not c.args.get("allow_null") for c in constraints)
+    return replace(found, nullable=False) if required else found
 
 
 def _element(inner: list[exp.DataType], index: int) -> DataType:

@@ -29,6 +29,8 @@ from sqlstream.udfs.kernel import KEY_HASH
 FILE = "__file"
 """STRING column of places: the file, as Spark names it."""
 
+NULL_IN_COLUMN = "SS403"
+
 LENGTH = "__length"
 """BIGINT column of places: the bytes of the file."""
 
@@ -43,13 +45,14 @@ class FromFile:
     """A column of the rows: that with the name ``source`` in files, which the table says is ``type``.
 
     ``micros``: microseconds of a timestamp. ``event_time``: what messages call it where it is one; such a time must not
-    be NULL, nor out of range.
+    be NULL, nor out of range. ``not_null``: what SS403 says at a NULL in a column that is NOT NULL.
     """
 
     source: str
     type: pa.DataType
     micros: bool = False
     event_time: str | None = None
+    not_null: str | None = None
 
 
 class _Part(NamedTuple):
@@ -80,23 +83,23 @@ class ParquetRows:
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """SS524 where a file lacks a column, SS467 where its column has another type than in the table, SS401 at a NULL
-        time, SS430 at one out of range."""
+        time, SS430 at one out of range, SS403 at a NULL in a column that is NOT NULL."""
         for part in _parts([place for batch in places for place in batch.to_pylist()]):
             yield from self._of(part)
 
     def _of(self, part: _Part) -> Iterator[pa.RecordBatch]:
         known = {**part.place, KEY_HASH: 0, PARTS[0]: _modified(part.path)}
         names = sorted({column.source for column in self.columns.values()})
-        for first, batch in _read(part, names, nulls=self.nulls):
+        for first, number, batch in _read(part, names, nulls=self.nulls):
             known[PARTS[2]] = first
-            columns = {name: self._column(column, batch, part.path) for name, column in self.columns.items()}
+            columns = {name: self._column(column, batch, part.path, number) for name, column in self.columns.items()}
             filled = (
                 columns[f.name] if f.name in columns else pa.repeat(pa.scalar(known[f.name], f.type), batch.num_rows)
                 for f in self.schema
             )
             yield pa.RecordBatch.from_arrays([*filled], schema=self.schema)
 
-    def _column(self, column: FromFile, batch: pa.RecordBatch, path: str) -> pa.Array:
+    def _column(self, column: FromFile, batch: pa.RecordBatch, path: str, number: int) -> pa.Array:
         if column.source not in batch.schema.names:
             values = pa.nulls(batch.num_rows, column.type)
         else:
@@ -104,6 +107,8 @@ class ParquetRows:
         found = values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
         if column.event_time is not None:
             _require_time(found, column.event_time)
+        elif column.not_null is not None and values.null_count:
+            raise _null_in_column(column.not_null, values, path, number)
         return found
 
 
@@ -114,6 +119,13 @@ def _require_time(times: pa.Array, name: str) -> None:
     for time in (least.as_py(), most.as_py()):
         if time is not None and not EARLIEST <= time <= LATEST:
             raise ExecutionError(OUT_OF_RANGE, out_of_range(name, str(time)), hint=HINT)
+
+
+def _null_in_column(text: str, values: pa.Array, path: str, number: int) -> ExecutionError:
+    """``number``: that of the first value in the file."""
+    row = number + int(np.flatnonzero(values.is_null())[0]) + 1
+    hint = "Correct the row, or let the option on-error of its table skip it."
+    return ExecutionError(NULL_IN_COLUMN, f'{text} in row {row:,} of file "{path}"', hint=hint)
 
 
 def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
@@ -128,9 +140,10 @@ def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
             start += place[LENGTH]
 
 
-def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of the part, each batch with the number of the part's first row in the file; of the columns ``names``,
-    in any case as Spark has it, those that the file has.
+def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """The rows of the part, each batch with the numbers of the part's first row and of its own in the file.
+
+    Of the columns ``names``, in any case as Spark has it, those that the file has.
 
     Tasks may decode the same row group, each for rows of its own: little beside what they do with these.
     """
@@ -144,10 +157,11 @@ def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[i
         position = sum(counts[: groups[0]])
         own = _own_names(file.schema_arrow, names, None if nulls else part.path)
         for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
-            rows = batch.slice(max(start - position, 0), stop - max(start, position))
+            number = max(start, position)
+            rows = batch.slice(number - position, stop - number)
             position += batch.num_rows
             if rows.num_rows:
-                yield start, rows.rename_columns([own[name] for name in rows.schema.names])
+                yield start, number, rows.rename_columns([own[name] for name in rows.schema.names])
             if position >= stop:
                 return
 

@@ -14,6 +14,7 @@ from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.event_times import time_error, time_name
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
+from sqlstream.planner.lowering.required import lacks, with_required
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical.steps import Read
@@ -21,7 +22,7 @@ from sqlstream.planner.physical.steps import Read
 
 @lower_node.register
 def _(node: Scan, step: Read, context: Context) -> DataFrame:
-    rows = _tolerant(step, context) if node.on_error.tolerates else context.runtime.read(node, in_order=step.in_order)
+    rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, context)
     for predicate in node.predicates:
         rows, (found,) = with_calls(rows, [predicate], context)
         condition, passing = context.column(found, rows), passes_by(rows)
@@ -29,6 +30,11 @@ def _(node: Scan, step: Read, context: Context) -> DataFrame:
     if context.functions.tolerates and node.predicates:
         rows = rows.select(*map(column, node.columns), *hidden(rows))
     return rows
+
+
+def _strict(step: Read, context: Context) -> DataFrame:
+    rows = context.runtime.read(step.node, in_order=step.in_order)
+    return with_required(rows, step.node.table, step.node.columns)
 
 
 def _tolerant(step: Read, context: Context) -> DataFrame:
@@ -53,12 +59,10 @@ def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
 
 
 def _missing(table: Table) -> list[Column]:
-    """An error for each column that must not be NULL and is, and for an event time that is out of range."""
+    """An error for each event time that is out of range, and for each column, or field of one, that must not be NULL
+    and is."""
+    times = [c for c in required_columns(table) if c.time is TimeDomain.EVENT]
     return [
-        F.expr(time_error(time_name(c.name, table.name), c.name))
-        if c.time is TimeDomain.EVENT
-        else F.when(
-            column(c.name).isNull(), F.lit(f'SS403: column "{c.name}" of table "{table.name}" is NOT NULL and got NULL')
-        )
-        for c in required_columns(table)
+        *(F.expr(time_error(time_name(c.name, table.name), c.name)) for c in times),
+        *(F.when(condition, F.lit(text)) for condition, text in lacks(table)),
     ]

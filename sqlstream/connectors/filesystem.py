@@ -40,15 +40,17 @@ from sqlstream.connectors.formats import (
     PLANNED_FORMATS,
     bad_column,
     check_format,
+    decode,
     parsed_schema,
     parsing,
     quoted,
     schema_ddl,
     writing,
 )
+from sqlstream.connectors.unheld import refusing
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
-from sqlstream.planner.bad_rows import tolerates_bad_rows
+from sqlstream.planner.bad_rows import BAD, tolerates_bad_rows
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.missing_columns import FORMATS as WITH_NAMES
@@ -173,22 +175,55 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
 
     values = CONNECTOR.values(table)
     path = values["path"]
-    parses = values["format"] in ("csv", "json")
     _require_columns(environment, table, columns)
+    chosen = columns_of(table, columns)
+    beside = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in chosen if c.metadata_key is not None}
+    parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
+    if values["format"] == "json":
+        return _json_rows(environment, table, columns, beside, parts)
+    parses = values["format"] == "csv"
     files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
     checks = _needs_checks(environment, table, columns)
     files = with_known_files(files) if checks else files
     rows = files.select(
-        *(
-            F.col(f"_metadata.{_METADATA[c.metadata_key][0]}").cast(c.type.ddl()).alias(c.name)
-            if c.metadata_key is not None
-            else F.col(quoted(c.name))
-            for c in columns_of(table, columns)
-        ),
+        *((beside[c.name] if c.name in beside else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
-        *(_parts(environment.spark, path, is_bounded(table)) if environment.in_order else ()),
+        *(column.alias(name) for name, column in parts.items()),
     )
     return checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
+
+
+_LINE = "__line"
+
+
+def _json_rows(
+    environment: Environment,
+    table: Table,
+    columns: tuple[str, ...],
+    beside: Mapping[str, Column],
+    parts: Mapping[str, Column],
+) -> DataFrame:
+    """Of lines of text, because Spark's reader of JSON hides what follows the object of a line."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    in_files = {c.name for c in _in_files(table, columns)}
+    directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
+    schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
+    keep = {name: beside[name] if name in beside else F.col(quoted(name)) for name in columns if name not in in_files}
+    place = _metadata("file.path") if tolerates_bad_rows(table) else None
+    named = tuple(name for name in columns if name in in_files)
+    rows = decode(
+        _files(environment, table, schema, "text"),
+        _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, place, of_files=True,
+    )  # fmt: skip
+    extra = [BAD] if BAD in rows.columns else []
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
+
+
+def _metadata(key: str) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(f"_metadata.{_METADATA[key][0]}")
 
 
 def _require_columns(environment: Environment, table: Table, columns: tuple[str, ...]) -> None:
@@ -278,7 +313,7 @@ def _bad(table: Table, values: Mapping[str, Any]) -> Column:
     return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
 
 
-def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
+def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, Column]:
     """The hidden columns that tell the order of files. Each is dear, names most: one is enough where times alone tell
     files apart, because times are whole milliseconds, which leave room for the place of a split in its file."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -290,12 +325,9 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> list[Column]:
     modified, place = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
     unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
     if not named and _least_split(spark) >= 1 << unit:
-        return [F.expr(f"{modified} + shiftright({place}, {unit})").alias(time)]
-    return [
-        F.expr(modified).alias(time),
-        *([F.col("_metadata.file_path").alias(name)] if named else []),
-        F.col(place).alias(start),
-    ]
+        return {time: F.expr(f"{modified} + shiftright({place}, {unit})")}
+    names = {name: F.col("_metadata.file_path")} if named else {}
+    return {time: F.expr(modified), **names, start: F.col(place)}
 
 
 def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
@@ -348,7 +380,7 @@ def _make_directory(table: Table, path: str) -> None:
 
 
 def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
-    options = (parsing(table, values) if values["format"] in ("csv", "json") else {}) | {
+    options = (parsing(table, values) if values["format"] == "csv" else {}) | {
         # Spark would skip files that come late and are a week older than the newest one.
         "maxFileAge": "36500d",
         # Directories are either values of columns or just places where files lie.
@@ -376,6 +408,7 @@ def write(environment: Environment, table: Table, rows: DataFrame) -> DataStream
     local = local_path(target.path)
     if environment.after is not None and local is not None:
         begin_after(Path(local), environment.after)
+    rows = refusing(rows, table, CONNECTOR.values(table), target.partitions)
     writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
     return writer.partitionBy(*target.partitions) if target.partitions else writer
 
@@ -384,7 +417,8 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
     target = _target(environment, table)
 
     def write_batch(batch: DataFrame, number: int) -> None:
-        writer = batch.write.mode("overwrite").format(target.format).options(**target.options)
+        rows = refusing(batch, table, CONNECTOR.values(table), target.partitions)
+        writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
         writer = writer.partitionBy(*target.partitions) if target.partitions else writer
         writer.save(folder_of_batch(target.path, number))
 
@@ -473,6 +507,13 @@ CONNECTOR = Connector(
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
+        Option(
+            "csv.multi-line",
+            BOOLEAN,
+            "Quoted fields may have line feeds; each file is then read whole by one task.",
+            "false",
+            sink=True,
+        ),
         Option("csv.header", BOOLEAN, "The first line names the columns; they are checked.", "false", sink=True),
         *(
             Option(

@@ -1,18 +1,18 @@
 """Formats of rows in files and messages: Flink's ``csv.*`` and ``json.*`` options and what they are called in Spark.
 
-Records that cannot be read fail the job (Spark's FAILFAST), or come out marked as bad rows where the table tolerates
+Records that cannot be read fail the job, or come out marked as bad rows where the table tolerates
 these (``on-error``, ``ignore-parse-errors``); they never become rows with NULLs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
-from sqlstream.planner.bad_rows import BAD, BAD_ROW, ON_ERROR, tolerates_bad_rows
+from sqlstream.planner.bad_rows import BAD, BAD_ROW, BAD_ROW_HINT, ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 
@@ -67,15 +67,26 @@ def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
     # A quote that escapes itself is a doubled one (RFC 4180).
     escape = values["csv.escape-character"] or quote
     found = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": escape}
+    if quote and escape == quote:  # else Spark takes NUL for a character that escapes it, which quoted texts then lose
+        found["charToEscapeQuoteEscaping"] = quote
     if values["csv.null-literal"] is not None:
         found["nullValue"] = values["csv.null-literal"]
     return found
 
 
+_NO_FIELD = "\0no field\0"
+"""What Spark takes an empty field for that is NULL. A quoted one is an empty text, which its own default would lose."""
+
+
+def _lines(values: Mapping[str, Any]) -> dict[str, str]:
+    return {"multiLine": "true"} if values.get("csv.multi-line") else {}
+
+
 def reading(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to read the format of ``values``, without the mode for bad rows."""
     if values["format"] == "csv":
-        return csv_settings(values) | ({"comment": "#"} if values["csv.allow-comments"] else {})
+        comments = {"comment": "#"} if values["csv.allow-comments"] else {}
+        return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | _lines(values)
     standard = values["json.timestamp-format.standard"] if values["format"] == "json" else None
     if standard is None:
         return {}
@@ -87,7 +98,10 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
     """Spark's options to write the format of ``values``."""
     pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
     if values["format"] == "csv":
-        return csv_settings(values) | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
+        spaces = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+        found = csv_settings(values)
+        empty = {"emptyValue": found["quote"] * 2}
+        return found | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
     if values["format"] == "json":
         pattern = _TIMESTAMPS[values["json.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
         nulls = str(values["json.encode.ignore-null-fields"]).lower()
@@ -96,10 +110,8 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parsing(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to read the format: bad records fail, or go to CORRUPT where the table tolerates them."""
-    if tolerates_bad_rows(table):
-        return reading(values) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    return reading(values) | {"mode": "FAILFAST"}
+    """Spark's options to read CSV files: bad records fail, or go to CORRUPT where the table tolerates them."""
+    return reading(values) | (_TO_CORRUPT if tolerates_bad_rows(table) else {"mode": "FAILFAST"})
 
 
 def parsed_schema(table: Table) -> str:
@@ -124,18 +136,41 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield Diagnostic(WRONG_VALUE, message, spans.get(ignores), hint=f"Leave {ignores} out.")
     if chosen == "csv":
         yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
+    if chosen == "json":
+        yield from (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
+    if chosen == "orc":
+        held = "Use the format json or parquet."
+        yield from (
+            _not_held(table, c, "orc", held)
+            for c in table.physical_columns
+            if any(part.name in _NOT_IN_ORC for part in c.type.parts())
+        )
     if chosen in ("text", "raw"):
         yield from _check_text(table, chosen)
 
 
 _OF_FORMATS = ("csv.", "json.", "orc.", "parquet.")
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
+_NOT_IN_ORC = frozenset({"VARIANT"})
 _STRING = DataType("STRING")
 
 
 def _not_flat(table: Table, column: Column) -> Diagnostic:
-    message = f'format "csv" cannot hold column "{column.name}" of type {column.type.ddl()}'
-    return Diagnostic(WRONG_COLUMN, message, hint="Use the format json, parquet or orc, or declare it STRING.")
+    return _not_held(table, column, "csv", "Use the format json, parquet or orc, or declare it STRING.")
+
+
+def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnostic:  # noqa: A002
+    message = f'format "{format}" cannot hold column "{column.name}" of type {column.type.ddl()}'
+    return Diagnostic(WRONG_COLUMN, message, hint=hint)
+
+
+def _has_other_keys(kind: DataType) -> bool:
+    """True where a MAP has keys that are no STRING."""
+    return any(part.name == "MAP" and part.args[0] != _STRING for part in kind.parts())
+
+
+def _no_keys_of_json(table: Table, column: Column) -> Diagnostic:
+    return _not_held(table, column, "json", "Keys of JSON are texts: declare a MAP with keys of type STRING.")
 
 
 def _check_text(table: Table, chosen: str) -> Iterable[Diagnostic]:
@@ -165,32 +200,92 @@ def decode(
     values: Mapping[str, Any],
     keep: Mapping[str, SparkColumn] | None = None,
     place: SparkColumn | None = None,
+    *,
+    of_files: bool = False,
 ) -> DataFrame:
     """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
 
-    All physical columns are parsed, so that a message is bad whichever columns a query reads. Where the table tolerates
-    bad rows, BAD follows, and ``place`` is where a message came from.
+    All physical columns are parsed, so that a message is bad whichever columns a query reads; of lines of files
+    (``of_files``) only those named, unless the table tolerates bad rows. Where it does, BAD follows, and ``place`` is
+    where a message came from.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
         return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
-    parse = F.from_csv if values["format"] == "csv" else F.from_json
-    row = parse(F.col(value), parsed_schema(table), parsing(table, values)).alias("__row")
-    fields = [F.col(f"__row.{quoted(name)}").alias(name) for name in columns]
-    fields += [F.col(quoted(name)) for name in keep or {}]
-    if not tolerates_bad_rows(table):
-        return messages.select(row, *kept).select(*fields)
-    where = F.lit(None) if place is None else place
-    given = messages.select(row, *kept, F.col(value).alias("__text"), where.alias("__place"))
-    bad = F.col("__row").isNull() | F.col(f"__row.{CORRUPT}").isNotNull()
-    return given.select(*fields, bad_column(table, values, bad, "__text", "__row.", F.col("__place")))
+    tolerant, is_json = tolerates_bad_rows(table), values["format"] == "json"
+    parsed = [c for c in _columns_of_records(table) if tolerant or not of_files or c.name in columns]
+    parse = F.from_json if is_json else F.from_csv
+    fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
+    if not tolerant and not is_json:
+        row = parse(F.col(value), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
+        return messages.select(row.alias(_ROW), *kept).select(*fields, *(F.col(quoted(n)) for n in keep or {}))
+    row = parse(F.col(value), f"{_with_comma(schema_ddl(parsed))}{CORRUPT} STRING", reading(values) | _TO_CORRUPT)
+    kept = [column.alias(f"__kept{i}") for i, column in enumerate((keep or {}).values())]
+    where = (F.lit(None) if place is None else place).cast("STRING").alias(_PLACE)
+    given = messages.select(row.alias(_ROW), *kept, F.col(value).alias(_TEXT), where)
+    fields += [F.col(f"__kept{i}").alias(name) for i, name in enumerate(keep or {})]
+    if of_files:  # of a line without a value, from which no row comes
+        given = given.where(F.col(_ROW).isNotNull())
+    bad = F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
+    bad = (bad | _goes_on(F.col(_TEXT))) if is_json else bad
+    if tolerant:
+        return given.select(*fields, bad_column(table, values, bad, _TEXT, f"{_ROW}.", F.col(_PLACE)))
+    wrong = what_is_wrong(parsed, values, _TEXT, f"{_ROW}.")
+    return without_bad(given, bad, wrong, F.col(_TEXT), F.col(_PLACE)).select(*fields)
+
+
+_ROW, _TEXT, _PLACE = "__row", "__text", "__place"
+_TO_CORRUPT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+
+def _with_comma(ddl: str) -> str:
+    return f"{ddl}, " if ddl else ""
+
+
+def _columns_of_records(table: Table) -> list[Column]:
+    """The physical columns that records hold, and not the names of directories."""
+    partitions = [name.strip() for name in (table.option("partition-by") or "").split(",")]
+    return [c for c in table.physical_columns if c.name not in partitions]
 
 
 # --- bad rows -------------------------------------------------------------------------------------------------
 
-_SHOWN = 100  # characters of a value that cannot be read
+_SHOWN = 100  # characters of a value or a record that cannot be read
+_BEHIND = "behind the record"
+
+
+def _goes_on(text: SparkColumn) -> SparkColumn:
+    """True where something follows the JSON value with which the text begins, or the text is no UTF-8.
+
+    Spark's parser stops behind the value. An object without others inside ends at the first brace, which then is the
+    end of the text; only of other texts is the end looked for.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    plain = F.endswith(text, F.lit("}")) & (F.instr(text, "}") == F.char_length(text))
+    listed = F.concat(F.lit("["), text, F.lit(f',"{_BEHIND}"]'))
+    alone = F.coalesce(F.get_json_object(listed, "$[1]") == F.lit(_BEHIND), F.lit(False))
+    return ~(plain | alone) | ~F.is_valid_utf8(text)
+
+
+def without_bad(
+    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, place: SparkColumn
+) -> DataFrame:
+    """The rows; at a ``bad`` one the job fails with SS402: what is ``wrong``, the place, the beginning of the record.
+
+    No optimizer moves the check, because it names the file that is being read.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from sqlstream.planner.lowering.origin import of_file
+
+    at = F.coalesce(F.concat(F.lit(" at "), place), of_file())
+    shown = F.regexp_replace(F.left(record, F.lit(_SHOWN)), r"\s+", " ")
+    text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong)
+    text = F.concat(text, F.coalesce(F.concat(F.lit(": "), shown), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
+    return rows.where(F.when(bad, F.raise_error(text)).otherwise(F.lit(True)))
 
 
 def bad_column(
@@ -204,28 +299,32 @@ def bad_column(
     from pyspark.sql import functions as F  # noqa: N812
 
     record = F.col(text).cast("BINARY").alias("record")
-    error = F.when(bad, _what_is_wrong(table, values, text, prefix)).alias("error")
+    wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(_columns_of_records(table), values, text, prefix))
+    error = F.when(bad, wrong).alias("error")
     return F.struct(record, error, place.cast("STRING").alias("place")).alias(BAD)
 
 
-def _what_is_wrong(table: Table, values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
+def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
     """The columns whose text is there and whose value is not; else the record has another form."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    partitions = (table.option("partition-by") or "").split(",")
-    columns = [c for c in table.physical_columns if c.name not in map(str.strip, partitions)]
     csv = values["format"] == "csv"
     parse = F.from_csv if csv else F.from_json
-    texts = parse(F.col(text), ", ".join(f"{quoted(c.name)} STRING" for c in columns), reading(values))
+    ddl = ", ".join(f"{quoted(c.name)} STRING" for c in columns) or f"{CORRUPT} STRING"
+    texts = parse(F.col(text), ddl, reading(values))
 
     def unread(column: Column) -> SparkColumn:
         shown = F.left(texts.getField(column.name), F.lit(_SHOWN))
         message = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), shown, F.lit('"'))
         return F.when(F.col(f"{prefix}{quoted(column.name)}").isNull(), message)
 
-    form = f"the record is no CSV row of {len(columns)} columns" if csv else "the record is no JSON object"
+    form = F.lit(f"the record is no CSV row of {len(columns)} columns" if csv else "the record is no JSON object")
+    if not csv:
+        more = F.col(f"{prefix}{CORRUPT}").isNull() & _goes_on(F.col(text))
+        behind = F.when(F.is_valid_utf8(F.col(text)), "something follows the JSON object").otherwise("it is no UTF-8")
+        form = F.when(more, behind).otherwise(form)
     found = F.concat_ws(", ", *map(unread, columns))
-    return F.concat(F.lit(f"{BAD_ROW}: "), F.when(found == "", F.lit(form)).otherwise(found))
+    return F.when(found == "", form).otherwise(found)
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:

@@ -77,7 +77,7 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
     keep = {name: F.col(_METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
     payload = tuple(c.name for c in chosen if c.metadata_key is None)
     texts = messages.withColumn("value", F.col("value").cast("string"))
-    place = F.format_string("%s[%d]@%d", "topic", "partition", "offset")
+    place = F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
     rows = decode(texts, "value", table, payload, CONNECTOR.values(table), keep, place)
     extra = [BAD] if BAD in rows.columns else []
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))

@@ -13,12 +13,12 @@ from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
 from sqlstream.jobs.file_refusals import refusal, vanished
 from sqlstream.jobs.records import working_elsewhere
 from sqlstream.jobs.storage import local_storage_at
+from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
 from sqlstream.spark_log import where_spark_tells
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
 
 JOB_FAILED = "SS400"
-BAD_ROW = "SS402"
 WRONG_HEADER = "SS525"
 SPARK_GONE = "SS464"
 WORKER_GONE = "SS466"
@@ -88,7 +88,6 @@ def _in_java(error: BaseException) -> str:
     return f"\n{trace}" if trace else ""
 
 
-_BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
 _FILE = re.compile(r"error while reading file (\S+?)\.?\s")
 
 
@@ -230,5 +229,5 @@ def _cause(text: str) -> Diagnostic:
     kind, message = causes[-1]
     message = f"{kind.rpartition('.')[2]}: {message.strip()}"
     if "[MALFORMED_RECORD_IN_PARSING" in text:
-        return Diagnostic(BAD_ROW, _bad_row(text, message), hint=_BAD_ROW_HINT)
+        return Diagnostic(BAD_ROW, _bad_row(text, message), hint=BAD_ROW_HINT)
     return Diagnostic(JOB_FAILED, message)

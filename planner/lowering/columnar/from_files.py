@@ -61,6 +61,7 @@ def files_of(
 
 
 def _from_file(taken: Taken, files: FilesToRead, inputs: Inputs) -> FromFile:
-    column, told = files.column(taken.field), inputs.watermark
-    required = time_of(told.source) if taken.required and told is not None else None
-    return FromFile(column.name, column.type.to_arrow(), taken.micros, required)
+    column, told, table = files.column(taken.field), inputs.watermark, files.scan.table.name
+    event_time = time_of(told.source) if taken.required and told is not None else None
+    not_null = None if column.nullable else f'column "{column.name}" of table "{table}" is NOT NULL and got NULL'
+    return FromFile(column.name, column.type.to_arrow(), taken.micros, event_time, not_null)

@@ -259,7 +259,7 @@ def test_a_header_with_other_names_fails_the_job(files, read_all) -> None:
 
 def test_bad_json_fails_the_job_unless_it_is_ignored(files, read_all) -> None:
     text = '{"a": 1, "b": "x"}\n{"a": "bad"}\nnot json\n{"b": "y"}\n'
-    with pytest.raises(Exception, match=MALFORMED):
+    with pytest.raises(Exception, match=r'SS402: a row of file "/.*" cannot be read: column "a" of type INT is "bad"'):
         read_all(files(text, format="json"))
     ignoring = files(text, format="json", json__ignore_parse_errors="true")
     assert read_all(ignoring, checkpoint="again") == [(1, "x"), (None, "y")]
@@ -281,7 +281,7 @@ def test_the_standard_of_json_timestamps_is_enforced(files, read_all, standard: 
     options = {"format": "json", "json__timestamp_format__standard": standard}
     moment = datetime(2024, 1, 31, 12, 30, 0, 250000)
     assert read_all(files(f'{{"t": "{good}"}}\n', "t TIMESTAMP", **options)) == [(moment,)]
-    with pytest.raises(Exception, match=MALFORMED):
+    with pytest.raises(Exception, match="SS402"):
         read_all(files(f'{{"t": "{bad}"}}\n', "t TIMESTAMP", **options), checkpoint="bad")
 
 

@@ -60,7 +60,7 @@ def test_csv_and_raw_messages_become_rows(kafka, messages) -> None:
 @pytest.mark.parametrize("columns", [("a",), ("b",)])
 def test_a_bad_message_fails_whichever_columns_are_read(kafka, messages, columns: tuple[str, ...]) -> None:
     table = kafka("a INT; b INT", format="json")
-    with pytest.raises(Exception, match="MALFORMED_RECORD_IN_PARSING"):
+    with pytest.raises(Exception, match=r'SS402: a row at t\[0\]@0 cannot be read: column "a" of type INT is "bad"'):
         rows_of_messages(messages('{"a": "bad", "b": 1}'), table, columns).collect()
 
 

@@ -1,0 +1,95 @@
+"""Columns that are NOT NULL, and fields within them: where a row lacks a value, and what that is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.bad_rows import NULL_IN_COLUMN, required_columns
+from sqlstream.planner.catalog import Column as TableColumn
+from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.origin import of_file
+from sqlstream.types import DataType
+
+_SHOWN = 100
+_HINT = "Correct the row, or let the option on-error of its table skip it."
+
+Lack = tuple[Column, str]
+"""A condition that is true of rows that lack a value, and the error with its code."""
+
+
+def lacks(table: Table) -> list[Lack]:
+    """For each column that must not be NULL, and each field within a column."""
+    required = {c.name for c in required_columns(table)}
+    return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
+
+
+def has_required(table: Table, name: str) -> bool:
+    """True where the column of this name, or a field within it, is NOT NULL."""
+    return any(c.name == name and (not c.nullable or any(inner_lacks(c))) for c in table.physical_columns)
+
+
+def _of_column(table: Table, found: TableColumn, required: bool) -> Iterator[Lack]:
+    value = column(found.name)
+    if required and found.time is TimeDomain.EVENT:
+        yield value.isNull(), f'SS401: event time "{found.name}" of table "{table.name}" is NULL'
+    elif required:
+        yield value.isNull(), null_text(table, found.name)
+    for condition, path in inner_lacks(found):
+        yield condition, null_text(table, path)
+
+
+def null_text(table: Table, path: str) -> str:
+    return f'{NULL_IN_COLUMN}: column "{path}" of table "{table.name}" is NOT NULL and got NULL'
+
+
+def inner_lacks(found: TableColumn) -> list[Lack]:
+    """Where a field within the column is NULL and declared NOT NULL, with its path: ``place.city``, ``visits[].at``."""
+    return _inside(found.type, column(found.name), found.name)
+
+
+def _inside(kind: DataType, value: Column, path: str) -> list[Lack]:
+    found: list[Lack] = []
+    match kind.name:
+        case "STRUCT":
+            for name, member in kind.args:  # type: ignore[misc]
+                field, inner = value.getField(name), f"{path}.{name}"
+                found += [] if member.nullable else [(value.isNotNull() & field.isNull(), inner)]
+                found += _inside(member, field, inner)
+        case "ARRAY":
+            found += _in_list(kind.args[0], value, f"{path}[]")
+        case "MAP":
+            found += _in_list(kind.args[1], F.map_values(value), f"{path}{{}}")
+    return found
+
+
+def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
+    assert isinstance(member, DataType)
+
+    def nth(number: int) -> Callable[[Column], Column]:
+        return lambda element: _inside(member, element, path)[number][0]
+
+    for number, (_, inner) in enumerate(_inside(member, F.lit(None).cast(member.ddl()), path)):
+        yield F.coalesce(F.exists(elements, nth(number)), F.lit(False)), inner
+
+
+def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> DataFrame:
+    """The rows with the columns ``names`` of the table; the job fails at one that lacks a value, with its file and
+    those columns.
+
+    Spark does not move the check, because it names the file that is being read.
+    """
+    checked = [c for c in table.physical_columns if c.name in names and has_required(table, c.name)]
+    found = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
+    if not found:
+        return rows
+    record = F.left(F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false"}), F.lit(_SHOWN))
+    where = F.when(of_file() == "", "").otherwise(F.concat(F.lit(" in a row"), of_file()))
+    fits = F.lit(True)
+    for condition, text in reversed(found):
+        error = F.concat(F.lit(text), where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
+        fits = F.when(condition, F.raise_error(error)).otherwise(fits)
+    return rows.where(fits)

@@ -1,0 +1,217 @@
+"""Values that a format cannot hold: written, they would be read as others, or as another number of rows.
+
+The sink refuses them (SS527), wherever they stand within a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.formats import csv_settings, quoted
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+UNHELD = "SS527"
+_SHOWN = 60
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_BYTE_ORDER_MARK = "\ufeff"
+_WITHOUT_LIMITS = "Write the table as json or parquet, or leave such rows out."
+
+Fault = tuple["SparkColumn", str]
+"""Where a condition is true of a value, what is wrong with it: ``has a line break``."""
+
+
+def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> DataFrame:
+    """The rows, failing with SS527 at a value that a file of the format cannot hold.
+
+    ``values``: the options of the table; ``partitions``: the columns that are names of directories.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found, named = faults(table, values, partitions), {c.name: c for c in table.physical_columns}
+    return rows.select(
+        *(
+            _refused(table, named[name], found[name], values).alias(name) if found.get(name) else F.col(quoted(name))
+            for name in rows.columns
+        )
+    )
+
+
+def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
+    """What may be wrong with the values of each column."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    of_files = _FORMATS.get(values["format"], _nothing)
+    found = {
+        c.name: _faults(c.type, F.col(quoted(c.name)), values, _in_a_directory if c.name in partitions else of_files)
+        for c in table.physical_columns
+    }
+    in_files = [c for c in table.physical_columns if c.name not in partitions]
+    if in_files and values["format"] == "csv":
+        found[in_files[0].name] += _of_lines(in_files, values)
+    return found
+
+
+def _refused(table: Table, column: Column, faults: Sequence[Fault], values: Mapping[str, Any]) -> SparkColumn:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    value = F.col(quoted(column.name))
+    text = value if column.type.name == "STRING" else F.to_json(F.struct(value.alias("value")))
+    shown = F.left(F.replace(F.replace(text, F.lit("\n"), F.lit("\\n")), F.lit("\r"), F.lit("\\r")), F.lit(_SHOWN))
+    name = f'column "{column.name}" of table "{table.name}"'
+    result = value
+    for found, wrong in reversed(faults):
+        start = F.lit(f'{UNHELD}: {name} has a value that format "{values["format"]}" cannot hold: ')
+        end = F.lit(f" {wrong}\nHINT: {_hint(wrong, values)}")
+        message = F.concat(start, F.coalesce(F.concat(F.lit('"'), shown, F.lit('"')), F.lit("NULL")), end)
+        result = F.when(found, F.raise_error(message)).otherwise(result)
+    return result
+
+
+_LINE_BREAK, _IS_EMPTY_LINE = "has a line break", "makes a line without content, which readers skip"
+_IS_NULL_LITERAL = "is the text that stands for NULL"
+
+
+def _hint(wrong: str, values: Mapping[str, Any]) -> str:
+    if wrong == _LINE_BREAK and values["format"] == "csv" and not values.get("csv.multi-line"):
+        return f"With 'csv.multi-line' = 'true' fields may have line feeds. {_WITHOUT_LIMITS}"
+    if wrong == _IS_NULL_LITERAL or (wrong == _IS_EMPTY_LINE and values["format"] == "csv"):
+        return f"Let another text stand for NULL: 'csv.null-literal'. {_WITHOUT_LIMITS}"
+    return _WITHOUT_LIMITS
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+Find = Callable[[DataType, "SparkColumn", Mapping[str, Any]], "Iterator[Fault]"]
+
+
+def _faults(kind: DataType, value: SparkColumn, values: Mapping[str, Any], find: Find) -> list[Fault]:
+    """What ``find`` finds in the value and in all values inside it, to any depth."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def in_list(elements: SparkColumn, member: object) -> Iterator[Fault]:
+        assert isinstance(member, DataType)
+
+        def of(element: SparkColumn) -> list[Fault]:
+            return _faults(member, element, values, find)
+
+        def nth(i: int) -> Callable[[SparkColumn], SparkColumn]:
+            return lambda element: F.coalesce(of(element)[i][0], F.lit(False))
+
+        for i, (_, wrong) in enumerate(of(F.lit(None).cast(member.ddl()))):
+            yield F.exists(elements, nth(i)), wrong
+
+    found = [*find(kind, value, values)]
+    match kind.name:
+        case "STRUCT":
+            for name, member in kind.args:  # type: ignore[misc]
+                found += _faults(member, value.getField(name), values, find)
+        case "ARRAY":
+            found += in_list(value, kind.args[0])
+        case "MAP":
+            found += [*in_list(F.map_keys(value), kind.args[0]), *in_list(F.map_values(value), kind.args[1])]
+    return found
+
+
+def _nothing(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from ()
+
+
+def _in_csv(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if kind.name != "STRING":
+        return
+    yield from _no_utf8(value)
+    lines = value.contains("\r") if values.get("csv.multi-line") else value.contains("\n") | value.contains("\r")
+    yield lines, _LINE_BREAK
+    if values["csv.null-literal"] is not None:
+        yield value == F.lit(values["csv.null-literal"]), _IS_NULL_LITERAL
+    if not csv_settings(values)["quote"]:
+        unquotable = value.contains(values["csv.field-delimiter"]) | value.contains("\0")
+        yield unquotable, "has a delimiter or a NUL, and no quotes are allowed"
+        yield value == "", "is empty, which without quotes is NULL"
+
+
+def _in_json(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    if kind.name == "STRING":
+        yield from _no_utf8(value)
+
+
+def _in_text(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    yield value.isNull(), "has no text"
+    yield value.contains("\n") | value.contains("\r"), _LINE_BREAK
+    yield value.startswith(_BYTE_ORDER_MARK), "begins with a byte order mark"
+
+
+def _in_orc(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    """ORC for Java reckons days before 1582-10-15 by the Julian calendar, and rounds the last second before 1970 up."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if kind.name == "DATE" or kind.is_timestamp:
+        day = value.cast("DATE")
+        skipped = (day > F.lit("1582-10-04").cast("DATE")) & (day < F.lit("1582-10-15").cast("DATE"))
+        yield skipped, "is a day that the Julian calendar of ORC lacks"
+    if kind.is_timestamp:
+        last = value.between(F.lit("1969-12-31 23:59:59.000001").cast(kind.ddl()), _before_1970(kind))
+        yield last, "is in the last second of 1969, which ORC moves by one"
+
+
+def _before_1970(kind: DataType) -> SparkColumn:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.lit("1969-12-31 23:59:59.999999").cast(kind.ddl())
+
+
+def _in_a_directory(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    if kind.name == "STRING":
+        yield from _no_utf8(value)
+        yield (value == "") | (value == _NO_PARTITION), "is the name of the directory for NULL"
+        yield value.contains("\0"), "has a NUL, which no name of a directory may have"
+
+
+def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    yield ~F.is_valid_utf8(value), "is no UTF-8"
+
+
+_FORMATS: Mapping[str, Find] = {"csv": _in_csv, "json": _in_json, "text": _in_text, "orc": _in_orc}
+
+
+# --- lines ----------------------------------------------------------------------------------------------------
+
+
+def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong with the line that a row of ``columns`` makes, told at the first of them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    first = F.col(quoted(columns[0].name))
+    if columns[0].type.name == "STRING":
+        yield first.startswith(_BYTE_ORDER_MARK), "begins with a byte order mark"
+        if values.get("csv.allow-comments"):
+            yield first.startswith("#"), "makes a line that is a comment"
+    if len(columns) == 1 or values["csv.field-delimiter"] <= " ":
+        yield reduce(and_, (_is_blank(c, values) for c in columns)), _IS_EMPTY_LINE
+
+
+def _is_blank(column: Column, values: Mapping[str, Any]) -> SparkColumn:
+    """True where the field is written as nothing, or as characters that Java takes for spaces."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    value, null = F.col(quoted(column.name)), values["csv.null-literal"] or ""
+    is_null = value.isNull() if not _visible(null) else F.lit(False)
+    return (
+        is_null | F.coalesce(value.rlike("^[\\x00-\\x20]+$"), F.lit(False)) if column.type.name == "STRING" else is_null
+    )
+
+
+def _visible(text: str) -> bool:
+    return any(character > " " for character in text)

@@ -1,0 +1,185 @@
+"""What a file sink writes, its own source reads again: every value of every type, or the sink refuses it (SS527)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from functools import reduce
+from itertools import count
+from operator import or_
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.connectors import connector
+from sqlstream.connectors.unheld import faults, refusing
+
+pytestmark = pytest.mark.spark
+
+NASTY = [*" \t\n\r\0\x01\x7f,;|\"'\\#/=%+:{}[]-aN0.é☃\u00a0\u2028\ufeff\U0001f600"]
+WORDS = [
+    "",
+    "  x  ",
+    "NULL",
+    "null",
+    "n/a",
+    "\\N",
+    "nan",
+    "__HIVE_DEFAULT_PARTITION__",
+    "a,b",
+    '"q"',
+    "01",
+    "2024-01-01",
+]
+TEXTS = st.one_of(
+    st.sampled_from(WORDS),
+    st.lists(st.sampled_from(NASTY), max_size=4).map("".join),
+    st.text(st.characters(codec="utf-8"), max_size=5),
+)
+FLOATS = st.floats(width=32) | st.sampled_from([0.0, -0.0, float("nan"), float("inf")])
+TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)) | st.datetimes(
+    datetime(1969, 12, 31), datetime(1970, 1, 2)
+)
+DAYS = st.dates(date(1, 1, 2)) | st.dates(date(1582, 9, 30), date(1582, 10, 20))
+VALUES: dict[str, tuple[st.SearchStrategy[Any], pa.DataType]] = {
+    "STRING": (TEXTS, pa.string()),
+    "BOOLEAN": (st.booleans(), pa.bool_()),
+    "TINYINT": (st.integers(-(2**7), 2**7 - 1), pa.int8()),
+    "BIGINT": (st.integers(-(2**63), 2**63 - 1), pa.int64()),
+    "FLOAT": (FLOATS, pa.float32()),
+    "DOUBLE": (st.floats() | FLOATS, pa.float64()),
+    "DECIMAL(20, 5)": (st.decimals(-(10**15) + 1, 10**15 - 1, places=5), pa.decimal128(20, 5)),
+    "DATE": (DAYS, pa.date32()),
+    "TIMESTAMP": (TIMES.map(lambda t: t.replace(tzinfo=UTC)), pa.timestamp("us", "UTC")),
+    "TIMESTAMP_NTZ": (TIMES, pa.timestamp("us")),
+    "BINARY": (st.binary(max_size=4), pa.binary()),
+    "ARRAY<STRING>": (st.lists(TEXTS | st.none(), max_size=3), pa.list_(pa.string())),
+    "ARRAY<DATE>": (st.lists(DAYS | st.none(), max_size=3), pa.list_(pa.date32())),
+    "MAP<STRING, DOUBLE>": (st.dictionaries(TEXTS, FLOATS | st.none(), max_size=3).map(lambda d: [*d.items()]),
+                            pa.map_(pa.string(), pa.float64())),
+    "STRUCT<a: STRING, b: STRUCT<c: TIMESTAMP>>": (
+        st.tuples(TEXTS | st.none(), st.none() | (TIMES | st.none()).map(lambda t: {"c": t and t.replace(tzinfo=UTC)}))
+        .map(lambda v: {"a": v[0], "b": v[1]}),
+        pa.struct([("a", pa.string()), ("b", pa.struct([("c", pa.timestamp("us", "UTC"))]))]),
+    ),
+}  # fmt: skip
+FLAT = [kind for kind in VALUES if "<" not in kind and kind != "BINARY"]
+TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
+    "csv": (FLAT, {"format": "csv"}),
+    "csv of one column": (["STRING"], {"format": "csv"}),
+    "csv with tabs": (["STRING", "STRING", "INT"], {"format": "csv", "csv.field-delimiter": "\\t"}),
+    "csv of many lines": (["STRING", "STRING"], {"format": "csv", "csv.multi-line": "true", "csv.header": "true"}),
+    "csv with escapes": (["STRING", "STRING"], {"format": "csv", "csv.escape-character": "\\"}),
+    "csv with a word for NULL": (["STRING", "DOUBLE"], {"format": "csv", "csv.null-literal": "n/a",
+                                                        "csv.quote-character": "'"}),
+    "csv without quotes": (["STRING", "STRING"], {"format": "csv", "csv.disable-quote-character": "true"}),
+    "csv with comments": (["STRING", "STRING"], {"format": "csv", "csv.allow-comments": "true"}),
+    "json": ([*VALUES], {"format": "json"}),
+    "json without nulls": ([*VALUES], {"format": "json", "json.encode.ignore-null-fields": "true",
+                                       "json.timestamp-format.standard": "ISO-8601"}),
+    "parquet": ([*VALUES], {"format": "parquet"}),
+    "orc": ([kind for kind in VALUES if kind != "TIMESTAMP_NTZ"], {"format": "orc"}),
+    "text": (["STRING"], {"format": "text"}),
+    "directories": (["BIGINT", "STRING", "DATE"], {"format": "json", "partition-by": "c1,c2"}),
+}  # fmt: skip
+VALUES["INT"] = (st.integers(-(2**31), 2**31 - 1), pa.int32())
+
+
+@pytest.fixture
+def table_of(make_table, tmp_path):
+    numbers = count()
+
+    def make(name: str) -> Any:
+        kinds, options = TABLES[name]
+        columns = "; ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
+        table = make_table("filesystem", columns, path=tmp_path / f"{next(numbers)}", format="json")
+        return replace(table, options=(*(o for o in table.options if o[0] == "path"), *options.items()))
+
+    return make
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_sink_and_its_own_source_agree(name: str, table_of, spark, environment) -> None:
+    kinds = TABLES[name][0]
+    most = 120 // len(kinds)
+    columns = st.tuples(*(st.lists(st.none() | VALUES[kind][0], min_size=most, max_size=most) for kind in kinds))
+    reading = replace(environment, spark=SimpleNamespace(readStream=spark.read, conf=spark.conf))
+    numbers: list[int] = []
+
+    @settings(
+        max_examples=3, deadline=None, database=None, suppress_health_check=[*HealthCheck], phases=[Phase.generate]
+    )
+    @given(columns)
+    def check(columns: tuple[list[Any], ...]) -> None:
+        table = table_of(name)
+        values = connector("filesystem").values(table)
+        partitions = [p for p in (table.option("partition-by") or "").split(",") if p]
+        arrays = [pa.array(column, VALUES[kind][1]) for column, kind in zip(columns, kinds, strict=True)]
+        written = spark.createDataFrame(pa.table(arrays, [f"c{i}" for i in range(len(kinds))])).coalesce(1)
+        conditions = [
+            F.coalesce(c, F.lit(False)) for found in faults(table, values, partitions).values() for c, _ in found
+        ]
+        held = shown(written.where(~reduce(or_, conditions, F.lit(False))))
+        rows = spark.createDataFrame(pa.table(arrays, written.columns)).where(~reduce(or_, conditions, F.lit(False)))
+        connector("filesystem").batch_writer(environment, table)(rows.coalesce(1), 0)
+        read = connector("filesystem").read
+        assert read is not None
+        found = shown(read(reading, table, tuple(c.name for c in table.columns)))
+        assert ([*(found - held)], [*(held - found)]) == ([], [])
+        numbers.append(held.total())
+
+    check()
+    assert sum(numbers) > most
+
+
+def shown(rows: DataFrame) -> Counter[str]:
+    return Counter(repr([sorted(v.items()) if isinstance(v, dict) else v for v in row]) for row in rows.collect())
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "message"),
+    [
+        ("csv of one column", ("a\nb",), 0, r'"a\\nb" has a line break\nHINT: With \'csv.multi-line\' = \'true\''),
+        ("csv of one column", (None,), 0, "NULL makes a line without content.*\nHINT: .*'csv.null-literal'"),
+        ("csv of one column", (" \t",), 0, "makes a line without content"),
+        ("csv of many lines", ("a\r", "b"), 0, "has a line break"),
+        ("csv with tabs", (None, None, None), 0, "makes a line without content"),
+        ("csv with a word for NULL", ("n/a", 1.0), 0, "is the text that stands for NULL"),
+        ("csv without quotes", ("x", "a,b"), 1, "has a delimiter"),
+        ("csv without quotes", ("x", ""), 1, "is empty"),
+        ("csv with comments", ("#x", "b"), 0, "makes a line that is a comment"),
+        ("text", (None,), 0, "NULL has no text"),
+        ("text", ("a\r",), 0, "has a line break"),
+        ("directories", (1, "", None), 1, "is the name of the directory for NULL"),
+    ],
+)
+def test_a_sink_refuses_what_its_format_cannot_hold(name: str, row, column: int, message: str, table_of, spark) -> None:
+    table = table_of(name)
+    schema = ", ".join(f"c{i} {kind}" for i, kind in enumerate(TABLES[name][0]))
+    values = connector("filesystem").values(table)
+    partitions = [p for p in (table.option("partition-by") or "").split(",") if p]
+    kept = f'SS527: column "c{column}" of table "t" has a value that format "{values["format"]}" cannot hold: '
+    with pytest.raises(Exception, match=rf"(?s){kept}.*{message}"):
+        refusing(spark.createDataFrame([row], schema), table, values, partitions).collect()
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "held"),
+    [
+        ("json", "CAST(X'ff' AS STRING)", "'\u00ff'"),
+        ("csv", "CAST(X'61ff' AS STRING)", "'\u2028'"),
+    ],
+)
+def test_texts_that_are_no_utf8_are_refused(name: str, refused: str, held: str, table_of, spark, make_table) -> None:
+    table = make_table("filesystem", "s STRING", path="x", format=name)
+    values = connector("filesystem").values(table)
+    assert refusing(spark.sql(f"SELECT {held} AS s"), table, values).count() == 1
+    with pytest.raises(Exception, match=r"SS527.* is no UTF-8"):
+        refusing(spark.sql(f"SELECT {refused} AS s"), table, values).collect()

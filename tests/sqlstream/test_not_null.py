@@ -1,0 +1,129 @@
+"""A NULL in a column that is NOT NULL fails the job, whoever reads the files, and names the row's place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.session import Session
+
+pytestmark = pytest.mark.spark
+
+ROWS = pa.table({
+    "id": pa.array([1, None, 3], pa.int64()),
+    "name": ["a", "b", "c"],
+    "at": pa.array([0, 1_000_000, 2_000_000], pa.timestamp("us", "UTC")),
+})  # fmt: skip
+COLUMNS = "id BIGINT NOT NULL, name STRING, at TIMESTAMP, WATERMARK FOR at AS at"
+TEXTS = {
+    "json": '{"id": 1, "name": "a"}\n{"name": "b"}\n{"id": 3, "name": "c"}\n',
+    "csv": "1,a,\n,b,\n3,c,\n",
+}
+
+
+def write(format: str, path: Path) -> None:  # noqa: A002
+    path.parent.mkdir(exist_ok=True)
+    if format in TEXTS:
+        path.write_text(TEXTS[format])
+    else:
+        {"parquet": pq.write_table, "orc": orc.write_table}[format](ROWS, path)
+
+
+@pytest.fixture
+def session(spark) -> Iterator[Session]:
+    with Session(spark) as found:
+        yield found
+
+
+def declare(session: Session, format: str, path: Path, columns: str, **options: str) -> None:  # noqa: A002
+    given = {"connector": "filesystem", "format": format, "path": str(path)} | options
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    session.sql(f"CREATE TABLE t ({columns}) WITH ({listed})")
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet", "orc"])
+def test_a_null_fails_the_job_with_the_file_and_the_row(format: str, session: Session, tmp_path: Path) -> None:  # noqa: A002
+    write(format, tmp_path / "in" / f"ä 1.{format}")
+    declare(session, format, tmp_path / "in", COLUMNS.partition(", WATERMARK")[0])
+    with pytest.raises(ExecutionError) as caught:
+        session.sql("SELECT name, id FROM t WHERE id > 0").fetchall()
+    message = 'SS403: column "id" of table "t" is NOT NULL and got NULL in a row of file'
+    assert f'{message} "{tmp_path}/in/ä 1.{format}": {{"id":null,"name":"b"}}' in str(caught.value)
+    assert session.sql("SELECT name FROM t").fetchall() == [("a",), ("b",), ("c",)]
+
+
+def test_the_exchange_that_reads_parquet_tells_the_row_and_the_job_goes_on(spark: Any, tmp_path: Path) -> None:
+    write("parquet", tmp_path / "in" / "2.parquet")
+    pq.write_table(ROWS.slice(0, 1), tmp_path / "in" / "1.parquet")
+
+    def run() -> None:
+        with Session(spark) as session:
+            declare(session, "parquet", tmp_path / "in", COLUMNS, **{"source.max-files-per-trigger": "1"})
+            session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'")
+            session.sql("SET 'execution.end-of-input' = 'final'")
+            session.sql(f"""CREATE TABLE o (id BIGINT, n BIGINT)
+                WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out')""")
+            job = session.sql("INSERT INTO o SELECT id, COUNT(*) FROM t GROUP BY id, TUMBLE(at, INTERVAL '1' MINUTE)")
+            assert isinstance(job, Job)
+            job.wait(300)
+
+    message = 'SS403: column "id" of table "t" is NOT NULL and got NULL in row 2 of file'
+    for _ in range(2):
+        with pytest.raises(SqlStreamError, match=re.escape(f'{message} "{tmp_path}/in/2.parquet"')):
+            run()
+    pq.write_table(ROWS.filter(ROWS["id"].is_valid()), tmp_path / "in" / "2.parquet")
+    run()
+    assert sorted(map(tuple, (r.values() for r in pq.read_table(tmp_path / "out").to_pylist()))) == [(1, 2), (3, 1)]
+
+
+NESTED: list[tuple[str, str, str | None]] = [
+    ("v ROW<a INT NOT NULL, b STRING>", '{"v": {"a": 1}}', None),
+    ("v ROW<a INT NOT NULL, b STRING>", '{"v": null}', None),
+    ("v ROW<a INT NOT NULL, b STRING>", '{"v": {"b": "x"}}', "v.a"),
+    ("v ROW<a ROW<b INT NOT NULL> NOT NULL>", '{"v": {"a": {}}}', "v.a.b"),
+    ("v ARRAY<ROW<a INT NOT NULL>>", '{"v": [{"a": 1}, null, {"a": null}]}', "v[].a"),
+    ("v MAP<STRING, ROW<a INT NOT NULL>>", '{"v": {"x": {}}}', "v{}.a"),
+]
+
+
+@pytest.mark.parametrize(("columns", "record", "path"), NESTED)
+def test_fields_within_a_column_are_checked(
+    columns: str, record: str, path: str | None, session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text(record + "\n")
+    declare(session, "json", tmp_path, columns)
+    if path is None:
+        assert len(session.sql("SELECT v FROM t").fetchall()) == 1
+    else:
+        with pytest.raises(ExecutionError, match=re.escape(f'SS403: column "{path}" of table "t" is NOT NULL')):
+            session.sql("SELECT v FROM t").fetchall()
+
+
+def test_fields_within_a_column_are_checked_by_a_sink_and_where_bad_rows_are_skipped(
+    session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text('{"v": {"a": 1}}\n{"v": {"a": null}}\n')
+    declare(session, "json", tmp_path, "v ROW<a INT NOT NULL>", **{"on-error": "skip"})
+    assert session.sql("SELECT v.a FROM t").fetchall() == [(1,)]
+    session.sql("CREATE TABLE o (v ROW<a INT NOT NULL>) WITH ('connector' = 'memory')")
+    with pytest.raises(ExecutionError, match=re.escape('SS403: column "v.a" of table "o" is NOT NULL and got NULL')):
+        result: Any = session.sql("INSERT INTO o SELECT NAMED_STRUCT('a', NULLIF(v.a, 1)) FROM t")
+        result.wait(300)
+
+
+def test_what_is_not_null_inside_a_type_is_shown() -> None:
+    with Session() as session:
+        session.sql(
+            "CREATE TABLE t (v ROW<a INT NOT NULL, b ARRAY<ROW<c INT NOT NULL>>>) WITH ('connector' = 'memory')"
+        )
+        shown = str(session.sql("SHOW CREATE TABLE t"))
+    assert "v STRUCT<a: INT NOT NULL, b: ARRAY<STRUCT<c: INT NOT NULL>>>" in shown

@@ -101,7 +101,8 @@ def start_job(
     rises_often = bool(clock) or observes_watermarks(plan)  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
     watermarks = restored_watermarks(plan, control)
-    runtime = JobRuntime(spark, CountedSources(sources), control, layout.gear, layout.key_groups, layout.chained)
+    settings = (layout.gear, layout.key_groups, layout.chained, checkpoint.run)
+    runtime = JobRuntime(spark, CountedSources(sources), control, *settings)
     rows = lower(plan, runtime)
     flushed = flushed_tables(plan)
     results = None

@@ -144,6 +144,7 @@ class SteppedJob:
             checkpoint.layout.gear,
             key_groups,
             checkpoint.layout.chained,
+            checkpoint.run,
             moved_by_rows=self._moved_by_rows,
         )
         self._watermarks = restored_watermarks(self._plan, self._control)

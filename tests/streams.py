@@ -86,7 +86,7 @@ class Streams:
     from_rows: bool = True
     gear: str = "native"
     max_parallelism: int = 4
-    started: str = ""
+    run_id: str = ""
     chains: bool = True
     implementations: dict[str, object] = field(default_factory=dict)
     behaviours: dict[str, Behaviour] = field(default_factory=dict)

@@ -97,7 +97,7 @@ def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
 def step_of(lookup: Asked, context: Context) -> LookupStep:
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
-    return LookupStep(lookup.number, source, *asked, context.runtime.started)
+    return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
 
 
 def answer_fields(lookup: Asked) -> list[StructField]:

@@ -26,8 +26,9 @@ class Runtime(Protocol):
         ...
 
     @property
-    def started(self) -> str:
-        """A word of this start of the job, and of no other: lookups of an earlier one remember nothing for this one."""
+    def run_id(self) -> str:
+        """What tells this query from all others, also from an earlier one of the same text; it is the same where it
+        goes on from its checkpoint. Lookups remember nothing for another one."""
         ...
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:

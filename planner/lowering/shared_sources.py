@@ -48,8 +48,8 @@ class SharedSources:
         return self._runtime.max_parallelism
 
     @property
-    def started(self) -> str:
-        return self._runtime.started
+    def run_id(self) -> str:
+        return self._runtime.run_id
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, among those that all scans of the table read."""

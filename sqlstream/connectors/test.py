@@ -19,6 +19,7 @@ from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector,
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, NAME, STRING, WRONG_VALUE, Kind, Option, duration_ms, hint_of, integer, one_of
+from sqlstream.path_names import as_segment
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import TIMESTAMP, DataType
 from sqlstream.udfs.lookup.source import LookupSource, Request
@@ -113,11 +114,11 @@ def asked_keys(directory: Path, table: Table) -> tuple[Asked, ...]:
 
 
 def _inputs(directory: Path, table: Table) -> Path:
-    return directory / "inputs" / table.name.lower()
+    return directory / "inputs" / as_segment(table.name.lower())
 
 
 def _outputs(directory: Path, table: Table) -> Path:
-    return directory / "outputs" / table.name.lower()
+    return directory / "outputs" / as_segment(table.name.lower())
 
 
 # --- the job's side -------------------------------------------------------------------------------------------

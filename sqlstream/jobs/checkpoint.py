@@ -43,6 +43,11 @@ class Checkpoint:
     def spark_location(self) -> str:
         return self.storage.location("spark")
 
+    @property
+    def run(self) -> str:
+        """What tells its job from all others, also from one that had this directory before; restarts have the same."""
+        return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
+
 
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
     """True where a job has started with this checkpoint directory before; SS423 where none can."""

@@ -6,6 +6,7 @@ The record of a job tells of those that run; two that start at the same moment b
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.jobs.checkpoint import require_plain
@@ -25,6 +26,10 @@ class Claim:
 
     def __init__(self, handle: int | None = None) -> None:
         self._handle = handle
+
+    def lock(self) -> bool:
+        """False where another start holds the lock. File systems without locks have none to hold."""
+        return self._handle is None or _locked(self._handle)
 
     def release(self) -> None:
         handle, self._handle = self._handle, None
@@ -48,21 +53,35 @@ def claim_at(storage: Storage, path: str) -> Claim:
     if not isinstance(storage, LocalStorage):
         return Claim()
     with refused_writes_told(storage.root):
-        require_own_folder(storage, path)
+        if not (storage.root / LOCK).exists():  # nothing is written to the folder of somebody else
+            require_own_folder(storage, path)
         storage.root.mkdir(parents=True, exist_ok=True)
-        handle = os.open(storage.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NO_LINKS, 0o666)
-    if not _locked(handle):
-        os.close(handle)
-        record = read_record(storage)
-        raise being_started(path) if record is None or not record.is_running else in_use(record, path)
-    return Claim(handle)
+        claimed = Claim(_opened(storage.root / LOCK))
+    try:
+        if not claimed.lock():
+            record = read_record(storage)
+            raise being_started(path) if record is None or not record.is_running else in_use(record, path)
+        require_own_folder(storage, path)
+    except BaseException:
+        claimed.release()
+        raise
+    return claimed
 
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
+def _opened(file: Path) -> int:
+    """That of another user can be locked without the right to write it."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
+    except PermissionError:
+        if not file.exists():
+            raise
+        return os.open(file, os.O_RDONLY | _NO_LINKS)
+
+
 def _locked(handle: int) -> bool:
-    """False where another start holds it. File systems without locks have none to hold."""
     try:
         import fcntl
     except ImportError:

@@ -46,7 +46,7 @@ class JobRuntime:
     sources: Sources
     control_rows: ControlRows
     max_parallelism: int = DEFAULT_KEY_GROUPS
-    started: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
     operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:

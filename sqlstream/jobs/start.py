@@ -106,7 +106,7 @@ def start_job(
     rises_often = bool(clock) or physical.observes_watermarks  # with each tick, or with each start
     control = ControlRows(checkpoint.storage, transient=rises_often and not bounded)
     watermarks = restored_watermarks(physical, control)
-    runtime = JobRuntime(spark, CountedSources(sources), control, checkpoint.layout.key_groups)
+    runtime = JobRuntime(spark, CountedSources(sources), control, checkpoint.layout.key_groups, checkpoint.run)
     rows = lower(physical, runtime)
     flushed = flushed_tables(physical)
     results = None

@@ -80,7 +80,8 @@ def require_trusted(storage: Storage, what: str = "checkpoint") -> None:
                 f'file "{path}" of a {what} belongs to user {_name(owner)}, and the job runs as {_name(os.geteuid())}',
                 detail="The query has a Python aggregate or a Python trigger, whose state is unpickled: that runs code "
                 "of whoever has written it.",
-                hint=f"Where you trust its writers, SET '{SETTING}' = 'true', or make the files your own (chown).",
+                hint="Where you trust its writers, SET 'execution.state-recovery.trust-any-owner' = 'true', "
+                "or make the files your own (chown).",
             )
 
 

@@ -137,7 +137,9 @@ class SteppedJob:
         checkpoint = open_checkpoint(path, self._plan, spark, self._traits.gear.value, key_groups, chaining=chaining)
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
-        runtime = SteppedRuntime(spark, sources, self._control, key_groups, moved_by_rows=self._moved_by_rows)
+        runtime = SteppedRuntime(
+            spark, sources, self._control, key_groups, checkpoint.run, moved_by_rows=self._moved_by_rows
+        )
         self._watermarks = restored_watermarks(checkpoint.plan, self._control)
         rows = lower(checkpoint.plan, runtime)
         found = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}

@@ -142,7 +142,7 @@ class DeferredLookups(Kernel):
         return np.asarray(pc.fill_null(rows.column(self._deferred), False))
 
     def _asker(self) -> Asker:
-        return worker().asker(self.step.source, self.step.options, self.step.started)
+        return worker().asker(self.step.source, self.step.options, self.step.run)
 
     @property
     def _deferred(self) -> str:

@@ -23,7 +23,7 @@ class LookupStep:
     ``number`` is that of the lookup in the plan, for metrics. ``answers`` names the column it adds, LIST<STRUCT> of the
     request's columns: empty for a miss and for a NULL key, NULL where there is no answer. ``error`` names a STRING
     column that says what went wrong (ON ERROR TO), ``deferred`` a BOOLEAN one that is true where the row's time was up
-    (ON TIMEOUT DEFER). ``started`` is a word of the start of the query: answers are remembered for this one alone.
+    (ON TIMEOUT DEFER). ``run`` tells the query from all others: answers are remembered for it alone.
     """
 
     number: int
@@ -33,7 +33,7 @@ class LookupStep:
     options: LookupOptions
     error: str | None = None
     deferred: str | None = None
-    started: str = ""
+    run: str = ""
 
     @property
     def columns(self) -> tuple[pa.Field, ...]:

@@ -46,7 +46,7 @@ class Task:
         self._steps = steps
         self._order = order
         self._worker = worker
-        self._askers: list[Asker] = [worker.asker(step.source, step.options, step.started) for step in steps]
+        self._askers: list[Asker] = [worker.asker(step.source, step.options, step.run) for step in steps]
         self._asked = [
             Asked(step.keys, asker.shape, asker.identity, step.error is not None, step.deferred is not None)
             for step, asker in zip(steps, self._askers, strict=True)

@@ -22,12 +22,12 @@ from sqlstream.udfs.lookup.source import LookupClient, LookupSource
 Result = TypeVar("Result")
 
 
-MOST_STARTS = 32
-"""Starts of queries of which a process remembers answers."""
+MOST_RUNS = 32
+"""Queries of which a process remembers answers."""
 
 
 @dataclass(frozen=True)
-class _OfStart:
+class _OfRun:
     askers: dict[tuple[LookupSource, LookupOptions], Asker] = field(default_factory=dict)
     caches: dict[tuple[LookupSource, Cache], AnswerCache] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class _OfStart:
 
 
 class Worker:
-    """Clients by source; for each start of a query, caches by source and options, askers by source and how it is asked.
+    """Clients by source; for each run of a query, caches by source and options, askers by source and how it is asked.
 
     A query that starts sees what its sources say now: it remembers no answers of queries before it.
     """
@@ -45,7 +45,7 @@ class Worker:
         self.loop = new_loop()
         self._lock = threading.Lock()
         self._clients: dict[LookupSource, asyncio.Task[LookupClient]] = {}
-        self._starts: OrderedDict[str, _OfStart] = OrderedDict()
+        self._runs: OrderedDict[str, _OfRun] = OrderedDict()
         self._thread = threading.Thread(target=self._run, name="sqlstream-lookups", daemon=True)
         self._thread.start()
 
@@ -53,11 +53,11 @@ class Worker:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def asker(self, source: LookupSource, options: LookupOptions, started: str = "") -> Asker:
-        """``started``: a word of the start of the query that asks."""
+    def asker(self, source: LookupSource, options: LookupOptions, run: str = "") -> Asker:
+        """``run`` tells the query that asks from all others."""
         asking = _asking(options)
         with self._lock:
-            own = self._of(started)
+            own = self._of(run)
             asker = own.askers.get((source, asking))
             if asker is None:
                 cache = own.cache(source, options.cache) if options.cache else None
@@ -65,13 +65,13 @@ class Worker:
                 own.askers[source, asking] = asker
             return asker
 
-    def _of(self, started: str) -> _OfStart:
-        """What is kept for a start; for the one whose last task began the longest ago nothing is, when there are too
-        many. A query that goes on after that asks anew."""
-        own = self._starts.setdefault(started, _OfStart())
-        self._starts.move_to_end(started)
-        if len(self._starts) > MOST_STARTS:
-            self._starts.popitem(last=False)
+    def _of(self, run: str) -> _OfRun:
+        """What is kept for a query; for the one whose last task began the longest ago nothing is, when there are too
+        many. If it goes on after that, it asks anew."""
+        own = self._runs.setdefault(run, _OfRun())
+        self._runs.move_to_end(run)
+        if len(self._runs) > MOST_RUNS:
+            self._runs.popitem(last=False)
         return own
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:

@@ -87,3 +87,16 @@ def test_a_folder_that_cannot_be_made_or_written_is_told(tmp_path: Path) -> None
     with pytest.raises(ExecutionError, match="SS416"):
         claim_at(LocalStorage(tmp_path / "job"), "job")
     assert not elsewhere.exists()
+
+
+def test_a_start_that_copies_its_savepoint_is_told_and_not_taken_for_somebody_else(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    first = claim_at(storage, "totals")
+    storage.write("spark/offsets/0", "{}")
+    with pytest.raises(ExecutionError, match="SS452"):
+        claim_at(storage, "totals")
+    first.release()
+    with pytest.raises(ExecutionError, match="SS414"):
+        claim_at(storage, "totals")
+    storage.write("layout.json", "{}")
+    claim_at(storage, "totals").release()

@@ -12,7 +12,7 @@ import pytest
 
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, Order
-from sqlstream.udfs.lookup.worker import MOST_STARTS, Worker, worker
+from sqlstream.udfs.lookup.worker import MOST_RUNS, Worker, worker
 from tests.udfs.lookup.scripted import Script, scripted, values
 
 _NAMES = (f"worker{number}" for number in itertools.count())
@@ -62,10 +62,10 @@ def test_a_query_that_starts_remembers_nothing_of_queries_before_it(own):
     assert own.asker(source, asked, "two").cache is not first.cache
 
 
-def test_so_many_starts_are_remembered_and_those_that_go_on_stay(own):
+def test_so_many_queries_are_remembered_and_those_that_go_on_stay(own):
     source, asked = scripted(next(_NAMES), Script()), LookupOptions(cache=Cache(5))
     old, running = own.asker(source, asked, "old"), own.asker(source, asked, "running")
-    for number in range(MOST_STARTS):
+    for number in range(MOST_RUNS):
         own.asker(source, asked, f"start {number}")
         assert own.asker(source, asked, "running") is running
     assert own.asker(source, asked, "old") is not old

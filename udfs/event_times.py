@@ -1,7 +1,7 @@
 """The event times that windows and timers can be computed for, and those that move a watermark.
 
-All times are int64 microseconds since 1970 (UTC). Rows outside of ``EARLIEST`` to ``LATEST`` are bad rows: kernels add
-and subtract lengths of windows, at most ``planner.intervals.LONGEST_MS``, and none of that may leave int64.
+All times are int64 microseconds since 1970 (UTC). Rows outside of ``EARLIEST`` to ``LATEST`` are bad rows, and no
+interval is longer than ``LONGEST``: kernels add and subtract both, and none of that may leave int64.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ EARLIEST = -11_676_803 * _DAY
 
 LATEST = 10_237_747 * _DAY - 1
 """The last microsecond of the year 29999."""
+
+LONGEST = 3_652_425 * _DAY
+"""10,000 years: the longest interval, such as the size of a window."""
 
 END_OF_INPUT = 253_402_300_799_999_000
 """The last millisecond of the year 9999. A watermark from here on says that the input has ended, so rows of such a time

@@ -9,14 +9,17 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.assigners.assigner import Assigned, Times, micros, per_row, times_of
+from sqlstream.udfs.event_times import LONGEST
 from sqlstream.udfs.kernel import Context, Domain
 
 GAP_NOT_POSITIVE = "SS404"
+GAP_TOO_LONG = "SS469"
 
 
 @dataclass(frozen=True)
 class Session:
-    """``gap`` is microseconds, or the name of a BIGINT column with those of each row; zero or less is SS404."""
+    """``gap`` is microseconds, or the name of a BIGINT column with those of each row; zero or less is
+    SS404, more than 10,000 years SS469."""
 
     time: str | None
     gap: int | str
@@ -40,6 +43,9 @@ def gaps_of(rows: pa.Table, gap: int | str) -> Times | int:
         raise ExecutionError(
             GAP_NOT_POSITIVE, f"the session gap of a row is not positive: {gaps[row]} microseconds", hint=_HINT
         )
+    if len(gaps) and gaps.max() > LONGEST:
+        message = f"the session gap of a row is longer than 10,000 years: {gaps.max()} microseconds"
+        raise ExecutionError(GAP_TOO_LONG, message, hint="Limit it, for instance with LEAST.")
     return gaps
 
 

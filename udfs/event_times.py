@@ -6,6 +6,8 @@ interval is longer than ``LONGEST``: kernels add and subtract both, and none of 
 
 from __future__ import annotations
 
+import numpy as np
+
 OUT_OF_RANGE = "SS430"
 
 _DAY = 86_400_000_000
@@ -22,6 +24,14 @@ LONGEST = 3_652_425 * _DAY
 END_OF_INPUT = 253_402_300_799_999_000
 """The last millisecond of the year 9999. A watermark from here on says that the input has ended, so rows of such a time
 move no watermark: their windows close when the input ends."""
+
+
+def time_text(micros: int) -> str:
+    """A time of any year as Spark writes it: ``+12004-02-24 00:00:00``."""
+    day, _, clock = str(np.datetime64(micros, "us")).partition("T")
+    year, month_and_day = int(day[:-6]), day[-6:]
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}{month_and_day} {clock.rstrip('0').rstrip('.')}"
 
 
 def out_of_range(name: str, value: str) -> str:

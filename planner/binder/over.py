@@ -286,7 +286,7 @@ def _rows(value: exp.Expr) -> int:
 def _require_few(value: exp.Expr, what: str) -> None:
     """BindError SS245 for a number of rows that kernels, which calculate with int64, cannot count with."""
     if len(value.name.lstrip("0")) > _MOST_DIGITS:
-        raise bind_error("SS245", f"{what} may have {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
+        raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
 
 
 def _milliseconds(value: exp.Expr) -> int:

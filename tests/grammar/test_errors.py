@@ -312,8 +312,9 @@ def test_errors_cross_process_boundaries() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT k FROM t GROUP BY k, GLOBAL WINDOW TRIGGER EVERY {} ROWS",
-        "SELECT k FROM t GROUP BY k, GLOBAL WINDOW TRIGGER EVERY 1 ROWS EVICT KEEP LAST {} ROWS",
+        "SELECT k FROM t GROUP BY k GLOBAL WINDOW TRIGGER EVERY {} ROWS",
+        "SELECT k FROM t GROUP BY k GLOBAL WINDOW TRIGGER EVERY 1 ROWS EVICT BEFORE KEEP LAST {} ROWS",
+        "SELECT k FROM t GROUP BY k COUNT WINDOW ({} ROWS)",
         "SELECT k FROM COUNT_WINDOW(TABLE t PARTITION BY k, {} ROWS) GROUP BY k, window_start, window_end",
     ],
 )

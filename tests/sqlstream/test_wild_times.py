@@ -9,6 +9,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs import Job
+from sqlstream.results import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
 
@@ -44,6 +45,7 @@ def counted(session: Session, folder: Path, times: dict[str, int], gear: str, on
         "SELECT k, COUNT(*), CAST(window_start AS STRING) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE) "
         "GROUP BY k, window_start, window_end"
     )
+    assert isinstance(query, Query)
     return query.job, {k: (count, start) for k, count, start in query.fetchall()}
 
 

@@ -228,7 +228,7 @@ WILD = (-11_676_803 * 86_400_000, -62_135_629_200_000, -1, 253_402_300_799_999, 
 
 @pytest.mark.parametrize("frame", [LAST_TWO, SECOND, ALL, ALL_ROWS, Frame(False, -(3 * 10**17), 3 * 10**17)])
 def test_rows_of_any_time_change_nothing_for_other_keys_and_come_out(frame):
-    plain: list[Row] = [("a", 1000 * n, n) for n in range(5)] + [("b", 700 * n, n) for n in range(5)]
+    plain: list[Row] = [(k, step * n, n) for k, step in (("a", 1000), ("b", 700)) for n in range(5)]
     found = {}
     for wild in ((), WILD):
         harness = KernelHarness(over(aggregated("s", frame)), SCHEMA, ["k"], restarts=True)

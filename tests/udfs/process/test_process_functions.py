@@ -6,6 +6,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.testing import ProcessFunctionHarness
+from sqlstream.udfs.process import results
 from tests.udfs.process.process_examples import Above, Clock, Convert, Distinct, Order, Silence
 
 EVENTS = "card STRING, ts TIMESTAMP(3)"
@@ -148,3 +149,15 @@ def test_rows_of_the_first_and_the_last_year_leave_the_timers_of_other_keys_alon
 def test_a_time_that_python_does_not_have_is_an_error_with_words():
     with pytest.raises(ExecutionError, match="SS469: a value is a time beyond the years 1 to 9999"):
         silence().rows([{"card": "w", "ts": 253_402_300_800_000}])
+
+
+def test_many_results_are_packed_as_they_come(monkeypatch):
+    monkeypatch.setattr(results, "_MOST_OBJECTS", 2)
+    packed: list[int] = []
+    pack = results.Results._pack
+    monkeypatch.setattr(results.Results, "_pack", lambda self: (packed.append(len(self._found)), pack(self))[1])
+    harness = silence()
+    harness.rows([{"card": f"c{n}", "ts": n} for n in range(7)])
+    harness.finish()
+    assert [row["card"] for row in harness.output()] == [f"c{n}" for n in range(7)]
+    assert packed == [2, 2, 2, 1]

@@ -155,7 +155,12 @@ def test_many_results_are_packed_as_they_come(monkeypatch):
     monkeypatch.setattr(results, "_MOST_OBJECTS", 2)
     packed: list[int] = []
     pack = results.Results._pack
-    monkeypatch.setattr(results.Results, "_pack", lambda self: (packed.append(len(self._found)), pack(self))[1])
+
+    def counted(self):
+        packed.append(len(self._found))
+        pack(self)
+
+    monkeypatch.setattr(results.Results, "_pack", counted)
     harness = silence()
     harness.rows([{"card": f"c{n}", "ts": n} for n in range(7)])
     harness.finish()

@@ -14,17 +14,27 @@ from sqlstream.grammar import nodes as n
 from sqlstream.grammar.failures import LITERAL, failure
 from sqlstream.grammar.interval_hints import EXAMPLE, interval_meant
 
+_MOST_DIGITS = 15
+"""Of a number of rows: kernels calculate with int64."""
+
 
 def span_of_meta(meta: Meta) -> Span:
     return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
 
 
 def whole(token: Token, least: int = 0) -> int:
-    """The number that the token spells; an error where it has a fraction or is below ``least``."""
+    """The number that the token spells; an error where it has a fraction, is below ``least`` or far too large."""
     text = str(token.value)
-    if not text.isdigit() or int(text) < least:
-        what = "a whole number" if not text.isdigit() else f"at least {least}"
-        raise failure(f'"{text}" is not {what}', Span(token.start_pos or 0, token.end_pos or 0), LITERAL)
+    at = Span(token.start_pos or 0, token.end_pos or 0)
+    if not text.isdigit():
+        raise failure(f'"{text}" is not a whole number', at, LITERAL)
+    if len(text.lstrip("0")) > _MOST_DIGITS:
+        shown = text if len(text) <= 2 * _MOST_DIGITS else f"{text[:_MOST_DIGITS]}…"
+        raise failure(
+            f'"{shown}" has more than {_MOST_DIGITS} digits', at, LITERAL, "Write a number of rows below 10^15."
+        )
+    if int(text) < least:
+        raise failure(f'"{text}" is not at least {least}', at, LITERAL)
     return int(text)
 
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError, Span
 from sqlstream.grammar.dialect import SqlStream
+from sqlstream.udfs.event_times import LONGEST
 
 _SECOND = Fraction(1000)
 _UNITS: dict[str, Fraction] = {
@@ -34,6 +35,12 @@ _ABBREVIATIONS = {
 _PAIR = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*,?")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _COMPOUND_ORDER = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+LONGEST_MS = LONGEST // 1000
+
+_LONGEST_OF_SPARK = Fraction(106_751_991 * 86_400_000)
+_LONGEST_NUMBER = 40
+"""Characters of a number: more than a length of time can have."""
 
 EXAMPLE = "Write an interval such as INTERVAL '5' SECOND."
 
@@ -63,6 +70,8 @@ def text_ms(text: str) -> int:
 def whole_ms(milliseconds: Fraction) -> int:
     if milliseconds.denominator != 1:
         raise NotAnInterval("has a part of less than a millisecond", "Times are kept in whole milliseconds.")
+    if abs(milliseconds) > LONGEST_MS:
+        raise NotAnInterval("is longer than 10,000 years", "Write INTERVAL '3652425' DAY or less.")
     return int(milliseconds)
 
 
@@ -127,7 +136,7 @@ def _several_units(text: str) -> Fraction:
     rest = rest[len("interval") :] if rest.lower().startswith("interval") else rest
     total, position = Fraction(0), 0
     while match := _PAIR.match(rest, position):
-        total += Fraction(match[1]) * _factor(_unit(match[2]))
+        total += _parse_number(match[1].removesuffix(".")) * _factor(_unit(match[2]))
         position = match.end()
     if position == 0 or rest[position:].strip():
         raise NotAnInterval(f"must be an interval, not '{text}'")
@@ -152,6 +161,8 @@ def _compound(text: str, first: str, last: str) -> Fraction:
 def _parse_number(text: str) -> Fraction:
     if not _NUMBER.fullmatch(text):
         raise NotAnInterval(f"has the value '{text}', which is not a number")
+    if len(text) > _LONGEST_NUMBER:
+        raise NotAnInterval(f"has the value '{text[:_LONGEST_NUMBER]}…', which is too long a number")
     return Fraction(text)
 
 
@@ -187,13 +198,25 @@ def is_calendar(interval: exp.Interval) -> bool:
 _SPARK_SPELLS = frozenset({"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"})
 
 
+def _require_of_spark(milliseconds: Fraction) -> None:
+    if abs(milliseconds) > _LONGEST_OF_SPARK:
+        raise NotAnInterval("is longer than Spark's longest", "Write INTERVAL '106751991' DAY or less.")
+
+
+_SPARK_LENGTHS = {"MONTH": 31 * _UNITS["DAY"], "QUARTER": 92 * _UNITS["DAY"], "YEAR": 366 * _UNITS["DAY"]}
+
+
 def for_spark(interval: exp.Interval) -> exp.Interval:
-    """The interval as Spark can read it: in seconds where the unit or a fraction is not Spark's."""
+    """The interval as Spark can read it: in seconds where the unit or a fraction is not Spark's. NotAnInterval."""
     unit = interval.args.get("unit")
-    if unit is None or isinstance(unit, exp.IntervalSpan) or not isinstance(interval.this, exp.Literal):
+    if unit is None or not isinstance(interval.this, exp.Literal):
+        return interval.copy()
+    if isinstance(unit, exp.IntervalSpan):
+        _require_of_spark(Fraction(0) if is_calendar(interval) else _literal(interval))
         return interval.copy()
     name, text = _unit(unit.name), interval.this.name.strip()
     number = _parse_number(text)
+    _require_of_spark(number * _SPARK_LENGTHS.get(name, _UNITS.get(name, Fraction(0))))
     if name == "SECOND" or (name in _SPARK_SPELLS and number.denominator == 1):
         return interval.copy()
     if name == "QUARTER" and number.denominator == 1:

@@ -14,6 +14,7 @@ from typing import Any
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.suggestions import with_list
 from sqlstream.secrets import shown_value
+from sqlstream.udfs.event_times import LONGEST
 from sqlstream.udfs.texts import is_text
 
 UNKNOWN_OPTION = "SS502"
@@ -133,9 +134,12 @@ _UNITS = {unit: scale for units, scale in _MILLISECONDS.items() for unit in unit
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration as Flink spells it: ``10 s``, ``1min``, ``500 ms``; without unit milliseconds."""
+    """Milliseconds of a duration as Flink spells it: ``10 s``, ``1min``, ``500 ms``; without unit milliseconds.
+
+    ValueError for what is none, or is longer than the intervals of SQL.
+    """
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    if found is None or found[2] not in _UNITS:
+    if found is None or found[2] not in _UNITS or int(found[1]) * _UNITS[found[2]] > LONGEST // 1000:
         raise ValueError(text)
     return int(found[1]) * _UNITS[found[2]]
 

@@ -26,6 +26,8 @@ ENDLESS = "SS480"
 KIND = "op"
 """What callers call the kinds of rows of updating queries; Flink's client does, too."""
 
+_DAY_MICROS = 86_400_000_000
+
 _SHOWN = 20
 
 
@@ -88,11 +90,15 @@ class Rows:
         found: pd.DataFrame = self.to_arrow().to_pandas()
         return found
 
+    def shown(self) -> list[tuple[Any, ...]]:
+        """The rows for the eye: times that Python's datetime does not have are texts."""
+        return list(self._rows) if self._table is None else shown_rows_of(self._table)
+
     def __repr__(self) -> str:
-        return text_table(self.columns, self._fetched)
+        return text_table(self.columns, self.shown())
 
     def _repr_html_(self) -> str:
-        return html_table(self.columns, self._fetched)
+        return html_table(self.columns, self.shown())
 
 
 class Query:
@@ -196,9 +202,46 @@ def _has_zone(type_: pa.DataType) -> bool:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field."""
-    columns = [column.to_pylist(maps_as_pydicts="strict") for column in table.columns]
+    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field. ExecutionError SS469 for times that
+    Python's datetime does not have."""
+    from sqlstream.udfs.texts import python_list
+
+    found = zip(table.column_names, table.columns, strict=True)
+    columns = [python_list(column, f'a value of column "{name}"', maps_as_pydicts="strict") for name, column in found]
     return list(zip(*columns, strict=True)) if columns else []
+
+
+def shown_rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The same for the eye: in columns with times that Python's datetime does not have, all times are texts."""
+    return rows_of(_with_texts(table))
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for index, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            try:
+                _ = [bound.as_py() for bound in pc.min_max(column).values()]
+            except OverflowError:
+                table = table.set_column(index, name, _texts(column))
+    return table
+
+
+def _texts(times: pa.ChunkedArray) -> pa.Array:
+    """TIMESTAMPs on the clock of their zone, or DATEs, of any year."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from sqlstream.udfs.event_times import time_text
+
+    if pa.types.is_date(times.type):
+        days = times.cast(pa.int32()).to_pylist()
+        return pa.array([None if day is None else time_text(day * _DAY_MICROS).partition(" ")[0] for day in days])
+    wall = pc.local_timestamp(times) if times.type.tz is not None else times
+    micros = wall.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+    return pa.array([None if time is None else time_text(time) for time in micros], pa.string())
 
 
 # --- tables for the eye ---------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """The event times that windows and timers can be computed for, and those that move a watermark.
 
-All times are int64 microseconds since 1970 (UTC). Rows outside of ``EARLIEST`` to ``LATEST`` are bad rows: kernels add
-and subtract lengths of windows, at most ``planner.intervals.LONGEST_MS``, and none of that may leave int64.
+All times are int64 microseconds since 1970 (UTC). Rows outside of ``EARLIEST`` to ``LATEST`` are bad rows, and no
+interval is longer than ``LONGEST``: kernels add and subtract both, and none of that may leave int64.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 OUT_OF_RANGE = "SS430"
 
@@ -16,9 +18,20 @@ EARLIEST = -11_676_803 * _DAY
 LATEST = 10_237_747 * _DAY - 1
 """The last microsecond of the year 29999."""
 
+LONGEST = 3_652_425 * _DAY
+"""10,000 years: the longest interval, such as the size of a window."""
+
 END_OF_INPUT = 253_402_300_799_999_000
 """The last millisecond of the year 9999. A watermark from here on says that the input has ended, so rows of such a time
 move no watermark: their windows close when the input ends."""
+
+
+def time_text(micros: int) -> str:
+    """A time of any year as Spark writes it: ``+12004-02-24 00:00:00``."""
+    day, _, clock = str(np.datetime64(micros, "us")).partition("T")
+    year, month_and_day = int(day[:-6]), day[-6:]
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}{month_and_day} {clock.rstrip('0').rstrip('.')}"
 
 
 def out_of_range(name: str, value: str) -> str:

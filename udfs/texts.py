@@ -1,12 +1,14 @@
-"""Texts that are none: bytes of a STRING that are no UTF-8, halves of pairs of surrogates, paths that are no paths."""
+"""Values that Python does not have: STRINGs that are no UTF-8, halves of pairs of surrogates, paths that are no paths,
+times beyond its datetime."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, ExecutionError
 
 NO_TEXT = "SS585"
+NO_DATETIME = "SS469"
 _SHOWN = 60
 
 
@@ -27,12 +29,17 @@ def no_text(what: str, value: str | bytes) -> ConnectorError:
     return ConnectorError(NO_TEXT, message, hint="Correct the value where it comes from, or leave such rows out.")
 
 
-def python_list(rows: Any, what: str) -> list[Any]:
-    """``to_pylist`` of Arrow. ConnectorError SS585, which says ``what``, where a STRING is no UTF-8."""
+def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
+    """``to_pylist`` of Arrow. The errors say ``what``: ConnectorError SS585 where a STRING is no UTF-8, ExecutionError
+    SS469 where a time is beyond those of Python's datetime, which has the years 1 to 9999."""
     try:
-        found: list[Any] = rows.to_pylist()
+        found: list[Any] = rows.to_pylist(**options)
     except UnicodeDecodeError as error:
         raise no_text(what, error.object) from None
+    except OverflowError:
+        message = f"{what} is a time beyond the years 1 to 9999, which Python's datetime does not have"
+        hint = "Write CAST(… AS STRING) in the query, or filter such times out."
+        raise ExecutionError(NO_DATETIME, message, hint=hint) from None
     return found
 
 

@@ -160,6 +160,8 @@ class _Binding:
             wrong = "NTH_VALUE counts rows from 1 on"
         elif len(arguments) > 1 and not _is_whole(arguments[1]):
             wrong = f"the second argument of {called.upper()} must be a whole number, written as such"
+        elif len(arguments) > 1:
+            _require_few(arguments[1], f"the second argument of {called.upper()}")
         if wrong is not None:
             raise bind_error("SS239", wrong, call)
         if called != NTH and frame is not None:
@@ -233,6 +235,8 @@ class _Binding:
         return self._computed[bound].name
 
 
+_MOST_DIGITS = 15
+
 _NO_FOLLOWING = "In processing time no row knows what follows: order by the column named by WATERMARK FOR."
 
 
@@ -272,7 +276,14 @@ def _offset(value: object, side: object, measure: Callable[[exp.Expr], int]) -> 
 def _rows(value: exp.Expr) -> int:
     if not _is_whole(value):
         raise bind_error("SS239", "ROWS needs a whole number, written as such", value)
+    _require_few(value, "a number of ROWS")
     return int(value.name)
+
+
+def _require_few(value: exp.Expr, what: str) -> None:
+    """BindError SS245 for a number of rows that kernels, which calculate with int64, cannot count with."""
+    if len(value.name.lstrip("0")) > _MOST_DIGITS:
+        raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
 
 
 def _milliseconds(value: exp.Expr) -> int:

@@ -19,7 +19,7 @@ END_OF_INPUT_MS = END_OF_INPUT // 1000
 
 AFTER_ALL_MS = LATEST // 500
 """A watermark that all windows of Spark's own operators have reached, as END_OF_INPUT_MS is to kernels: their ends are
-at most ``intervals.LONGEST_MS`` after the latest event time."""
+at most ``event_times.LONGEST`` after the latest event time."""
 
 EVENT_TIME = {"spark.watermarkDelayMs": 0}
 """Metadata by which Spark's stateful operators know a column that the watermark is compared with."""

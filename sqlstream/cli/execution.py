@@ -18,7 +18,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Explain, Show, Statement
 from sqlstream.jobs import Job, JobState
-from sqlstream.results import Query, Rows, rows_of
+from sqlstream.results import Query, Rows, shown_rows_of
 from sqlstream.session import OK as DEFINED
 from sqlstream.session import Session
 from sqlstream.startup import SparkStart, needs_spark
@@ -93,10 +93,10 @@ class Execution:
         try:
             for table in query.batches():
                 if view is None or not sys.stdout.isatty():
-                    writer.write(rows_of(table))
+                    writer.write(shown_rows_of(table))
                 else:
                     with view.hidden():
-                        writer.write(rows_of(table))
+                        writer.write(shown_rows_of(table))
         finally:
             if view is not None:
                 view.close()
@@ -112,7 +112,7 @@ class Execution:
             click.echo(plain_text(rows))
         else:
             writer = writer_for(self._output, rows.columns, sys.stdout)
-            writer.write(rows.fetchall())
+            writer.write(rows.shown())
             writer.close()
 
     def _wait(self, jobs: Sequence[Job]) -> None:

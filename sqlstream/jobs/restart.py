@@ -13,7 +13,7 @@ from sqlstream.errors import SqlStreamError
 
 REPEATING = frozenset({
     "SS401", "SS402", "SS403", "SS404", "SS406", "SS412", "SS420", "SS421", "SS422", "SS423", "SS424", "SS425", "SS430",
-    "SS431", "SS435", "SS441", "SS442", "SS443", "SS444", "SS445", "SS446", "SS447", "SS459", "SS468",
+    "SS431", "SS435", "SS441", "SS442", "SS443", "SS444", "SS445", "SS446", "SS447", "SS459", "SS468", "SS469",
 })  # fmt: skip
 """Codes of errors that the same rows or the same query bring about again."""
 

@@ -21,7 +21,7 @@ from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Statement
 from sqlstream.jobs import Job
-from sqlstream.results import Query, Rows, rows_of
+from sqlstream.results import Query, Rows, shown_rows_of
 from sqlstream.session import Session
 from sqlstream.shell.commands import HELP, Command, meaning
 from sqlstream.shell.failures import BackgroundJobs
@@ -186,7 +186,7 @@ class Shell:
                 self._say(plain_text(result))
             case Rows():
                 writer = TableWriter(result.columns, self._out)
-                writer.write(result.fetchall())
+                writer.write(result.shown())
                 writer.close()
 
     def _show_query(self, query: Query) -> None:
@@ -197,7 +197,7 @@ class Shell:
                 for table in query.batches():
                     page = table.slice(0, self._page())
                     with status.hidden():
-                        writer.write(rows_of(page))
+                        writer.write(shown_rows_of(page))
                         writer.skip(table.num_rows - page.num_rows)
         except KeyboardInterrupt:
             query.stop()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.testing.values import from_arrow
 from sqlstream.types import DataType
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,13 +23,15 @@ _ADDS = ("+I", "+U")
 
 
 def changes_of(rows: pa.Table, types: Sequence[DataType]) -> list[Change]:
-    """The rows of a micro-batch with their kinds, which are all +I where the rows have none."""
+    """The rows of a micro-batch with their kinds, which are all +I where the rows have none. ExecutionError SS469 for
+    times that Python's datetime does not have."""
     kinds = ["+I"] * rows.num_rows
     if ROW_KIND in rows.column_names:
         kinds = rows.column(ROW_KIND).to_pylist()
         rows = rows.drop_columns([ROW_KIND])
     columns = [
-        [from_arrow(v, type_) for v in column.to_pylist()] for column, type_ in zip(rows.columns, types, strict=True)
+        [from_arrow(v, type_) for v in python_list(column, f'a value of column "{name}"')]
+        for name, column, type_ in zip(rows.column_names, rows.columns, types, strict=True)
     ]
     return list(zip(kinds, *columns, strict=True))
 

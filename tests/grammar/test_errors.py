@@ -307,3 +307,21 @@ def test_errors_cross_process_boundaries() -> None:
     with pytest.raises(ParseError) as raised:
         parse_script("SELECT a FORM t")
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k FROM t GROUP BY k GLOBAL WINDOW TRIGGER EVERY {} ROWS",
+        "SELECT k FROM t GROUP BY k GLOBAL WINDOW TRIGGER EVERY 1 ROWS EVICT BEFORE KEEP LAST {} ROWS",
+        "SELECT k FROM t GROUP BY k COUNT WINDOW ({} ROWS)",
+        "SELECT k FROM COUNT_WINDOW(TABLE t PARTITION BY k, {} ROWS) GROUP BY k, window_start, window_end",
+    ],
+)
+@pytest.mark.parametrize("count", ["10000000000000000000000", "9" * 5000])
+def test_numbers_of_rows_that_kernels_cannot_count_with_are_refused(text: str, count: str) -> None:
+    lines = _error(text.format(count)).splitlines()
+    assert lines[0].startswith('SS105: "') and lines[0].endswith('" has more than 15 digits')
+    assert "^" in lines[2]
+    assert lines[-1] == "HINT: Write a number of rows below 10^15."
+    parse_script(text.format("999999999999999"))

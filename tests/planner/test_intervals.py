@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.grammar import parse_query
 from sqlstream.planner.durations import as_interval, readable
-from sqlstream.planner.intervals import NotAnInterval, fold, for_spark, interval_ms, text_ms
+from sqlstream.planner.intervals import LONGEST_MS, NotAnInterval, fold, for_spark, interval_ms, text_ms
 
 
 def expression(text: str) -> exp.Expression:
@@ -125,3 +125,33 @@ def test_durations_are_readable_and_become_intervals_again(milliseconds, text, s
     assert readable(milliseconds) == text
     assert as_interval(milliseconds) == spelled
     assert fold(expression(spelled)) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("INTERVAL '1000000000000' DAY", "is longer than 10,000 years"),
+        ("INTERVAL '-3652426' DAY", "is longer than 10,000 years"),
+        ("INTERVAL '99999999999 23:59:59' DAY TO SECOND", "is longer than 10,000 years"),
+        ("INTERVAL '1' DAY * 10000000", "is longer than 10,000 years"),
+        (f"INTERVAL '{'9' * 5000}' SECOND", "which is too long a number"),
+    ],
+)
+def test_what_kernels_cannot_calculate_with_is_refused(text, reason):
+    with pytest.raises(BindError, match=f"SS212: size of TUMBLE .*{reason}"):
+        interval_ms(expression(text), "size of TUMBLE", None)
+
+
+def test_ten_thousand_years_are_the_longest():
+    assert interval_ms(expression("INTERVAL '3652425' DAY"), "size", None) == LONGEST_MS
+    with pytest.raises(NotAnInterval, match="longer than 10,000 years"):
+        text_ms("3652426 days")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INTERVAL '1000000000000' DAY", "INTERVAL '999999' YEAR", "INTERVAL '106751992 00:00:00' DAY TO SECOND"],
+)
+def test_what_spark_cannot_calculate_with_is_refused(text):
+    with pytest.raises(NotAnInterval, match="longer than Spark's longest"):
+        for_spark(interval(text))

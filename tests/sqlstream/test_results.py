@@ -7,7 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sqlstream.results import Rows, in_time_zone, rows_of
+from sqlstream.errors import ExecutionError
+from sqlstream.results import Rows, in_time_zone, rows_of, shown_rows_of
 from sqlstream.types import parse_type
 
 TABLE = pa.table(
@@ -92,3 +93,41 @@ def test_timestamps_move_to_a_zone_also_inside_of_structs() -> None:
     ((a, b, c),) = rows_of(in_time_zone(pa.table(columns), "Asia/Tokyo"))
     assert a.isoformat() == b[0]["at"].isoformat() == "2024-01-31T12:00:00+09:00" and a == moment
     assert c == datetime(2024, 1, 31, 3)
+
+
+WILD = [10**18, -(10**17), None, 0]
+
+
+def test_times_that_python_does_not_have_are_shown_as_texts_and_are_errors_as_values():
+    table = pa.table(
+        {
+            "at": pa.array(WILD, pa.timestamp("us", "Asia/Tokyo")),
+            "wall": pa.array([1, 2, 3, 4], pa.timestamp("us")),
+            "day": pa.array([10**7, -(10**6), None, 0], pa.int32()).cast(pa.date32()),
+        }
+    )
+    assert [row[0] for row in shown_rows_of(table)] == [
+        "+33658-09-27 10:46:40",
+        "-1199-02-15 23:32:19",
+        None,
+        "1970-01-01 09:00:00",
+    ]
+    assert [row[2] for row in shown_rows_of(table)] == ["+29349-01-26", "-0768-02-04", None, "1970-01-01"]
+    assert shown_rows_of(table)[0][1] == datetime(1970, 1, 1, 0, 0, 0, 1)
+    rows = Rows.of_arrow(table)
+    assert "+33658-09-27 10:46:40" in repr(rows)
+    assert "-1199-02-15 23:32:19" in rows._repr_html_()
+    message = (
+        'SS469: a value of column "at" is a time beyond the years 1 to 9999, which Python\'s datetime does not have'
+    )
+    with pytest.raises(ExecutionError, match=message) as error:
+        rows.fetchall()
+    assert "CAST(… AS STRING)" in str(error.value)
+    assert rows.to_arrow() is table
+
+
+def test_a_time_that_only_its_zone_takes_out_of_range_is_shown():
+    last = pa.table({"at": pa.array([253_402_300_799_000_000], pa.timestamp("us", "Asia/Tokyo"))})
+    assert shown_rows_of(last) == [("+10000-01-01 08:59:59",)]
+    with pytest.raises(ExecutionError, match="SS469"):
+        rows_of(last)

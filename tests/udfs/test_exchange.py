@@ -212,6 +212,13 @@ def test_the_newest_time_of_rows_is_told_once():
     assert lifts([rows([0, 1, 2, 3], at=times)], "at")[0] == [9]
 
 
+def test_times_from_the_end_of_the_input_on_lift_nothing():
+    end = 253_402_300_799_999_000
+    assert lifts([rows([0, 1, 2], at=pa.array([5, end, 2**60], pa.int64()))], "at")[0] == [5]
+    assert lifts([rows([0, 1], at=pa.array([end - 1, None], pa.int64()))], "at")[0] == [end - 1]
+    assert lifts([rows([0], at=pa.array([end], pa.int64()))], "at")[0] == []
+
+
 def test_rows_without_a_time_to_tell_lift_nothing():
     assert lifts([rows([0, 1], at=pa.nulls(2, pa.int64()))], "at")[0] == []
     assert lifts([rows([0, 1])], None)[0] == []

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.exchange import CLOCK, PARTS
 from sqlstream.udfs.file_schema import type_name
 from sqlstream.udfs.kernel import KEY_HASH
@@ -156,6 +157,21 @@ def test_a_column_that_a_file_lacks_is_an_error_with_the_file(written):
 HINT: Columns: Price, at. With 'parquet.missing-columns' = 'null' in its WITH"""
     with pytest.raises(ConnectorError, match=re.escape(message)):
         read(reader, places(path))
+
+
+@pytest.mark.parametrize("time", [-(2**63), 2**63 - 1, EARLIEST - 1, LATEST + 1])
+def test_a_time_that_kernels_cannot_compute_with_is_an_error(written, time):
+    path = written({"at": pa.array([0, time, None], pa.int64()).cast(pa.timestamp("us", "UTC"))})
+    column = FromFile("at", INSTANT, micros=True, event_time='event time "at" of table "t"')
+    rows = reader_of({"t": pa.int64()}, t=column)
+    with pytest.raises(ExecutionError, match="SS401"):
+        read(rows, places(path))
+    path = written({"at": pa.array([0, time], pa.int64()).cast(pa.timestamp("us", "UTC"))})
+    message = (
+        f'SS430: event time "at" of table "t" is {time} microseconds after 1970, outside of the years -30000 to 29999'
+    )
+    with pytest.raises(ExecutionError, match=re.escape(message)):
+        read(rows, places(path))
 
 
 def test_a_time_that_is_null_is_an_error_where_it_is_required(written):

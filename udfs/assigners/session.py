@@ -9,14 +9,16 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.assigners.assigner import Assigned, Times, micros, per_row, times_of
+from sqlstream.udfs.event_times import LONGEST
 from sqlstream.udfs.kernel import Context, Domain
 
-GAP_NOT_POSITIVE = "SS404"
+WRONG_GAP = "SS404"
 
 
 @dataclass(frozen=True)
 class Session:
-    """``gap`` is microseconds, or the name of a BIGINT column with those of each row; zero or less is SS404."""
+    """``gap`` is microseconds, or the name of a BIGINT column with those of each row; zero or less, and
+    more than 10,000 years, is SS404."""
 
     time: str | None
     gap: int | str
@@ -33,13 +35,16 @@ def gaps_of(rows: pa.Table, gap: int | str) -> Times | int:
     if isinstance(gap, int):
         return gap
     if rows.column(gap).null_count:
-        raise ExecutionError(GAP_NOT_POSITIVE, "the session gap of a row is NULL", hint=_HINT)
+        raise ExecutionError(WRONG_GAP, "the session gap of a row is NULL", hint=_HINT)
     gaps = micros(rows.column(gap), gap)
     if len(gaps) and gaps.min() <= 0:
         row = int(np.argmax(gaps <= 0))
         raise ExecutionError(
-            GAP_NOT_POSITIVE, f"the session gap of a row is not positive: {gaps[row]} microseconds", hint=_HINT
+            WRONG_GAP, f"the session gap of a row is not positive: {gaps[row]} microseconds", hint=_HINT
         )
+    if len(gaps) and gaps.max() > LONGEST:
+        message = f"the session gap of a row is longer than 10,000 years: {gaps.max()} microseconds"
+        raise ExecutionError(WRONG_GAP, message, hint="Limit it, for instance with LEAST.")
     return gaps
 
 

@@ -24,6 +24,7 @@ from sqlstream.udfs.process.results import Results
 from sqlstream.udfs.process.timers import KeyTimers
 from sqlstream.udfs.process.waiting import Waiting
 from sqlstream.udfs.state.timers import Firing, Timer, TimerService, hashable
+from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
@@ -129,7 +130,7 @@ class Call:
         self._cells = self._memories.open(self._keys_table)
         self._memories.expire()
         columns = [self._keys_table.column(name).combine_chunks() for name in schema.names]
-        raw = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        raw = list(zip(*(python_list(column, "a key") for column in columns), strict=True))
         self._slots = {hashable(key): slot for slot, key in enumerate(raw)}
         self._raw = raw
         key_type = namedtuple("Key", self._kernel.key_names, rename=True)  # type: ignore[misc]

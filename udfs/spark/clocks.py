@@ -64,5 +64,5 @@ class Clocks:
         if own == END_OF_TIME and other == END_OF_TIME:
             return None
         due_ms = self.end_ms if own == END_OF_TIME else min(-(-own // 1000), self.end_ms)
-        after_ms = (-self.shift_ms if watermark == NO_WATERMARK else watermark // 1000) + 1
+        after_ms = max(-self.shift_ms, watermark // 1000) + 1  # watermarks that are held may be before Spark's first
         return max(due_ms, after_ms) + self.shift_ms

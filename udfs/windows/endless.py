@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sqlstream.errors import ExecutionError
+from sqlstream.udfs.event_times import time_text
 from sqlstream.udfs.kernel import END_OF_TIME
 
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -24,10 +25,10 @@ MOST_FIRINGS = 100_000_000
 def require_few(firings: int, begin: int, end: int) -> None:
     """ExecutionError SS468. ``begin`` and ``end``: the times of the first and the last firing, in microseconds."""
     if firings > MOST_FIRINGS:
-        until = f"until {_text(end)}" if end != END_OF_TIME else "until the end of the input"
+        until = f"until {time_text(end)}" if end != END_OF_TIME else "until the end of the input"
         raise ExecutionError(
             TOO_MANY_FIRINGS,
-            f"a window would fire {firings:,} times from {_text(begin)} {until}, and may {MOST_FIRINGS:,} times",
+            f"a window would fire {firings:,} times from {time_text(begin)} {until}, and may {MOST_FIRINGS:,} times",
             hint="Filter out rows of so old a time, as by WHERE ts >= TIMESTAMP '2000-01-01 00:00:00', or let the "
             "window fire less often.",
         )
@@ -52,7 +53,3 @@ class Pace:
         now, end = int(timer[latest]), int(until[latest])
         if now > self._first and end != END_OF_TIME:
             require_few((end - self._first) * self._rounds // (now - self._first), self._first, end)
-
-
-def _text(time: int) -> str:
-    return str(np.datetime_as_string(np.datetime64(time, "us"), unit="s")).replace("T", " ")

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.errors import ExecutionError
+from sqlstream.udfs.event_times import time_text
 from sqlstream.udfs.kernel import Context
+from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
 
 LATE_ROW = "SS406"
@@ -56,8 +58,9 @@ NO_LATENESS = Lateness()
 
 
 def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
-    row = {name: value for name, value in rows.slice(0, 1).to_pylist()[0].items() if not name.startswith("__")}
-    window = " to ".join(str(bound[0].as_py().replace(tzinfo=None)) for bound in (bounds(start), bounds(end)))
+    columns = [name for name in rows.column_names if not name.startswith("__")]
+    (row,) = python_list(rows.select(columns).slice(0, 1), "a value of a late row")
+    window = " to ".join(time_text(int(bound[0])) for bound in (start, end))
     message = f"a row is late for its window, which is from {window}"
     hint = "Write LATE DATA DROP or LATE DATA TO a table, or ALLOW an interval."
     return ExecutionError(LATE_ROW, message, detail=f"The row: {row}.", hint=hint)

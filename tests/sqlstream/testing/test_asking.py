@@ -101,7 +101,9 @@ def late_in_test(script, calls, asks, session, monkeypatch) -> set[int]:
             if asked:
                 test.output()
         test.output()
-        return test._job.late if test._job.running else set()
+        job = test._job
+        assert isinstance(job, Recorded)
+        return job.late if job.running else set()
 
 
 def test_a_row_behind_others_of_its_call_is_judged_as_they_are(session, monkeypatch):

@@ -31,3 +31,9 @@ def test_a_gap_of_zero_or_less_is_an_error_of_the_row(gap, told):
     with pytest.raises(ExecutionError, match="SS404") as error:
         Session("ts", "gap").assign(rows, CONTEXT)
     assert told in str(error.value)
+
+
+def test_a_gap_that_kernels_cannot_calculate_with_is_an_error_of_the_row():
+    rows = pa.table({"ts": [5, 6], "gap": [1, 3_652_425 * 86_400_000_000 + 1]})
+    with pytest.raises(ExecutionError, match="SS404: the session gap of a row is longer than 10,000 years"):
+        Session("ts", "gap").assign(rows, CONTEXT)

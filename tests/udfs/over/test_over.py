@@ -220,3 +220,24 @@ def test_any_frame_is_that_of_the_model(stream, frames, restarts):
         number: (*(e[number][0] for e in expected), *expected[0][number][1:]) for number in range(len(taken))
     }
     assert all(store.snapshot() == {} for store in harness.stores) or harness.stores
+
+
+WILD = (-11_676_803 * 86_400_000, -62_135_629_200_000, -1, 253_402_300_799_999, 10_237_747 * 86_400_000 - 1)
+"""Milliseconds: the edges of what rows may have, the year 1 in Tokyo, before 1970, the last one of the year 9999."""
+
+
+@pytest.mark.parametrize("frame", [LAST_TWO, SECOND, ALL, ALL_ROWS, Frame(False, -(3 * 10**17), 3 * 10**17)])
+def test_rows_of_any_time_change_nothing_for_other_keys_and_come_out(frame):
+    plain: list[Row] = [(k, step * n, n) for k, step in (("a", 1000), ("b", 700)) for n in range(5)]
+    found = {}
+    for wild in ((), WILD):
+        harness = KernelHarness(over(aggregated("s", frame)), SCHEMA, ["k"], restarts=True)
+        harness.rows(dicts([*(("wild", ms, 7) for ms in wild), *plain]))
+        harness.watermark(2500 * MS)
+        harness.rows(dicts([("a", 9000, 9), *(("wild", ms, 7) for ms in wild)]))
+        late = harness.counters["late_rows"]
+        harness.finish()
+        found[wild] = values(harness)
+    assert sorted(row for row in found[WILD] if row[0] != "wild") == sorted(found[()])
+    assert sum(row[0] == "wild" for row in found[WILD]) == 2 * len(WILD) - late
+    assert late == 3

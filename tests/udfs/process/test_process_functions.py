@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sqlstream.errors import ExecutionError
 from sqlstream.testing import ProcessFunctionHarness
+from sqlstream.udfs.process import results
 from tests.udfs.process.process_examples import Above, Clock, Convert, Distinct, Order, Silence
 
 EVENTS = "card STRING, ts TIMESTAMP(3)"
@@ -131,3 +133,36 @@ def test_a_snapshot_holds_state_and_timers():
     harness.restore(snapshot)
     harness.watermark(11_000)
     assert len(harness.output()) == 1
+
+
+def test_rows_of_the_first_and_the_last_year_leave_the_timers_of_other_keys_alone():
+    first, last = -62_135_596_800_000, 253_402_300_799_999
+    harness = silence(restarts=True)
+    harness.rows([{"card": "w", "ts": first}, {"card": "a", "ts": 1000}, {"card": "x", "ts": last}])
+    harness.rows([{"card": "b", "ts": 2000}])
+    harness.watermark(12_000)
+    assert [row["card"] for row in harness.output()] == ["w", "a", "b"]
+    harness.finish()
+    assert [(row["card"], row["last_seen"]) for row in harness.output()] == [("x", last)]
+
+
+def test_a_time_that_python_does_not_have_is_an_error_with_words():
+    with pytest.raises(ExecutionError, match="SS469: a value is a time beyond the years 1 to 9999"):
+        silence().rows([{"card": "w", "ts": 253_402_300_800_000}])
+
+
+def test_many_results_are_packed_as_they_come(monkeypatch):
+    monkeypatch.setattr(results, "_MOST_OBJECTS", 2)
+    packed: list[int] = []
+    pack = results.Results._pack
+
+    def counted(self):
+        packed.append(len(self._found))
+        pack(self)
+
+    monkeypatch.setattr(results.Results, "_pack", counted)
+    harness = silence()
+    harness.rows([{"card": f"c{n}", "ts": n} for n in range(7)])
+    harness.finish()
+    assert [row["card"] for row in harness.output()] == [f"c{n}" for n in range(7)]
+    assert packed == [2, 2, 2, 1]

@@ -76,6 +76,17 @@ def test_timers_wait_for_their_time_to_the_millisecond():
     assert group.spark_timer() == 2001, "a timer in the past waits for the next watermark"
 
 
+def test_a_timer_before_the_clock_of_spark_starts_waits_for_its_first_watermark():
+    """Spark has no timer at 0: what waited for one would never be called, nor what waits behind it."""
+    group = Group()
+    group.batch(rows(1, event_timer=-SHIFT * 1000 - 5 * SECOND))
+    assert group.spark_timer() == 1 - SHIFT
+    assert group.batch(watermark=2000 - SHIFT)[0] == [("event time", 2000 - SHIFT, None)]
+    held = Group()
+    held.entry = GroupEntry(watermark=-SHIFT * 1000 - 9 * SECOND, event_timer=-SHIFT * 1000 - 5 * SECOND)
+    assert held.spark_timer() == 1 - SHIFT
+
+
 def test_ticks_move_processing_time_before_rows_and_not_ahead():
     group = Group()
     assert group.batch(rows(1, processing_timer=2 * SECOND)) == ([], [("rows 1", None, None)])

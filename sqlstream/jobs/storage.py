@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
 
-from sqlstream.jobs.damage import full_disk_told
+from sqlstream.jobs.damage import damaged, full_disk_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,10 @@ class StoredFile:
 
 
 class Storage(Protocol):
-    """Texts by relative path. A text appears whole or not at all. ExecutionError SS465 where the disk is full."""
+    """Texts by relative path. A text appears whole or not at all.
+
+    ExecutionError SS459 where a file is no text, SS465 where the disk is full.
+    """
 
     can_remove: bool
 
@@ -89,6 +92,8 @@ class LocalStorage:
             return (self.root / path).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
+        except UnicodeDecodeError as error:
+            raise damaged(self.root / path, "It is not UTF-8 text.") from error
 
     def write(self, path: str, text: str) -> None:
         target = self.root / path

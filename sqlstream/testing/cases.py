@@ -96,7 +96,7 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path) -> Result:
         return Result(_name_of(path, root), Verdict.FAIL, f"no case file: {error}")
     try:
         verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # functions of users may raise either
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
         message = f"{type(error).__name__}: {words[0] if words else ''}"

@@ -11,6 +11,7 @@ from sqlstream.errors import ExecutionError
 
 DAMAGED = "SS459"
 DISK_FULL = "SS465"
+UNUSABLE = "SS595"
 
 NO_SPACE = re.compile(r"(No space left on device|Disk quota exceeded|File too large)")
 
@@ -39,13 +40,21 @@ def disk_full(reason: str) -> ExecutionError:
     return ExecutionError(DISK_FULL, f"a disk that the job writes to is full: {reason}", hint=hint)
 
 
+def unusable(error: OSError) -> ExecutionError:
+    message = f'"{error.filename}" of a checkpoint cannot be used: {error.strerror or error}'
+    hint = "Correct 'execution.checkpointing.dir', a directory that this user may write to."
+    return ExecutionError(UNUSABLE, message, hint=hint)
+
+
 @contextmanager
 def full_disk_told() -> Iterator[None]:
-    """ExecutionError SS465 in place of the OSError with which a full disk refuses a file."""
+    """ExecutionError SS465 in place of the OSError with which a full disk refuses a file; SS595 in place of others,
+    such as those of a directory that cannot be one.
+    """
     try:
         yield
     except OSError as error:
         found = NO_SPACE.search(str(error))
         if found is None:
-            raise
+            raise unusable(error) from error
         raise disk_full(found[1]) from error

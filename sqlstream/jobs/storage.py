@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
 
-from sqlstream.jobs.damage import damaged, full_disk_told
+from sqlstream.jobs.damage import damaged, full_disk_told, unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +92,8 @@ class LocalStorage:
             return (self.root / path).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
+        except (NotADirectoryError, PermissionError) as error:
+            raise unusable(error) from error
         except UnicodeDecodeError as error:
             raise damaged(self.root / path, "It is not UTF-8 text.") from error
 

@@ -96,7 +96,21 @@ def test_a_full_disk_is_told_as_such_and_leaves_the_text_as_it_was(tmp_path, act
     assert storage.texts("**/*.json") == {"plan.json": "old"}
 
 
-def test_other_refusals_of_files_stay_as_they_are(tmp_path) -> None:
+def test_other_refusals_of_files_are_told_with_their_reason(tmp_path) -> None:
     (tmp_path / "folder").write_text("a file")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ExecutionError, match=r'SS595: ".*/folder" of a checkpoint cannot be used: File exists'):
         LocalStorage(tmp_path).write("folder/plan.json", "{}")
+
+
+@pytest.mark.parametrize("act", ["read", "write", "make_folder"])
+def test_a_directory_that_cannot_be_one_is_told(tmp_path, act) -> None:
+    (tmp_path / "file").touch()
+    storage = LocalStorage(tmp_path / "file" / "job")
+    with pytest.raises(ExecutionError, match=r'SS595: ".*/file/job.*" of a checkpoint cannot be used: Not a directory'):
+        getattr(storage, act)(*("a.json", "{}")[: 2 if act == "write" else 1])
+
+
+def test_a_text_that_is_none_is_damage(tmp_path) -> None:
+    (tmp_path / "plan.json").write_bytes(b"\xff")
+    with pytest.raises(ExecutionError, match=r'SS459: file ".*/plan.json" of a checkpoint is damaged'):
+        LocalStorage(tmp_path).read("plan.json")

@@ -6,10 +6,16 @@ quotes; detail and hint are sentences. Everything here pickles, because errors c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from sqlstream.secrets import secrets_of_script, shown_script
+
+_LONGEST_LINE, _BEFORE = 500, 200
+"""Characters that an excerpt shows of a longer line, and how many of them stand before the mistake."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""But for line feeds and tabs, which texts of servers hold; with those that turn the direction of text around."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,13 @@ class Diagnostic:
 
     def render(self) -> str:
         """The message as users read it: message, line with carets, detail, hint."""
-        lines = [f"{'WARNING ' if self.warning else ''}{self.code}: {self.message}"]
+        lines = [f"{'WARNING ' if self.warning else ''}{self.code}: {_visible(self.message)}"]
         if self.span is not None and self.source is not None:
             lines += _excerpt(shown_script(self.source), self.span)
         if self.detail:
-            lines.append(f"DETAIL: {self.detail}")
+            lines.append(f"DETAIL: {_visible(self.detail)}")
         if self.hint:
-            lines.append(f"HINT: {self.hint}")
+            lines.append(f"HINT: {_visible(self.hint)}")
         return "\n".join(lines)
 
 
@@ -65,10 +71,19 @@ def _excerpt(source: str, span: Span) -> list[str]:
     line_end = source.find("\n", start)
     line_end = len(source) if line_end < 0 else line_end
     prefix = f"LINE {source.count(chr(10), 0, start) + 1}: "
-    # A tab is one character here and in the caret line, so that both stay aligned in any terminal.
-    line = source[line_start:line_end].replace("\t", " ")
     width = max(1, min(span.end, line_end) - start)
-    return [prefix + line, " " * (len(prefix) + start - line_start) + "^" * width]
+    begin = max(line_start, start - _BEFORE) if line_end - line_start > _LONGEST_LINE else line_start
+    end = min(line_end, begin + _LONGEST_LINE)
+    before, after = "…" if begin > line_start else "", "…" if end < line_end else ""
+    # Each character takes one place, here and in the caret line, so that both stay aligned in any terminal.
+    line = "".join(" " if c == "\t" else c if c.isprintable() else "�" for c in source[begin:end])
+    carets = "^" * min(width, end - start or 1)
+    return [f"{prefix}{before}{line}{after}", " " * (len(prefix) + len(before) + start - begin) + carets]
+
+
+def _visible(text: str) -> str:
+    """Control characters as escapes, because a name in a message must not steer the terminal."""
+    return text if text.isprintable() else _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class SqlStreamError(Exception):

@@ -21,6 +21,7 @@ from sqlstream.plans import plan_of
 from sqlstream.results import Query, Rows
 from sqlstream.runner import Runner
 from sqlstream.udfs.functions import describe
+from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -187,7 +188,8 @@ class Session:
             # A copy first: Spark may refuse the value, which must not stay in the settings then.
             trial = self.workspace.copy()
             define(statement, trial, text)
-            self._runner.spark.apply(trial.settings)
+            with hiding(trial.settings.secrets):
+                self._runner.spark.apply(trial.settings)
         changed = define(statement, self.workspace, text)
         if isinstance(statement, nodes.Drop) and isinstance(changed, Table):
             connector(changed.connector).drop(self._runner.folders.root, changed)

@@ -14,7 +14,6 @@ from sqlstream.options import (
     BOOLEAN,
     DURATION,
     FACTOR,
-    NAME,
     NOT_EXECUTED,
     PATH,
     RATIO,
@@ -40,6 +39,16 @@ def _zone(text: str) -> str:
 
 
 TIME_ZONE = Kind("time zone", "the name of a time zone such as 'UTC' or 'Europe/Berlin'", _zone)
+
+
+def _job_name(text: str) -> str:
+    """A folder has it, and who lists folders leaves out those that begin with a dot or an underscore."""
+    if "/" in text or text != text.strip() or text.startswith((".", "_")) or not text or not text.isprintable():
+        raise ValueError(text)
+    return text
+
+
+JOB_NAME = Kind("name of a job", "a text without /, which does not begin with a dot or an underscore", _job_name)
 
 
 def _fire_options(kind: str, when: str) -> tuple[Option, Option]:
@@ -155,7 +164,7 @@ OPTIONS = (
         "Key groups: the parts that state is kept in, and so the most tasks that can share the work of an operator. "
         "A job keeps that of its checkpoint. Not given, 64.",
     ),
-    Option("pipeline.name", NAME, "Name of the jobs started next. Not given, made from the target table."),
+    Option("pipeline.name", JOB_NAME, "Name of the jobs started next. Not given, made from the target table."),
     Option(
         "pipeline.operator-chaining.enabled",
         BOOLEAN,

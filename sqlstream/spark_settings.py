@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MISSING_PACKAGE = "SS482"
+REFUSED_VALUE = "SS594"
 
 
 class SparkHandle:
@@ -81,7 +82,7 @@ class SparkHandle:
                 self._change(key, value)
 
     def _change(self, key: str, value: str) -> None:
-        from pyspark.errors import AnalysisException
+        from pyspark.errors import AnalysisException, PySparkException
 
         from sqlstream.running_spark import only_at_start
 
@@ -93,6 +94,9 @@ class SparkHandle:
             self._spark.conf.set(key, value)
         except AnalysisException as error:
             raise _not_changeable(key) from error
+        except PySparkException as error:
+            message = f'Spark refuses the value of setting "{key}"'
+            raise ConnectorError(REFUSED_VALUE, message, detail=str(error).partition("\n")[0]) from error
         self._before.setdefault(key, before)
 
     def _restore(self, key: str) -> None:

@@ -12,7 +12,6 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Generator,
-    Hashable,
     Iterable,
     Iterator,
     Mapping,
@@ -37,7 +36,7 @@ _SIMPLE: dict[object, DataType] = {
 
 def sql_type(annotation: object) -> DataType | None:
     """The SQL type of values of an annotation, ``X | None`` being ``X``; None for what has no counterpart."""
-    if not isinstance(annotation, Hashable):
+    if type(annotation).__hash__ is None:  # a list in place of list[…]
         return None
     if annotation in _SIMPLE:
         return _SIMPLE[annotation]

@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from sqlstream.cli.exits import BROKEN_PIPE, CANNOT_WRITE, INTERRUPTED, OK, exit_code
-from sqlstream.cli.streams import failure_of_output, give_up, open_streams, printable, tell
+from sqlstream.cli.streams import failure_of_output, give_up, open_streams, tell
 from sqlstream.errors import SqlStreamError
 
 COMMANDS = ("run", "check", "explain", "format", "shell", "jobs", "test", "version")
@@ -97,7 +97,6 @@ def run(arguments: list[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         with contextlib.suppress(OSError, ValueError):
-            error.message = printable(error.message)
             error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -122,6 +121,6 @@ def _silence_logs() -> None:
 
 def _message(error: BaseException) -> str:
     """The diagnostics of our errors; of all others that they are a mistake of sqlstream."""
-    if isinstance(error, SqlStreamError):
+    if isinstance(getattr(error, "error", error), SqlStreamError):  # of one of several scripts
         return str(error)
     return f"internal error: {type(error).__name__}: {error}\nThis is a mistake in sqlstream; --debug shows where."

@@ -15,7 +15,7 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as of any program whose reader goes away
 
 def exit_code(error: BaseException) -> int:
     """3 where a job failed, 1 where the SQL or its options are wrong, 70 for anything that nobody expected."""
-    match error:
+    match getattr(error, "error", error):  # of one of several scripts
         case ExecutionError():
             return JOB_FAILED
         case SqlStreamError():

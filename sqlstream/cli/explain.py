@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sqlstream.cli.output import plain_text
-from sqlstream.cli.scripts import Script, read_scripts, script_options
+from sqlstream.cli.scripts import Script, named, read_scripts, script_options
 from sqlstream.cli.sessions import open_session, session_options
 from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
@@ -49,7 +49,10 @@ def command(
     """Show the plans of the queries and INSERTs of scripts."""
     scripts = read_scripts(files, statements, parameters)
     with open_session(master, settings) as session, working("planning"):
-        plans = [text for script in scripts for text in _plans(script, session, style, stage)]
+        plans = []
+        for script in scripts:
+            with named(script, scripts):
+                plans += _plans(script, session, style, stage)
     if not plans:
         raise click.UsageError("there is no query and no INSERT to explain")
     click.echo("\n\n".join(plans))

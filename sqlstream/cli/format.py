@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from sqlstream.cli.exits import OK, WRONG_SQL
-from sqlstream.cli.replacing import replace_text
-from sqlstream.cli.scripts import Script, written_scripts
+from sqlstream.cli.scripts import Script, named, written_scripts
+from sqlstream.cli.text_files import rewrite
 
 _EPILOG = """\b
 Examples:
@@ -33,7 +31,10 @@ def command(files: tuple[str, ...], statements: tuple[str, ...], check: bool, wr
     if check and write:
         raise click.UsageError("--check and --write exclude each other")
     scripts = written_scripts(files, statements)
-    formatted = [(script, format_script(script.text)) for script in scripts]
+    formatted = []
+    for script in scripts:
+        with named(script, scripts):
+            formatted.append((script, format_script(script.text)))
     if check:
         return _report(formatted)
     for script, text in formatted:
@@ -53,5 +54,5 @@ def _report(formatted: list[tuple[Script, str]]) -> int:
 
 def _rewrite(script: Script, text: str) -> None:
     if script.text != text:
-        replace_text(Path(script.name), text)
+        rewrite(script.name, text)
         click.echo(f"changed {script.name}", err=True)

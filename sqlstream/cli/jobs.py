@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import click
 
 from sqlstream.cli.output import FORMATS
 from sqlstream.cli.status import working
+from sqlstream.cli.text_files import require_text
+from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
     from sqlstream.jobs import RecordedJob
@@ -46,6 +49,16 @@ Examples:
 _WAIT = 600.0
 
 
+class _Seconds(click.FloatRange):
+    """Nothing is ever later than NaN seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return found
+
+
 @click.group("jobs", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """List, describe, stop and checkpoint jobs that other processes run."""
@@ -67,7 +80,7 @@ def _output(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
     option = click.option(
-        "--timeout", type=click.FloatRange(0), default=_WAIT, show_default=True, help="Seconds to wait for the answer."
+        "--timeout", type=_Seconds(0), default=_WAIT, show_default=True, help="Seconds to wait for the answer."
     )
     return option(function)
 
@@ -164,9 +177,16 @@ def _jobs(directory: str) -> tuple[RecordedJob, ...]:
     from sqlstream.jobs import recorded_jobs
     from sqlstream.jobs.storage import local_storage_at
 
-    here = local_storage_at(directory)
-    if here is not None and not here.root.is_dir():
-        raise click.UsageError(f'directory "{directory}" does not exist')
+    require_text(directory, "--dir")
+    try:
+        here = local_storage_at(directory)
+        if not directory.strip() or (here is not None and not here.root.is_dir()):
+            there = here is not None and here.root.exists()
+            raise click.UsageError(
+                f'"{directory}" is no directory' if there else f'directory "{directory}" does not exist'
+            )
+    except (OSError, ValueError) as error:  # a path that is none
+        raise click.UsageError(f'"{directory}" is no directory: {reason_of(error)}') from error
     return recorded_jobs(directory)
 
 

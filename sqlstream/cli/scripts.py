@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import click
 
 from sqlstream.cli.env_file import env_file_option
 from sqlstream.cli.text_files import read_text, require_text
-from sqlstream.errors import Diagnostic, ParseError, Span
+from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.python_path import importable
 from sqlstream.secrets import may_be_secret, option_at
 
@@ -70,6 +71,29 @@ def _read(name: str) -> Script:
     return Script("<stdin>" if name == "-" else name, read_text(name))
 
 
+class InScriptError(Exception):
+    """An error of one of several scripts, told with its name."""
+
+    def __init__(self, script: Script, error: SqlStreamError) -> None:
+        super().__init__(script.name, error)
+        self.error = error
+        self.text = "\n\n".join(f"{script.name}: {d.render()}" for d in error.with_source(script.text).diagnostics)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@contextmanager
+def named(script: Script, scripts: Sequence[Script]) -> Iterator[None]:
+    """Errors inside name their script, where there are several."""
+    try:
+        yield
+    except SqlStreamError as error:
+        if len(scripts) == 1:
+            raise
+        raise InScriptError(script, error) from error.__cause__
+
+
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     """``name=value`` arguments as a dictionary."""
     found: dict[str, str] = {}
@@ -92,9 +116,10 @@ def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
     if unused := sorted(parameters.keys() - used):
         raise click.UsageError(f'no script uses the parameter "{unused[0]}": there is no ${{{unused[0]}}}')
-    unknown = [_unknown(script, match) for script in scripts for match in _missing(script, parameters)]
-    if unknown:
-        raise ParseError.of(unknown)
+    for script in scripts:
+        if unknown := [_unknown(script, match) for match in _missing(script, parameters)]:
+            with named(script, scripts):
+                raise ParseError.of(unknown)
     return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), s.text)) for s in scripts]
 
 

@@ -27,7 +27,8 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def open_session(master: str | None, settings: Sequence[str]) -> Session:
     """A session with the settings of ``--set``; a wrong one is a usage error. Both may name environment variables."""
-    require_text(master or "", "--master")
+    if not require_text("local" if master is None else master, "--master").strip():
+        raise click.UsageError("--master is empty")
     from sqlstream.connectors.secrets import resolved
     from sqlstream.session import connect
 

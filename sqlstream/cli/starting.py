@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlstream.cli.status import working
 from sqlstream.grammar import to_sql
 from sqlstream.grammar.nodes import Query, Statement
+from sqlstream.secrets import shown_script
 from sqlstream.startup import starts_job
 
 if TYPE_CHECKING:
@@ -27,4 +28,4 @@ def label(statement: Statement) -> str:
     """What a statement is doing while it has not returned."""
     if isinstance(statement, Query):
         return "starting the query"
-    return "starting the job" if starts_job(statement) else to_sql(statement).partition("\n")[0]
+    return "starting the job" if starts_job(statement) else shown_script(to_sql(statement)).partition("\n")[0]

@@ -8,6 +8,7 @@ import click
 
 from sqlstream.cli.scripts import pairs
 from sqlstream.cli.status import working
+from sqlstream.cli.text_files import require_writable
 from sqlstream.errors import SqlStreamError
 
 _EPILOG = """\b
@@ -32,10 +33,16 @@ Examples:
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET.")
 def command(directory: Path, report: Path | None, select: str | None, settings: tuple[str, ...]) -> int:
     """Run case files: inputs, clock steps and expected outputs of queries."""
-    from sqlstream.testing.cases import main
+    from sqlstream.testing.case_format import case_files
+    from sqlstream.testing.cases import main, selected
     from sqlstream.testing.spark import LocalSession
 
     given = pairs(settings, "--set")
+    if not selected(case_files(directory), select):
+        beside = f' whose path contains "{select}"' if select else ""
+        raise click.UsageError(f'there is no case file (*.json){beside} at "{directory}"')
+    if report is not None:
+        require_writable(report)
     try:
         LocalSession(given).close()
     except SqlStreamError as error:

@@ -456,7 +456,10 @@ def _target(environment: Environment, table: Table) -> _Target:
 def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:
     """Spark's file sink keeps one log per directory and skips the batches that another job logged there."""
     local = local_path(path)
-    if (environment.resumed and not environment.anew) or local is None or not Path(local).exists():
+    if (environment.resumed and not environment.anew) or local is None:
+        return
+    if not Path(local).exists():
+        _require_directory_above(local, table)
         return
     newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
     if newest is not None and environment.after is not None:
@@ -485,6 +488,14 @@ def require_batch(table: Table, number: int) -> None:
     local = local_path(table.option("path") or "")
     if local is not None:
         require_logged(table, Path(local), number)
+
+
+def _require_directory_above(local: str, table: Table) -> None:
+    """SS508 where a file stands where the path wants a directory."""
+    above = next(parent for parent in Path(local).absolute().parents if parent.exists())
+    if not above.is_dir():
+        message = f'path "{_beginning(local)}" of table "{table.name}" cannot be used: "{above}" is no directory'
+        raise ConnectorError(PATH_ERROR, message, hint='Correct the option "path".')
 
 
 CONNECTOR = Connector(

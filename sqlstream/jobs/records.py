@@ -155,7 +155,7 @@ def from_text(text: str, path: str) -> JobRecord:
         read = replace(_made(Life, life), process=Process(**life["process"]), progress=progress)
         read = replace(read, error=_pair(read.error), last_failure=_pair(read.last_failure))
         return replace(_made(JobRecord, found), description=_made(Description, found["description"]), life=read)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f'the record "{path}" of a job cannot be read'
         hint = "Remove the file: the job can go on without it, and writes a new one."
         raise ExecutionError(UNREADABLE, message, detail=f"{type(error).__name__}: {error}", hint=hint) from error

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlparse
 
-from sqlstream.jobs.damage import cannot_read, refused_writes_told
+from sqlstream.jobs.damage import cannot_read, damaged, refused_writes_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,8 @@ class StoredFile:
 class Storage(Protocol):
     """Texts by relative path. A text appears whole or not at all.
 
-    ExecutionErrors: SS465 where the disk is full, SS416 where else nothing can be written, SS417 where a text cannot be
-    read. What is not there is no error.
+    ExecutionErrors: SS459 where a file is no text, SS465 where the disk is full, SS416 where else nothing can be
+    written, SS417 where a text cannot be read. What is not there is no error.
     """
 
     can_remove: bool
@@ -90,6 +90,8 @@ class LocalStorage:
             return (self.root / path).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except UnicodeDecodeError as error:
+            raise damaged(self.root / path, "It is not UTF-8 text.") from error
         except (OSError, ValueError) as error:
             raise cannot_read(self.root / path, error) from None
 

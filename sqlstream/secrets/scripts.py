@@ -56,6 +56,7 @@ def shown_script(text: str) -> str:
     return "".join(shown)
 
 
+@lru_cache(16)
 def secrets_of_script(text: str) -> Secrets:
     """What ``shown_script`` hides, for messages; these may name a single word where a mistake is."""
     found = [(text[place.start : place.end], place.whole) for place in _places(text)]

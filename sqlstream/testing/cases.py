@@ -115,14 +115,21 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path, below_sql:
     try:
         case = load_case(path, root)
     except CaseFormatError as error:
-        return Result(path.relative_to(root).with_suffix("").as_posix(), Verdict.FAIL, f"no case file: {error}")
+        return Result(_name_of(path, root), Verdict.FAIL, f"no case file: {error}")
     try:
         verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory, below_sql))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # functions of users may raise either
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
         message = f"{type(error).__name__}: {words[0] if words else ''}"
     return Result(case.id, verdict, message, code, note, time.monotonic() - started, case.level)
+
+
+def _name_of(path: Path, root: Path) -> str:
+    """The path below the root, where it lies there: a link need not."""
+    found = path.absolute()
+    below = found.relative_to(root) if found.is_relative_to(root) else path
+    return below.with_suffix("").as_posix()
 
 
 _Outcome = tuple[Verdict, str | None, str, str | None]

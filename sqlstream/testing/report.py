@@ -74,7 +74,8 @@ class Summary:
     def write_json(self, path: Path) -> None:
         totals = {name: {v.value: count[v] for v in Verdict} for name, count in self.totals().items()}
         results = [asdict(r) | {"verdict": r.verdict.value, "seconds": round(r.seconds, 3)} for r in self.results]
-        path.write_text(json.dumps({"totals": totals, "results": results}, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps({"totals": totals, "results": results}, indent=1, ensure_ascii=False)
+        path.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
 
 
 def _row(name: str, count: Counter[Verdict]) -> str:

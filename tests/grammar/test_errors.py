@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from sqlstream.errors import ParseError
+from sqlstream.errors import Diagnostic, ParseError, Span
 from sqlstream.grammar import parse_query, parse_script, parse_script_recovering
 
 
@@ -325,3 +325,25 @@ def test_numbers_of_rows_that_kernels_cannot_count_with_are_refused(text: str, c
     assert "^" in lines[2]
     assert lines[-1] == "HINT: Write a number of rows below 10^15."
     parse_script(text.format("999999999999999"))
+
+
+def test_control_characters_neither_steer_the_terminal_nor_move_the_carets():
+    text = "SELECT '\x1b[31m', \x07nope\tFROM t"
+    shown = Diagnostic("SS201", 'column "\x07nope\u202e" does not exist', Span(16, 21), source=text).render()
+    assert shown == (
+        'SS201: column "\\x07nope\\u202e" does not exist\n'
+        "LINE 1: SELECT '\ufffd[31m', \ufffdnope FROM t\n"
+        "                        ^^^^^"
+    )
+
+
+def test_of_a_long_line_the_part_around_the_mistake_is_shown():
+    text = "SELECT " + "a, " * 1000 + "nope" + ", b" * 1000
+    place = text.index("nope")
+    _, line, carets = Diagnostic("SS201", "m", Span(place, place + 4), source=text).render().splitlines()
+    assert len(line) < 520 and line.startswith("LINE 1: …") and line.endswith("…")
+    assert line[carets.index("^") : len(carets)] == "nope"
+    _, line, carets = Diagnostic("SS201", "m", Span(0, len(text)), source=text).render().splitlines()
+    assert line.startswith("LINE 1: SELECT a") and len(carets) == len("LINE 1: ") + 500
+    _, line, carets = Diagnostic("SS101", "m", Span(len(text), len(text)), source=text).render().splitlines()
+    assert len(carets) == len(line) + 1 and carets.endswith(" ^")

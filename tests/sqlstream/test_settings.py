@@ -60,6 +60,12 @@ def test_an_unknown_key_is_suggested() -> None:
         ("table.local-time-zone", "../etc/passwd"),
         ("table.dml-sync", "maybe"),
         ("pipeline.name", ""),
+        ("pipeline.name", "../x"),
+        ("pipeline.name", "a/b"),
+        ("pipeline.name", ".x"),
+        ("pipeline.name", "_x"),
+        ("pipeline.name", "a\nb"),
+        ("pipeline.name", "a "),
         ("spark.sql.streaming.minBatchesToRetain", "9"),
     ],
 )

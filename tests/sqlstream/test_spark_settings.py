@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.session import Session
 from sqlstream.settings import Settings
 from sqlstream.spark_settings import SparkHandle
@@ -56,3 +56,19 @@ def test_options_of_the_jvm_are_set_where_others_stand_behind_them(monkeypatch) 
     settings.set("spark.driver.extraJavaOptions", "-Xss4m")
     handle.get(settings)
     assert conf["spark.driver.extraJavaOptions"] == "-Xss4m -XX:of-sqlstream"
+
+
+def test_a_value_that_spark_refuses_is_told_without_secrets(monkeypatch) -> None:
+    from pyspark.errors import IllegalArgumentException
+
+    class Refusing(Conf):
+        def set(self, key: str, value: str) -> None:
+            if key.startswith("spark.x"):
+                raise IllegalArgumentException(f"[INVALID] The value '{value}' is invalid.\n\tat org.apache")
+
+    monkeypatch.setattr("sqlstream.spark.spark_session", lambda *_: SimpleNamespace(conf=Refusing()))
+    settings, handle = Settings(), SparkHandle("local[2]")
+    settings.set("spark.x.password", "hunter2")
+    with pytest.raises(ConnectorError, match=r'SS594: Spark refuses the value of setting "spark.x.password"') as error:
+        handle.get(settings)
+    assert error.value.diagnostic.detail == "[INVALID] The value '******' is invalid."

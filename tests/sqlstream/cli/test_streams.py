@@ -63,6 +63,7 @@ def test_input_that_is_closed_is_not_empty(arguments, code, message, monkeypatch
         ["run", "-e", "SHOW TABLES", "--master", NO_TEXT],
         ["check", NO_TEXT],
         [NO_TEXT],
+        ["format", NO_TEXT],
     ],
 )
 def test_arguments_that_are_no_text_are_usage_errors(arguments, capsys):

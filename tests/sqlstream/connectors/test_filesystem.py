@@ -302,3 +302,10 @@ def test_json_options_change_what_is_written(files, environment, tmp_path, optio
     _run(environment, source, files(None, columns, "out", format="json", **options), tmp_path / "writing")
     (written,) = (tmp_path / "out").glob("part-*")
     assert written.read_text() == text
+
+
+def test_a_sink_below_a_file_is_refused_before_the_job_starts(make_table, environment, tmp_path) -> None:
+    (tmp_path / "file").touch()
+    sink = make_table("filesystem", "line STRING", path=tmp_path / "file" / "a" / "b", format="text")
+    with pytest.raises(ConnectorError, match=r'SS508: path ".*/file/a/b" of table ".*" cannot be used: ".*" is no dir'):
+        connector("filesystem").batch_writer(environment, sink)

@@ -7,6 +7,8 @@ import time
 import pytest
 
 import sqlstream
+from sqlstream.cli.starting import label
+from sqlstream.grammar import parse_script
 from sqlstream.secrets import secrets_of_script, shown_script
 
 TABLE = "CREATE TABLE t (k STRING) WITH ('connector' = 'redis', 'key' = '{{k}}', 'url' = 'redis://h', {})"
@@ -105,3 +107,11 @@ def test_a_long_script_is_looked_at_in_time():
     start = time.monotonic()
     assert "hunter2" not in shown_script(text)
     assert time.monotonic() - start < 5, "seconds"
+
+
+@pytest.mark.parametrize(
+    "text", ["SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2'", TABLE.format("'password' = 'hunter2'")]
+)
+def test_the_line_that_says_what_takes_so_long_shows_none(text):
+    (statement,) = parse_script(text)
+    assert "hunter2" not in label(statement) and "*******" in label(statement)

@@ -65,6 +65,7 @@ class FileFormat:
             return _columnar(path, self, kinds)
         with pa.input_stream(path, compression="detect") as stream:
             data = stream.read().removeprefix(b"\xef\xbb\xbf")
+        _require_text(data)
         if self.name == "json":
             found = _json(data, self, kinds)
         elif self.name == "csv":
@@ -73,6 +74,15 @@ class FileFormat:
             lines = data.decode("utf-8").splitlines()
             found = pa.table({name: pa.array(lines, pa.string()) for name in kinds} or {"": lines})
         return _typed(found, self, kinds)
+
+
+def _require_text(data: bytes) -> None:
+    """ValueError with the line that is not UTF-8, which not every parser looks at."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} is not UTF-8 text") from None
 
 
 def _csv(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:

@@ -297,3 +297,15 @@ def test_a_path_that_no_file_system_takes_is_an_error_of_ours(path):
 
 def test_a_key_that_is_no_text_finds_nothing(tmp_path):
     assert ask(source_of(written(tmp_path / "a.csv", "a,1"), "k STRING; v STRING", read="v"), ("\ud800",)) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("csv", b"a,1\nb,\xff\n"), ("json", b'{"k": "a", "v": "1"}\n{"k": "b", "v": "\xff"}\n'), ("raw", b"a\n\xff\n")],
+)
+def test_a_file_that_is_no_text_is_told_with_its_line(form, text, tmp_path):
+    file = tmp_path / f"t.{form}"
+    file.write_bytes(text)
+    columns = "k STRING" if form == "raw" else "k STRING; v STRING"
+    with pytest.raises(ConnectorError, match=r"SS583: file .* cannot be read: line 2 is not UTF-8 text"):
+        ask(source_of(file, columns, form), "a")

@@ -9,7 +9,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 from sqlglot import exp
 
-from sqlstream.errors import Span
+from sqlstream.errors import Span, shortened
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.failures import LITERAL, failure
 from sqlstream.grammar.interval_hints import EXAMPLE, interval_meant
@@ -20,12 +20,25 @@ def span_of_meta(meta: Meta) -> Span:
 
 
 def whole(token: Token, least: int = 0) -> int:
-    """The number that the token spells; an error where it has a fraction or is below ``least``."""
+    """The number that the token spells; an error where it has a fraction, is below ``least`` or above a BIGINT."""
     text = str(token.value)
-    if not text.isdigit() or int(text) < least:
-        what = "a whole number" if not text.isdigit() else f"at least {least}"
-        raise failure(f'"{text}" is not {what}', Span(token.start_pos or 0, token.end_pos or 0), LITERAL)
-    return int(text)
+    defect = _defect(text, least)
+    if defect is not None:
+        raise failure(f'"{shortened(text)}" is not {defect}', Span(token.start_pos or 0, token.end_pos or 0), LITERAL)
+    return int(text.lstrip("0") or "0")
+
+
+_MOST = 2**63 - 1
+
+
+def _defect(text: str, least: int) -> str | None:
+    if not (text.isascii() and text.isdigit()):
+        return "a whole number"
+    # Python reads no number of thousands of digits.
+    digits = text.lstrip("0") or "0"
+    if len(digits) > len(str(_MOST)) or int(digits) > _MOST:
+        return f"at most {_MOST}"
+    return f"at least {least}" if int(digits) < least else None
 
 
 def interval_of(token: Token | None) -> Any:

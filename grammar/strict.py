@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
-from sqlstream.errors import Span
+from sqlstream.errors import Span, shortened
 from sqlstream.grammar.diagnosis import token_error
 from sqlstream.grammar.failures import LITERAL, SyntaxFailure, failure, token_span, unexpected
 from sqlstream.grammar.spans import mark, span_of
@@ -66,7 +66,7 @@ def _number(self: StrictParser, token: Token) -> Any:
     """A number that Spark can hold."""
     defect = _defect_of(token.text)
     if defect is not None:
-        raise failure(f'"{token.text}" {defect}', token_span(token), LITERAL)
+        raise failure(f'"{shortened(token.text)}" {defect}', token_span(token), LITERAL)
     read: Callable[..., Any] = SparkParser.PRIMARY_PARSERS[token.token_type]
     return read(self, token)
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError, Span
+from sqlstream.errors import BindError, Span, shortened
 from sqlstream.grammar.dialect import SqlStream
 
 _SECOND = Fraction(1000)
@@ -36,6 +36,12 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _COMPOUND_ORDER = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 EXAMPLE = "Write an interval such as INTERVAL '5' SECOND."
+
+
+_MOST_MS = (2**63 - 1) // 1000
+"""Spark keeps times in microseconds of 64 bits."""
+_TOO_LONG = f"is longer than the {_MOST_MS // 86_400_000} days that a time in Spark can hold"
+_MOST_DIGITS = 100
 
 
 class NotAnInterval(Exception):
@@ -63,6 +69,8 @@ def text_ms(text: str) -> int:
 def whole_ms(milliseconds: Fraction) -> int:
     if milliseconds.denominator != 1:
         raise NotAnInterval("has a part of less than a millisecond", "Times are kept in whole milliseconds.")
+    if abs(milliseconds) > _MOST_MS:
+        raise NotAnInterval(_TOO_LONG)
     return int(milliseconds)
 
 
@@ -127,7 +135,7 @@ def _several_units(text: str) -> Fraction:
     rest = rest[len("interval") :] if rest.lower().startswith("interval") else rest
     total, position = Fraction(0), 0
     while match := _PAIR.match(rest, position):
-        total += Fraction(match[1]) * _factor(_unit(match[2]))
+        total += _parse_number(match[1]) * _factor(_unit(match[2]))
         position = match.end()
     if position == 0 or rest[position:].strip():
         raise NotAnInterval(f"must be an interval, not '{text}'")
@@ -151,7 +159,9 @@ def _compound(text: str, first: str, last: str) -> Fraction:
 
 def _parse_number(text: str) -> Fraction:
     if not _NUMBER.fullmatch(text):
-        raise NotAnInterval(f"has the value '{text}', which is not a number")
+        raise NotAnInterval(f"has the value '{shortened(text)}', which is not a number")
+    if len(text) > _MOST_DIGITS:  # Python reads no number of thousands of digits
+        raise NotAnInterval(_TOO_LONG)
     return Fraction(text)
 
 
@@ -201,6 +211,8 @@ def for_spark(interval: exp.Interval) -> exp.Interval:
     microseconds = number * _factor(name) * 1000
     if microseconds.denominator != 1:
         raise NotAnInterval("has a part of less than a microsecond", "Spark keeps times in microseconds.")
+    if abs(microseconds) > _MOST_MS * 1000:
+        raise NotAnInterval(_TOO_LONG)
     whole, rest = divmod(abs(int(microseconds)), 1_000_000)
     seconds = f"{'-' if microseconds < 0 else ''}{whole}.{rest:06}".rstrip("0").rstrip(".")
     return exp.Interval(this=exp.Literal.string(seconds), unit=exp.var("SECOND"))

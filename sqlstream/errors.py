@@ -11,6 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from sqlstream.secrets import shown_script
 
+_LONGEST = 60
+
+
+def shortened(text: str) -> str:
+    """The text as messages show it: of a long one the beginning and the end."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-5:]}"
+
 
 @dataclass(frozen=True)
 class Span:

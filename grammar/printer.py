@@ -90,14 +90,11 @@ def _(node: n.TableFunction, sql: Sql) -> str:
 def _argument(argument: n.Argument, following: n.Argument | None, sql: Sql) -> str:
     """A single key without parentheses would take the expression that follows for another key."""
     table = argument.value
-    if not isinstance(table, n.TableArgument) or following is None or following.name or _is_clause(following.value):
+    another_key = following is not None and following.name is None and isinstance(following.value, exp.Expr)
+    if not isinstance(table, n.TableArgument) or not another_key:
         return print_node(argument, sql)
     name = f"{quote_name(argument.name)} => " if argument.name else ""
     return f"{name}{_table(table, sql, enclosed=True)}"
-
-
-def _is_clause(value: object) -> bool:
-    return isinstance(value, n.TableArgument | n.Descriptor)
 
 
 # --- windows ---

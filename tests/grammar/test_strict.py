@@ -7,7 +7,6 @@ import pytest
 from sqlstream.errors import ParseError
 from sqlstream.grammar import parse_query, parse_script, to_sql
 
-
 _TINY = "1e-9999999999999999999BD"
 
 

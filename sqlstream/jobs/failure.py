@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
 from sqlstream.jobs.storage import local_storage_at
+from sqlstream.planner.lowering.too_deep import too_deep_for_spark
 from sqlstream.spark_log import where_spark_tells
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
@@ -62,7 +63,8 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error), checkpoint) or _cause(text)
+    deep = too_deep_for_spark(text + _in_java(error))
+    found = _spark_gone(error) or _ours(text) or deep or _outside(text + _in_java(error), checkpoint) or _cause(text)
     detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
     return ExecutionError.of([replace(found, detail=detail or None)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from sqlstream.secrets.known import SHORTEST
 from sqlstream.secrets.options import pieces_of
@@ -13,6 +14,7 @@ _LOOKUP_HINT = re.compile(r"(/\*\+\s*LOOKUP\s*\([^()]*\)\s*\*/)", re.IGNORECASE)
 _VISIBLE = re.compile(r"[^\n]")
 
 
+@lru_cache(maxsize=4)  # each of many mistakes shows a line of the same text
 def shown_script(text: str) -> str:
     """The text with stars in place of secrets in ``'key' = 'value'``; each character keeps its place.
 

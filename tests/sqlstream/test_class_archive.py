@@ -33,7 +33,9 @@ def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
     option = f"-XX:SharedArchiveFile={tmp_path}/sqlstream/spark-"
     assert _jvm_options({})[KEY].startswith(f"{_STACK} {_COMPILER} {PAGES} {option}")
     assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {_COMPILER} {PAGES} {option}")
-    assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {KEY: f"-XX:ArchiveClassesAtExit=x {_STACK} {_COMPILER} {PAGES}"}
+    assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {
+        KEY: f"-XX:ArchiveClassesAtExit=x {_STACK} {_COMPILER} {PAGES}"
+    }
 
 
 def test_another_java_has_another_archive(tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def test_deep_calls_are_printed_for_spark(catalog):
     plan = bind_query(parse_query(f"SELECT {'ABS(' * 400}v{')' * 400} AS v FROM plain"), catalog)
     (item,) = plan.input.items  # type: ignore[attr-defined]
     runtime = SimpleNamespace(function=lambda name: None)  # no call is that of a user's function
-    context = Context(runtime=runtime, plan=plan, gear=Gear.COLUMNAR)  # type: ignore[arg-type]
+    context = Context(runtime=runtime, plan=plan, gear=Gear.COLUMNAR)
     assert context.sql(item.expression).count("ABS(") == 400
 
 

@@ -9,7 +9,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 from sqlglot import exp
 
-from sqlstream.errors import Span
+from sqlstream.errors import Span, shortened
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.failures import LITERAL, failure
 from sqlstream.grammar.interval_hints import EXAMPLE, interval_meant
@@ -26,16 +26,15 @@ def whole(token: Token, least: int = 0) -> int:
     """The number that the token spells; an error where it has a fraction, is below ``least`` or far too large."""
     text = str(token.value)
     at = Span(token.start_pos or 0, token.end_pos or 0)
-    if not text.isdigit():
-        raise failure(f'"{text}" is not a whole number', at, LITERAL)
-    if len(text.lstrip("0")) > _MOST_DIGITS:
-        shown = text if len(text) <= 2 * _MOST_DIGITS else f"{text[:_MOST_DIGITS]}…"
-        raise failure(
-            f'"{shown}" has more than {_MOST_DIGITS} digits', at, LITERAL, "Write a number of rows below 10^15."
-        )
-    if int(text) < least:
+    if not (text.isascii() and text.isdigit()):
+        raise failure(f'"{shortened(text)}" is not a whole number', at, LITERAL)
+    digits = text.lstrip("0") or "0"
+    if len(digits) > _MOST_DIGITS:  # Python reads no number of thousands of digits
+        message = f'"{shortened(text)}" has more than {_MOST_DIGITS} digits'
+        raise failure(message, at, LITERAL, "Write a number below 10^15.")
+    if int(digits) < least:
         raise failure(f'"{text}" is not at least {least}', at, LITERAL)
-    return int(text)
+    return int(digits)
 
 
 def interval_of(token: Token | None) -> Any:

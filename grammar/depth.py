@@ -29,6 +29,10 @@ _STACKS = tuple(megabytes << 20 for megabytes in (1024, 256, 64))
 _BYTES_OF_A_FRAME = 2048  # a call through C takes a quarter of that in a release build of Python
 
 
+class TooDeep(RecursionError):
+    """A large stack is not enough either."""
+
+
 class _Here(threading.local):
     """``roomy``: this thread has a large stack."""
 
@@ -48,22 +52,37 @@ def with_room(function: Callable[P, T]) -> Callable[P, T]:
     def roomy(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return run_with_room(lambda: function(*args, **kwargs))
-        except RecursionError:
-            pass
-        raise ParseError(NESTING, TOO_DEEP, hint=USE_VIEWS)
+        except TooDeep:
+            raise ParseError(NESTING, TOO_DEEP, hint=USE_VIEWS) from None
 
     return roomy
 
 
 def run_with_room(run: Callable[[], T]) -> T:
-    """What ``run`` returns, which may be called twice. RecursionError where a large stack is not enough."""
+    """What ``run`` returns, which may be called twice.
+
+    :raises TooDeep: where a large stack is not enough.
+    """
     if _here.roomy:
-        return run()
+        try:
+            return run()
+        except RecursionError:
+            raise TooDeep from None
     try:
         return run()
     except RecursionError:
         pass  # not handled here: the frames that the exception holds are freed first
+    _require_frames(_TO_START_A_THREAD)
     return _in_large_stack(run)
+
+
+_TO_START_A_THREAD = 50
+
+
+def _require_frames(count: int) -> None:
+    """RecursionError, for a caller further out to handle, where the limit is nearer than so many frames."""
+    if count:
+        _require_frames(count - 1)
 
 
 def _in_large_stack(run: Callable[[], T]) -> T:
@@ -74,7 +93,7 @@ def _in_large_stack(run: Callable[[], T]) -> T:
     def body() -> None:
         _here.roomy = True
         try:
-            results.append(context.run(run))
+            results.append(context.run(run_with_room, run))
         except BaseException as error:  # raised in the thread that waits
             errors.append(error)
 
@@ -89,7 +108,7 @@ def _started(body: Callable[[], None]) -> threading.Thread:
     for size in _STACKS[:-1]:
         try:
             return _limits.start(body, size)
-        except RuntimeError:  # the system gives no such stack
+        except (OverflowError, RuntimeError, ValueError):  # the system gives no such stack
             continue
     return _limits.start(body, _STACKS[-1])
 

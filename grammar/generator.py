@@ -41,6 +41,18 @@ class SqlStreamGenerator(SparkGenerator):
         **SparkGenerator.AFTER_HAVING_MODIFIER_TRANSFORMS,
     }
 
+    def indent(
+        self, sql: str, level: int = 0, pad: int | None = None, skip_first: bool = False, skip_last: bool = False
+    ) -> str:
+        """As sqlglot's, which goes through the lines one by one at each level that they are inside of."""
+        if not self.pretty or not sql:
+            return sql
+        space = " " * (level * self._indent + (self.pad if pad is None else pad))
+        lines, line_break, last = sql.rpartition("\n") if skip_last else (sql, "", "")
+        if skip_last and not line_break:
+            return sql
+        return ("" if skip_first else space) + lines.replace("\n", f"\n{space}") + line_break + last
+
     def node(self, node: Node) -> str:
         """The text of a node. What it holds is copied, because sqlglot's generators change what they print."""
         return print_node(node, lambda e: self.sql(e.copy()))

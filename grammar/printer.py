@@ -53,15 +53,20 @@ def _(node: n.Descriptor, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.TableArgument, sql: Sql) -> str:
-    partition = f"PARTITION BY {_keys(node.partition_by, sql)}" if node.partition_by else None
-    order = f"ORDER BY {_keys(node.order_by, sql)}" if node.order_by else None
+    return _table(node, sql)
+
+
+def _table(node: n.TableArgument, sql: Sql, enclosed: bool = False) -> str:
+    partition = f"PARTITION BY {_keys(node.partition_by, sql, enclosed)}" if node.partition_by else None
+    order = f"ORDER BY {_keys(node.order_by, sql, enclosed)}" if node.order_by else None
     return joined("TABLE", sql(node.source), partition, order)
 
 
-def _keys(keys: tuple[exp.Expression, ...], sql: Sql) -> str:
+def _keys(keys: tuple[exp.Expression, ...], sql: Sql, enclosed: bool) -> str:
     """In parentheses unless it is one column: a comma between keys looks like the end of the argument."""
     listed = _list(keys, sql)
-    return listed if len(keys) == 1 and isinstance(_unordered(keys[0]), exp.Column) else f"({listed})"
+    plain = len(keys) == 1 and isinstance(_unordered(keys[0]), exp.Column)
+    return listed if plain and not enclosed else f"({listed})"
 
 
 def _unordered(key: exp.Expression) -> exp.Expr:
@@ -76,8 +81,20 @@ def _(node: n.Argument, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.TableFunction, sql: Sql) -> str:
-    call = f"{quote_dotted(node.name)}({', '.join(print_node(a, sql) for a in node.arguments)})"
+    following = (*node.arguments[1:], None)
+    arguments = (_argument(a, after, sql) for a, after in zip(node.arguments, following, strict=True))
+    call = f"{quote_dotted(node.name)}({', '.join(arguments)})"
     return f"TABLE({call})" if node.wrapped else call
+
+
+def _argument(argument: n.Argument, following: n.Argument | None, sql: Sql) -> str:
+    """A single key without parentheses would take the expression that follows for another key."""
+    table = argument.value
+    another_key = following is not None and following.name is None and isinstance(following.value, exp.Expr)
+    if not isinstance(table, n.TableArgument) or not another_key:
+        return print_node(argument, sql)
+    name = f"{quote_name(argument.name)} => " if argument.name else ""
+    return f"{name}{_table(table, sql, enclosed=True)}"
 
 
 # --- windows ---

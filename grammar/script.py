@@ -12,7 +12,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.depth import run_with_room
+from sqlstream.grammar.depth import TooDeep, run_with_room
 from sqlstream.grammar.diagnosis import diagnose, token_error, unbalanced
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.failures import leftover, too_deep
@@ -105,7 +105,7 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
             raise leftover(tokens, parser._index, terminals if stopped == parser._index else ())
     except SqlglotParseError as error:
         raise diagnose(tokens, error).with_source(text) from None
-    except RecursionError:
+    except TooDeep:
         raise diagnose(tokens, too_deep(tokens)).with_source(text) from None
     alone = unbalanced(tokens)  # sqlglot forgives a missing parenthesis behind some functions
     if alone is not None:

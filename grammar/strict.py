@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import isinf
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
-from sqlstream.errors import Span
+from sqlstream.errors import Span, shortened
 from sqlstream.grammar.diagnosis import token_error
 from sqlstream.grammar.failures import LITERAL, SyntaxFailure, failure, token_span, unexpected
 from sqlstream.grammar.spans import mark, span_of
@@ -47,9 +47,11 @@ _SIZES = {
 }
 """How many numbers in parentheses a type may have; the others have none."""
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
+_FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _MOST_DIGITS = 38
+_WINDOWS = frozenset({"CUMULATE", "HOP", "SESSION", "TUMBLE"})
 _NAME = "Both ' and \" hold a text: a name stands in backticks, as in `t`.`a`."
 _NO_HEX = "Write X'1F' for bytes; numbers are written with digits only."
 
@@ -66,7 +68,7 @@ def _number(self: StrictParser, token: Token) -> Any:
     """A number that Spark can hold."""
     defect = _defect_of(token.text)
     if defect is not None:
-        raise failure(f'"{token.text}" {defect}', token_span(token), LITERAL)
+        raise failure(f'"{shortened(token.text)}" {defect}', token_span(token), LITERAL)
     read: Callable[..., Any] = SparkParser.PRIMARY_PARSERS[token.token_type]
     return read(self, token)
 
@@ -90,6 +92,12 @@ def _enclosed(value: Any) -> Any:
     return exp.Paren(this=value) if isinstance(value, _WHOLE_CONDITIONS) else value
 
 
+def _without_plus(value: Any) -> Any:
+    """``+a`` is a; a call with the name of a window would print as the window among the keys of GROUP BY."""
+    window = isinstance(value, exp.Anonymous) and value.name.upper() in _WINDOWS
+    return exp.Paren(this=value) if window else value
+
+
 class StrictParser(SparkParser):
     ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
     FACTOR: ClassVar[dict[TokenType, Any]] = {
@@ -97,6 +105,10 @@ class StrictParser(SparkParser):
     }
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         token: _one_predicate(SparkParser.RANGE_PARSERS[token]) for token in _PREDICATES
+    }
+    UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: _without_plus(self._parse_unary()),
     }
     BRACKETS: ClassVar[frozenset[TokenType]] = frozenset({TokenType.L_BRACKET})
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
@@ -173,7 +185,11 @@ class StrictParser(SparkParser):
         if suffix.token_type != TokenType.DECIMAL or suffix.start != number.start:
             return super()._parse_dcolon()
         self._advance()
-        value = Decimal(number.text).as_tuple()
+        try:
+            value = Decimal(number.text).as_tuple()
+        except InvalidOperation:
+            message = f'"{shortened(number.text)}" is out of the range of a DECIMAL'
+            raise failure(message, token_span(number), LITERAL) from None
         exponent = value.exponent
         assert isinstance(exponent, int), "a NUMBER is finite"
         scale = max(0, -exponent)
@@ -268,6 +284,8 @@ class StrictParser(SparkParser):
             raise unexpected(self._curr or None, self._prev or None, [])
         window = super()._parse_window(this, alias)
         spec = window.args.get("spec") if isinstance(window, exp.Window) else None
+        if spec is not None and spec.args.get("start") is None:
+            raise failure("a frame needs a start", token_span(self._prev), hint=_FRAME)
         if spec is not None and spec.args.get("end") is None:  # it prints so
             spec.set("end", "CURRENT ROW")
         return window

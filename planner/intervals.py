@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError, Span
+from sqlstream.errors import BindError, Span, shortened
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.udfs.event_times import LONGEST
 
@@ -160,9 +160,9 @@ def _compound(text: str, first: str, last: str) -> Fraction:
 
 def _parse_number(text: str) -> Fraction:
     if not _NUMBER.fullmatch(text):
-        raise NotAnInterval(f"has the value '{text}', which is not a number")
+        raise NotAnInterval(f"has the value '{shortened(text)}', which is not a number")
     if len(text) > _LONGEST_NUMBER:
-        raise NotAnInterval(f"has the value '{text[:_LONGEST_NUMBER]}…', which is too long a number")
+        raise NotAnInterval(f"has the value '{shortened(text)}', which is too long a number")
     return Fraction(text)
 
 

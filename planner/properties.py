@@ -238,6 +238,12 @@ def _(node: AssignWindows | WindowAggregate | ProcessTable) -> bool:
     return node.domain is TimeDomain.PROCESSING
 
 
+@remembered
+def operators(node: Node) -> int:
+    """How many nodes the plan has, those that stand in several places counted in each."""
+    return 1 + sum(map(operators, node.inputs))
+
+
 # --- windows --------------------------------------------------------------------------------------------------
 
 

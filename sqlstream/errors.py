@@ -17,6 +17,13 @@ _LONGEST_LINE, _BEFORE = 500, 200
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """But for line feeds and tabs, which texts of servers hold; with those that turn the direction of text around."""
 
+_LONGEST = 60
+
+
+def shortened(text: str) -> str:
+    """The text as messages show it: of a long one the beginning and the end."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-5:]}"
+
 
 @dataclass(frozen=True)
 class Span:

@@ -133,6 +133,9 @@ _MILLISECONDS = {
 _UNITS = {unit: scale for units, scale in _MILLISECONDS.items() for unit in units.split()} | {"": 1}
 
 
+_LONGEST_MS = 2**63 - 1
+
+
 def duration_ms(text: str) -> int:
     """Milliseconds of a duration as Flink spells it: ``10 s``, ``1min``, ``500 ms``; without unit milliseconds.
 
@@ -141,7 +144,10 @@ def duration_ms(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None or found[2] not in _UNITS or int(found[1]) * _UNITS[found[2]] > LONGEST // 1000:
         raise ValueError(text)
-    return int(found[1]) * _UNITS[found[2]]
+    found_ms = int(found[1]) * _UNITS[found[2]] if len(found[1]) <= len(str(_LONGEST_MS)) else _LONGEST_MS + 1
+    if found_ms > _LONGEST_MS:
+        raise ValueError(text)
+    return found_ms
 
 
 def one_of(*values: str, planned: Iterable[str] = ()) -> Kind:

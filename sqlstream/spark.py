@@ -44,6 +44,10 @@ _COMPILER = (
     "-XX:Tier4BackEdgeThreshold=400000"
 )
 
+# Spark walks down its plans and expressions on the stack of the thread that plans: 3,000 conditions take more than the
+# usual megabyte. It is address space, of which only what is used becomes memory.
+_STACK = "-Xss16m"
+
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 STREAMING = {
@@ -198,7 +202,8 @@ def _jvm_options(settings: Mapping[str, str]) -> dict[str, str]:
     compiler = "" if "Tier" in stated else _COMPILER
     pages = "" if "Pages" in stated else huge_pages()
     archive = "" if "Archive" in stated else jvm_options()
-    return {_JVM_OPTIONS: " ".join(filter(None, (stated, compiler, pages, archive)))}
+    stack = "" if "-Xss" in stated else _STACK
+    return {_JVM_OPTIONS: " ".join(filter(None, (stated, stack, compiler, pages, archive)))}
 
 
 def _started(builder: SparkSession.Builder, log: Path, prepare: Callable[[], None] = lambda: None) -> SparkSession:

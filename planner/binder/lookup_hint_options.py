@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from sqlstream.errors import shortened
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.intervals import NotAnInterval, text_ms
@@ -48,7 +49,7 @@ class Options:
             return default
         value = convert(pair.right.name.strip())
         if value is None:
-            self.wrong(f"option '{key}' of the LOOKUP hint must be {wanted}, not '{pair.right.name}'", key)
+            self.wrong(f"option '{key}' of the LOOKUP hint must be {wanted}, not '{shortened(pair.right.name)}'", key)
         return default if value is None else value
 
     def wrong(self, message: str, key: str | None = None, hint: str | None = None) -> None:
@@ -106,9 +107,13 @@ def _word(options: Options, key: str, words: dict[str, _T], default: _T) -> _T:
     return options.read(key, default, lambda text: words.get(text.lower()), " or ".join(f"'{w}'" for w in words))
 
 
+_MOST_DIGITS = 9
+
+
 def _whole(options: Options, key: str, default: int) -> int:
     def convert(text: str) -> int | None:
-        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+        plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+        return int(text) if plain and int(text) > 0 else None
 
     return options.read(key, default, convert, "a positive whole number")
 

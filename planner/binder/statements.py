@@ -29,7 +29,10 @@ from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.nodes import AssignWindows, Node, Output, ProcessTable, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
+from sqlstream.planner.properties import operators
 from sqlstream.planner.suggestions import counted, did_you_mean
+
+TOO_MANY_OPERATORS = "SS285"
 
 
 @with_room
@@ -112,9 +115,24 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
         context.report(error)
         raise SqlStreamError.of(context.problems) from None
     context.stop_if_wrong()
+    _refuse_too_many_operators(relation.node, query)
     _refuse_mixed_time(relation.node)
     check_uids(relation.node)
     return relation
+
+
+_MOST_OPERATORS = 100_000
+
+
+def _refuse_too_many_operators(node: Node, query: exp.Expr) -> None:
+    """Queries of WITH and views stand for their operators wherever they are named: twenty that name the one before
+    twice are a million."""
+    number = operators(node)
+    if number > _MOST_OPERATORS:
+        message = f"the query has {number:,} operators, more than {_MOST_OPERATORS:,}"
+        detail = "Views and queries of WITH count wherever they are named."
+        hint = "Insert the rows of a query that is named often into a table, and read the table."
+        raise bind_error(TOO_MANY_OPERATORS, message, query, hint, detail)
 
 
 def _refuse_mixed_time(node: Node) -> None:

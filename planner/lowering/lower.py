@@ -11,17 +11,20 @@ import io
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
-from sqlstream.errors import BindError, UnsupportedError
+from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
 from sqlstream.planner.lowering.hidden import passing
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.lowering.too_deep import too_deep_for_spark
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Operator, Step
@@ -52,10 +55,15 @@ class Context:
         Scalar functions are not called for those of ``rows`` that pass by.
         """
         skipped = None if rows is None else passing(rows)
-        return with_registered_functions(expression, self.runtime, skipped).sql(dialect="spark", comments=False)
+        return _spark_sql(with_registered_functions(expression, self.runtime, skipped))
 
     def column(self, expression: exp.Expression, rows: DataFrame | None = None) -> Column:
         return F.expr(self.sql(expression, rows))
+
+
+@with_room
+def _spark_sql(expression: exp.Expr) -> str:
+    return expression.sql(dialect="spark", comments=False)
 
 
 @singledispatch
@@ -74,11 +82,16 @@ def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
     """The streaming DataFrame of a plan, with the fields of its schema (of the table, for an Insert) as columns.
 
     UnsupportedError SS39x for what Spark cannot run, BindError SS290 for what only Spark could tell to be wrong, such
-    as a type that sqlglot does not infer.
+    as a type that sqlglot does not infer; SS284 for what is too deep for Spark's stack.
     """
     try:
         return Context(runtime, plan).lower(plan.root)
-    except (AnalysisException, ParseException) as error:
+    except (AnalysisException, ParseException, Py4JError) as error:
+        deep = too_deep_for_spark(str(error))
+        if deep is not None:
+            raise SqlStreamError.of([deep]) from error
+        if isinstance(error, Py4JError):
+            raise
         message = str(error).strip().splitlines()[0].rstrip(".")
         raise BindError("SS290", f"Spark refuses the query: {message}") from error
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import DataFrame
 
 from sqlstream.planner.lowering.columns import column
@@ -18,7 +16,15 @@ def _(node: Union, step: Step, context: Context) -> DataFrame:
     branches = [context.lower(branch) for branch in step.inputs]
     extra = {name for rows in branches for name in hidden_names(rows)}
     renamed = (_renamed(rows, branch, node, extra) for rows, branch in zip(branches, node.branches, strict=True))
-    return reduce(lambda left, right: left.union(right), renamed)
+    return _united(list(renamed))
+
+
+def _united(branches: list[DataFrame]) -> DataFrame:
+    """In their order, as a balanced tree: Spark walks down its plans on the stack."""
+    if len(branches) == 1:
+        return branches[0]
+    middle = (len(branches) + 1) // 2
+    return _united(branches[:middle]).union(_united(branches[middle:]))
 
 
 def _renamed(rows: DataFrame, branch: Node, node: Union, extra: set[str]) -> DataFrame:

@@ -84,7 +84,7 @@ def _divided(node: Node, conditions: Conditions, guarded: bool) -> tuple[Conditi
     return pushed, kept
 
 
-_MOST_ADDED = 100
+_MOST_ADDED = 30
 """Nodes that a condition may grow by on its way through a projection, which then computes the same."""
 
 
@@ -98,7 +98,7 @@ def _stays_small(node: Node, condition: exp.Expr) -> bool:
     for column in condition.find_all(exp.Column):
         value = values[column.name]
         if not isinstance(value, exp.Column):
-            added += sum(1 for _ in islice(value.walk(), _MOST_ADDED))
+            added += sum(1 for _ in islice(value.walk(), _MOST_ADDED + 1))
         if added > _MOST_ADDED:
             return False
     return True

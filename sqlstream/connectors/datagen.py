@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
 from sqlstream.connectors.datagen_values import GENERATED, NUMBERS, SEQUENCES, expression, is_integer, limits
 from sqlstream.connectors.formats import quoted
-from sqlstream.errors import Diagnostic, Span
+from sqlstream.errors import Diagnostic, Span, shortened
 from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Kind, Option, integer, one_of
 from sqlstream.planner.catalog import Column, Table
 
@@ -118,7 +118,7 @@ def _fits(column: Column, value: Decimal | None) -> bool:
 def _out_of_range(column: Column, word: str, value: Decimal, spans: Mapping[str, Span]) -> Diagnostic:
     key = f"fields.{column.name}.{word}"
     low, high = limits(column.type)
-    message = f'value "{value}" of option "{key}" is not a {column.type.ddl()}'
+    message = f'value "{shortened(str(value))}" of option "{key}" is not a {column.type.ddl()}'
     return Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"Accepted: a number from {low} to {high}.")
 
 

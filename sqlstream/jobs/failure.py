@@ -14,6 +14,7 @@ from sqlstream.jobs.file_refusals import refusal, vanished
 from sqlstream.jobs.records import working_elsewhere
 from sqlstream.jobs.storage import local_storage_at
 from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
+from sqlstream.planner.lowering.too_deep import too_deep_for_spark
 from sqlstream.spark_log import where_spark_tells
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
@@ -65,7 +66,8 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error), checkpoint) or _cause(text)
+    deep = too_deep_for_spark(text + _in_java(error))
+    found = _spark_gone(error) or _ours(text) or deep or _outside(text + _in_java(error), checkpoint) or _cause(text)
     detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
     return ExecutionError.of([replace(found, detail=detail or None)])
 

@@ -48,6 +48,7 @@ class _Place(NamedTuple):
     whole: bool = True
 
 
+@lru_cache(maxsize=4)  # each of many mistakes shows a line of the same text
 def shown_script(text: str) -> str:
     """The text with stars in place of secrets; each character keeps its place."""
     shown = list(text)

@@ -23,6 +23,11 @@ _ODD_WORDS = (
     "\u00a0", "SELECT", "FROM", "AS", "LATERAL", "DISTINCT", "PERCENT", "LEN", "WINDOW", "window_time",
     "INTERVAL '1' DAY", "INTERVAL 1 YEAR", "DATE '2020-01-01'", "TIMESTAMP '2020-01-01 00:00:00'",
     "CAST(a AS DECIMAL(20, 0x1F))",
+    "-- c */ x\n", "-- /* c\n", "/* -- */", "/* ' */", "'a\u2028b'", "'a\x85b'", "`a\u2029b`", "-- a\u2028b\n",
+    "'a\x0b\x1cb'", "1e-99999999999999999999BD", "\u00b2",
+    "9" * 5000, "'" + "9" * 5000 + "'", "INTERVAL '" + "9" * 5000 + "' SECOND", "0" * 5000 + "1", "1e" + "9" * 5000,
+    " AND ".join(["a = 1"] * 40), " OR ".join(["a"] * 40), " + ".join(["a"] * 40), "ABS(" * 40 + "a" + ")" * 40,
+    "(" * 80 + "a" + ")" * 80, "CASE WHEN a THEN 1 ELSE " * 20 + "1" + " END" * 20, "+", "- " * 50 + "1",
 )  # fmt: skip
 
 

@@ -86,10 +86,13 @@ def test_a_hundred_and_fifty_levels_are_read_and_printed(text: str) -> None:
     assert sys.getrecursionlimit() == limit
 
 
-def test_too_many_levels_are_an_error() -> None:
+def test_too_many_levels_are_an_error(monkeypatch) -> None:
+    monkeypatch.setattr("sqlstream.grammar.depth._STACKS", (16 << 20,))
+    limit = sys.getrecursionlimit()
     with pytest.raises(ParseError, match="nested too deeply") as raised:
         parse_query("SELECT " + "(" * 3000 + "1" + ")" * 3000)
     assert raised.value.code == "SS107"
+    assert sys.getrecursionlimit() == limit
 
 
 @pytest.mark.parametrize("depth", [1, 5, 25])

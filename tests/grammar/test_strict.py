@@ -7,11 +7,15 @@ import pytest
 from sqlstream.errors import ParseError
 from sqlstream.grammar import parse_query, parse_script, to_sql
 
+_TINY = "1e-9999999999999999999BD"
+
 
 @pytest.mark.parametrize(
     ("text", "message", "marked"),
     [
         ("SELECT v FROM bids GROUP BY k TUMBLE(ts, INTERVAL '1' DAY)", 'a comma must stand before "TUMBLE"', "TUMBLE"),
+        ("SELECT 1e-9999999999999999999BD", '"1e-9999999999999999999" is out of the range of a DECIMAL', _TINY),
+        ("SELECT SUM(a) OVER (ORDER BY b RANGE) FROM t", "a frame needs a start", ")"),
         ("SELECT CAST(a AS DECIMAL(20, 0x1F))", '"0x1F" is not a number of the dialect', "0x1F"),
         ("SELECT CAST(a AS DECIMAL(10, 0.5))", '"0.5" is not a whole number', "0.5"),
         ("SELECT CAST(a AS DECIMAL(10, 2, 1))", "type DECIMAL takes 2 numbers in parentheses", "DECIMAL(10, 2, 1)"),
@@ -71,6 +75,9 @@ def test_it_is_refused(text: str, message: str, marked: str) -> None:
 @pytest.mark.parametrize(
     ("text", "printed"),
     [
+        ("SELECT a FROM t GROUP BY +TUMBLE(a, b)", "SELECT a FROM t GROUP BY (TUMBLE(a, b))"),
+        ("SELECT a FROM f(TABLE t PARTITION BY (k), b)", "SELECT a FROM f(TABLE t PARTITION BY (k), b)"),
+        ("SELECT a FROM f(TABLE t PARTITION BY (k), b => c)", "SELECT a FROM f(TABLE t PARTITION BY k, b => c)"),
         ("SELECT 0.1BD", "SELECT CAST('0.1' AS DECIMAL(1, 1))"),
         ("SELECT 12.50BD", "SELECT CAST('12.50' AS DECIMAL(4, 2))"),
         ("SELECT 5BD", "SELECT CAST('5' AS DECIMAL(1, 0))"),

@@ -6,7 +6,7 @@ import pytest
 
 from sqlstream import spark
 from sqlstream.class_archive import advice, archive_file, jvm_options
-from sqlstream.spark import _COMPILER, _jvm_options
+from sqlstream.spark import _COMPILER, _STACK, _jvm_options
 
 KEY = "spark.driver.extraJavaOptions"
 PAGES = "-XX:+UseTransparentHugePages"
@@ -20,10 +20,10 @@ def _huge_pages(monkeypatch):
 def test_options_are_added_where_the_user_says_nothing_of_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert jvm_options() == ""
-    assert _jvm_options({}) == {KEY: f"{_COMPILER} {PAGES}"}
+    assert _jvm_options({}) == {KEY: f"{_STACK} {_COMPILER} {PAGES}"}
     assert _jvm_options({KEY: "-Xss4m"}) == {KEY: f"-Xss4m {_COMPILER} {PAGES}"}
-    assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {KEY: f"-XX:TieredStopAtLevel=1 {PAGES}"}
-    assert _jvm_options({KEY: "-XX:-UseLargePages"}) == {KEY: f"-XX:-UseLargePages {_COMPILER}"}
+    assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {KEY: f"-XX:TieredStopAtLevel=1 {_STACK} {PAGES}"}
+    assert _jvm_options({KEY: "-XX:-UseLargePages"}) == {KEY: f"-XX:-UseLargePages {_STACK} {_COMPILER}"}
 
 
 def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
@@ -33,9 +33,11 @@ def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
     archive.parent.mkdir()
     archive.touch()
     option = f"-XX:SharedArchiveFile={tmp_path}/sqlstream/spark-"
-    assert _jvm_options({})[KEY].startswith(f"{_COMPILER} {PAGES} {option}")
+    assert _jvm_options({})[KEY].startswith(f"{_STACK} {_COMPILER} {PAGES} {option}")
     assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {_COMPILER} {PAGES} {option}")
-    assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {KEY: f"-XX:ArchiveClassesAtExit=x {_COMPILER} {PAGES}"}
+    assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {
+        KEY: f"-XX:ArchiveClassesAtExit=x {_STACK} {_COMPILER} {PAGES}"
+    }
 
 
 def test_another_java_has_another_archive(tmp_path, monkeypatch):

@@ -1,0 +1,84 @@
+"""Room for deep recursion: nothing is paid where it is not needed, and nothing of the process is left changed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextvars import ContextVar
+
+import pytest
+
+from sqlstream.errors import BindError, ParseError
+from sqlstream.grammar import depth
+from sqlstream.grammar.depth import run_with_room, with_room
+
+_LEVELS = 20_000
+_name = ContextVar("name", default="nobody")
+
+
+@with_room
+def _levels(count: int) -> int:
+    return 0 if count == 0 else 1 + _levels(count - 1)
+
+
+def _frames(count: int) -> int:
+    return 0 if count == 0 else 1 + _frames(count - 1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before = sys.getrecursionlimit(), threading.stack_size(), threading.active_count()
+    yield
+    assert (sys.getrecursionlimit(), threading.stack_size(), threading.active_count()) == before
+
+
+def test_recursion_goes_on_in_a_large_stack():
+    assert run_with_room(lambda: _frames(_LEVELS)) == _LEVELS
+    assert _levels(1000) == 1000
+
+
+def test_what_is_not_deep_runs_once_and_where_it_is_asked():
+    seen = []
+    assert run_with_room(lambda: seen.append(threading.current_thread())) is None
+    assert seen == [threading.current_thread()]
+
+
+def test_inside_a_large_stack_there_is_no_other_one():
+    found = run_with_room(
+        lambda: (_frames(_LEVELS), run_with_room(threading.current_thread), threading.current_thread())
+    )
+    assert found[1] is found[2] is not threading.current_thread()
+
+
+def test_errors_and_context_cross_the_threads():
+    def wrong() -> None:
+        _frames(_LEVELS)
+        raise BindError("SS201", _name.get())
+
+    _name.set("somebody")
+    with pytest.raises(BindError, match="somebody"):
+        run_with_room(wrong)
+
+
+def test_too_deep_is_an_error_of_the_statement(monkeypatch):
+    monkeypatch.setattr(depth, "_STACKS", (8 << 20,))
+    with pytest.raises(ParseError, match="nested too deeply") as raised:
+        with_room(_frames)(_LEVELS)
+    assert raised.value.code == "SS107"
+
+
+def test_a_smaller_stack_does_where_the_system_gives_no_large_one(monkeypatch):
+    monkeypatch.setattr(depth, "_STACKS", (1 << 62, 64 << 20))
+    assert run_with_room(lambda: _frames(_LEVELS)) == _LEVELS
+
+
+def test_several_threads_at_once():
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(run_with_room(lambda: _frames(_LEVELS)))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [_LEVELS] * 8

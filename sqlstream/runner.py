@@ -71,6 +71,13 @@ class SessionSources:
         return load(function.target) if found is None else found
 
 
+def _logs(checkpoint: str) -> str | None:
+    from sqlstream.jobs.storage import local_storage_at
+
+    storage = local_storage_at(checkpoint)
+    return None if storage is None else str(storage.root / "spark" / "sources")
+
+
 def request_of(node: Lookup) -> Request:
     """What a lookup asks its source for, before the first key is known."""
     keys = tuple((key.name, key.type) for key in node.keys)
@@ -116,6 +123,7 @@ class Runner:
             run = run_of(checkpoint, spark)
             environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
             sink = sink_of(environment, plan)
+        environment = replace(environment, logs=_logs(checkpoint))
         job = start_job(
             spark,
             plan,

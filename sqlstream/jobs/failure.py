@@ -15,6 +15,7 @@ from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
 from sqlstream.spark_log import where_spark_tells
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
+from sqlstream.udfs.readable_files import unreadable, vanished
 
 JOB_FAILED = "SS400"
 WRONG_HEADER = "SS525"
@@ -40,6 +41,7 @@ _CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is know
     re.MULTILINE,
 )
 _NO_ROOM_BYTES = 1 << 20
+_READING = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? reading file (?P<file>\S+?)\.(?:\s|$)", re.MULTILINE)
 _OTHER_TYPE = re.compile(  # "actual" is what Parquet calls it: INT64, BINARY
     r"reading file (?P<file>\S+?)\. Data type mismatches when reading Parquet column \[(?P<column>[^\]]+)\]\. "
     r"Expected Spark type (?P<wanted>.+?), actual Parquet type (?P<actual>\w+)\."
@@ -123,6 +125,9 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
     other = _other_columns(text)
     if other is not None:
         return other
+    unread = _of_source(text)
+    if unread is not None:
+        return unread
     file = _UNREADABLE.search(text)
     if file:
         return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic
@@ -156,6 +161,20 @@ def _other_columns(text: str) -> Diagnostic | None:
     message = f'the header of file "{file}" has "{named["found"].strip()}" in place of "{named["wanted"].strip()}"'
     hint = f"A table of CSV files has their columns in their order: {named['there'].strip()}."
     return Diagnostic(WRONG_HEADER, message, hint=hint)
+
+
+def _of_source(text: str) -> Diagnostic | None:
+    """A file of a source that is gone, or that its reader does not take; not of a record within it."""
+    found = _READING.search(text)
+    if found is None or "[MALFORMED_RECORD_IN_PARSING" in text:
+        return None
+    file = unquote(re.sub("^file:/+", "/", found["file"]))
+    causes = [cause for cause in _CAUSE.findall(text) if not cause[0].endswith("SparkException")]
+    if ("FileNotFoundException" in text or "FILE_NOT_EXIST" in text) and "(Permission denied)" not in text:
+        return vanished(file).diagnostic
+    kind, message = causes[-1] if causes else ("", "Spark does not say why")
+    why = _SQLSTATE.sub("", f"{kind.rpartition('.')[2]}: {message.strip()}".removeprefix(": "))
+    return unreadable(file, why).diagnostic
 
 
 def _type_there(file: str, column: str) -> str | None:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sqlstream.testing.spark import local_spark
 from tests.faults.cluster import cluster
 from tests.faults.compare import difference
 from tests.faults.disk import disk_at
@@ -32,6 +33,7 @@ from tests.faults.inject import FAULTS, LOCAL, Siege, schedule
 from tests.faults.jobs import KINDS
 from tests.faults.report import Outcome, Report
 from tests.faults.running import Fleet
+from tests.faults.sources import strike_sources
 from tests.faults.struck import Records
 
 _RUNS = {"local": LOCAL, "cluster": ("executor",)}
@@ -113,7 +115,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> bool:
             besieged(fleet, planned, chance, expected, report)
             report.say(f"{name}: {fleet.starts} starts, {time.monotonic() - begun:.0f} s since the beginning")
     report.end()
-    return report.holds
+    return strike_sources(folder / "sources", local_spark(), report.say) and report.holds
 
 
 def _names(known: Sequence[str]) -> type:

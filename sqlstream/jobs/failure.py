@@ -41,6 +41,7 @@ _CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is know
     re.MULTILINE,
 )
 _NO_ROOM_BYTES = 1 << 20
+_MALFORMED = ("[MALFORMED_RECORD_IN_PARSING", "[MALFORMED_CSV_RECORD")
 _READING = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? reading file (?P<file>\S+?)\.(?:\s|$)", re.MULTILINE)
 _OTHER_TYPE = re.compile(  # "actual" is what Parquet calls it: INT64, BINARY
     r"reading file (?P<file>\S+?)\. Data type mismatches when reading Parquet column \[(?P<column>[^\]]+)\]\. "
@@ -64,7 +65,12 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    found = _spark_gone(error) or _ours(text) or _outside(text + _in_java(error), checkpoint) or _cause(text)
+    found = (
+        _spark_gone(error)
+        or _ours(text)
+        or _outside(text + _in_java(error), checkpoint)
+        or _cause(text, _in_java(error))
+    )
     detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
     return ExecutionError.of([replace(found, detail=detail or None)])
 
@@ -166,7 +172,7 @@ def _other_columns(text: str) -> Diagnostic | None:
 def _of_source(text: str) -> Diagnostic | None:
     """A file of a source that is gone, or that its reader does not take; not of a record within it."""
     found = _READING.search(text)
-    if found is None or "[MALFORMED_RECORD_IN_PARSING" in text:
+    if found is None or any(record in text for record in _MALFORMED):
         return None
     file = unquote(re.sub("^file:/+", "/", found["file"]))
     causes = [cause for cause in _CAUSE.findall(text) if not cause[0].endswith("SparkException")]
@@ -230,7 +236,9 @@ def _ours(text: str) -> Diagnostic | None:
     return Diagnostic(parts["code"], parts["message"], detail=parts["detail"], hint=parts["hint"])
 
 
-def _cause(text: str) -> Diagnostic:
+def _cause(text: str, in_java: str = "") -> Diagnostic:
+    if any(record in in_java for record in _MALFORMED):
+        text += in_java
     causes = _CAUSE.findall(text)
     if not causes:
         return Diagnostic(
@@ -238,6 +246,6 @@ def _cause(text: str) -> Diagnostic:
         )
     kind, message = causes[-1]
     message = f"{kind.rpartition('.')[2]}: {message.strip()}"
-    if "[MALFORMED_RECORD_IN_PARSING" in text:
+    if any(record in text for record in _MALFORMED):
         return Diagnostic(BAD_ROW, _bad_row(text, message), hint=BAD_ROW_HINT)
     return Diagnostic(JOB_FAILED, message)

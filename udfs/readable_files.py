@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError
@@ -13,7 +12,7 @@ UNREADABLE = "SS528"
 VANISHED = "SS529"
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
-_COLUMNAR = {"parquet": b"PAR1", "orc": b"ORC"}
+_COLUMNAR = {"parquet": (b"PAR1", "a Parquet file"), "orc": (b"ORC", "an ORC file")}
 _TEXTS = frozenset({"csv", "json", "text"})
 
 
@@ -58,16 +57,12 @@ def _beginning(path: str) -> bytes:
 
 def _fault(path: str, begins: bytes, format: str) -> str | None:  # noqa: A002
     if format in _COLUMNAR:
+        magic, kind = _COLUMNAR[format]
         if not begins:
-            return f"it is empty, and no {format} file"
-        return None if begins.startswith(_COLUMNAR[format]) else f"it does not begin as a {format} file does"
+            return f"it is empty, and not {kind}"
+        return None if begins.startswith(magic) else f"it does not begin as {kind} does"
     suffix = Path(path).suffix.lower()
-    magic = _MAGIC.get(suffix) if format in _TEXTS else None
-    if magic is not None and not begins.startswith(magic):
+    packed = _MAGIC.get(suffix) if format in _TEXTS else None
+    if packed is not None and not begins.startswith(packed):
         return f'it does not begin as a file "*{suffix}" does' if begins else f'it is empty, and no file "*{suffix}"'
     return None
-
-
-def require_all_readable(paths: Iterable[str], format: str) -> None:  # noqa: A002
-    for path in paths:
-        require_readable(path, format)

@@ -49,9 +49,9 @@ def test_links_to_what_is_read_anyway_are_told_apart_from_others(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "content", "format", "said"),
     [
-        ("a.parquet", b"", "parquet", "SS528.*it is empty, and no parquet file"),
-        ("a.orc", b"", "orc", "SS528.*it is empty, and no orc file"),
-        ("a.parquet", b"XXXX1234", "parquet", "SS528.*does not begin as a parquet file does"),
+        ("a.parquet", b"", "parquet", "SS528.*it is empty, and not a Parquet file"),
+        ("a.orc", b"", "orc", "SS528.*it is empty, and not an ORC file"),
+        ("a.parquet", b"XXXX1234", "parquet", "SS528.*does not begin as a Parquet file does"),
         ("a.json.gz", LINES.encode(), "json", r'SS528.*does not begin as a file "\*.gz" does'),
         ("a.csv.bz2", b"1,a\n", "csv", r'SS528.*does not begin as a file "\*.bz2" does'),
         ("a.json.gz", b"", "json", r'SS528.*it is empty, and no file "\*.gz"'),

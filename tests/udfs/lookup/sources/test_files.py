@@ -282,3 +282,14 @@ def test_a_path_that_no_file_system_takes_is_an_error_of_ours(path):
 
 def test_a_key_that_is_no_text_finds_nothing(tmp_path):
     assert ask(source_of(written(tmp_path / "a.csv", "a,1"), "k STRING; v STRING", read="v"), ("\ud800",)) == [[]]
+
+
+def test_lines_are_those_of_the_stream(tmp_path):
+    text = source_of(written(tmp_path / "t", "a\u2028b"), "k STRING", "text")
+    assert ask(text, ("a\u2028b",)) == [[()]]
+    folded = source_of(written(tmp_path / "c", '1,"x', 'y"'), "k INT; s STRING", line_feeds=True)
+    assert ask(folded, (1,)) == [[("x\ny",)]]
+    two = written(tmp_path / "j", '{"k": 1}{"k": 2}', '{"k": 3}')
+    with pytest.raises(ConnectorError, match="something follows the object"):
+        ask(source_of(two, "k INT; s STRING", "json"), (1,))
+    assert ask(source_of(two, "k INT; s STRING", "json", drop=True), (2,), (3,)) == [[], [(None,)]]

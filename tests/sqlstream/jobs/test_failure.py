@@ -185,7 +185,7 @@ def test_bad_rows_and_unreadable_files_are_told_apart_wherever_spark_names_them(
     gone = "Caused by: java.io.FileNotFoundException: File file:/data/a b.csv does not exist"
     for cause, code in ((bad, "SS402"), (torn, "SS528"), (gone, "SS529")):
         error = Exception("[STREAM_FAILED] Query terminated with exception: Job aborted")
-        error._stackTrace = f"org.apache.spark.SparkException: {reading}\n{cause}"
+        error._stackTrace = f"org.apache.spark.SparkException: {reading}\n{cause}"  # type: ignore[attr-defined]
         found = job_error(error, "j", "/checkpoint").diagnostic
         assert found.code == code
         assert "a%20b.csv" in found.message or '"/data/a b.csv"' in found.message

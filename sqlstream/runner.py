@@ -77,6 +77,13 @@ class SessionSources:
         return load(function.target) if found is None else found
 
 
+def _logs(checkpoint: str) -> str | None:
+    from sqlstream.jobs.storage import local_storage_at
+
+    storage = local_storage_at(checkpoint)
+    return None if storage is None else str(storage.root / "spark" / "sources")
+
+
 def request_of(node: Lookup) -> Request:
     """What a lookup asks its source for, before the first key is known."""
     keys = tuple((key.name, key.type) for key in node.keys)
@@ -133,6 +140,7 @@ class Runner:
         if not isinstance(plan, Output):
             environment = self._at_checkpoint(environment, checkpoint, plan, workspace)
             sink = sink_of(environment, plan)
+        environment = replace(environment, logs=_logs(checkpoint))
         return start_job(
             spark,
             plan,

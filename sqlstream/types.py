@@ -87,6 +87,10 @@ class DataType:
             if isinstance(member, DataType):
                 yield from member.parts()
 
+    def fields(self) -> list[tuple[str, DataType]]:
+        """The names and types of the fields of a STRUCT."""
+        return _members(self)
+
     @property
     def is_numeric(self) -> bool:
         return self.name in _NUMERIC

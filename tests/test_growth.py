@@ -18,11 +18,11 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script, parse_script, to_sql
 from sqlstream.grammar.nodes import Insert, Query, StatementSet
 from sqlstream.planner.explain import explain, from_json, to_json
-from sqlstream.planner.lowering import explain_physical
+from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
 from sqlstream.workspace import Workspace
-from tests.planner.plans import created
+from tests.planner.plans import created, physical
 
 _SIZE = 6
 _MOST = 2.4
@@ -147,7 +147,7 @@ def _steps(text: str, workspace: Workspace) -> Iterator[tuple[str, Callable[[], 
         return
     for stage, kind in (("TRACE", "JSON"), ("CHANGELOG_MODE", "MERMAID"), ("ADVICE", "TEXT")):
         yield f"explain {stage}", lambda s=stage, k=kind: [explain(plan, k, s, RULES) for plan in plans]  # type: ignore[misc]
-    yield "physical", lambda: [explain_physical(optimize(plan, RULES)) for plan in plans]
+    yield "physical", lambda: [explain_physical(physical(optimize(plan, RULES))) for plan in plans]
     documents = [to_json(plan) for plan in plans]
     yield "load", lambda: [from_json(document) for document in documents]
 

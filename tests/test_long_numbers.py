@@ -66,10 +66,8 @@ def test_numbers_too_long_are_printed_or_refused(place):
         assert error.code == "SS105"
 
 
-@pytest.mark.parametrize("text", ["9223372036854775807", "0" * 5000 + "5"])
+@pytest.mark.parametrize("text", ["9" * 15, "0" * 5000 + "5"])
 def test_the_largest_number_of_rows(text, workspace):
     assert check_script(f"SELECT COUNT(*) {_WINDOW} TRIGGER EVERY {text} ROWS", workspace) == ()
-    longer = f"SELECT COUNT(*) {_WINDOW} TRIGGER EVERY 9223372036854775808 ROWS"
-    assert [d.message for d in check_script(longer, workspace)] == [
-        '"9223372036854775808" is not at most 9223372036854775807'
-    ]
+    longer = f"SELECT COUNT(*) {_WINDOW} TRIGGER EVERY 1000000000000000 ROWS"
+    assert [d.message for d in check_script(longer, workspace)] == ['"1000000000000000" has more than 15 digits']

@@ -8,6 +8,7 @@ and reads its share of their rows here, in columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +26,7 @@ from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_schema import Mismatch, is_text
 from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.readable_files import unreadable, vanished
 
 FILE = "__file"
 """STRING column of places: the file, as Spark names it."""
@@ -147,7 +149,7 @@ def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[i
 
     Tasks may decode the same row group, each for rows of its own: little beside what they do with these.
     """
-    with pq.ParquetFile(part.path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
+    with naming(part.path), pq.ParquetFile(part.path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
         counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         start, stop = part.rows(sum(counts))
         if start >= stop:
@@ -164,6 +166,17 @@ def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[i
                 yield start, number, rows.rename_columns([own[name] for name in rows.schema.names])
             if position >= stop:
                 return
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """SS528, or SS529 of a file that is gone, in place of what Arrow says of a file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise vanished(path) from None
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, str(error).splitlines()[0]) from None
 
 
 def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> dict[str, str]:

@@ -12,6 +12,9 @@ def of_file() -> Column:
     An expression with it stays where it stands: Spark moves none that names the file.
     """
     name = F.input_file_name()
-    local = F.regexp_replace(name, "^file:/+", "/")
-    path = F.url_decode(F.regexp_replace(local, r"\+", "%2B"))
-    return F.when(name == "", "").otherwise(F.concat(F.lit(' of file "'), path, F.lit('"')))
+    return F.when(name == "", "").otherwise(F.concat(F.lit(' of file "'), path_of(name), F.lit('"')))
+
+
+def path_of(name: Column) -> Column:
+    """What people call the file that Spark names ``file:///data/a%20b.json``."""
+    return F.url_decode(F.regexp_replace(F.regexp_replace(name, "^file:/+", "/"), r"\+", "%2B"))

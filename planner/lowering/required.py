@@ -55,7 +55,7 @@ def _inside(kind: DataType, value: Column, path: str) -> list[Lack]:
     found: list[Lack] = []
     match kind.name:
         case "STRUCT":
-            for name, member in kind.args:  # type: ignore[misc]
+            for name, member in kind.fields():
                 field, inner = value.getField(name), f"{path}.{name}"
                 found += [] if member.nullable else [(value.isNotNull() & field.isNull(), inner)]
                 found += _inside(member, field, inner)

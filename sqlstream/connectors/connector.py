@@ -76,7 +76,8 @@ class Environment:
     checkpoint's own word: numbers of micro-batches begin anew with another one. ``in_order``: the query looks at the
     order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``spark_reads``: no source
     tells ``places``. ``after`` is the last micro-batch of the checkpoint that the job goes on from; ``anew``: it has
-    just been made of a savepoint.
+    just been made of a savepoint. ``logs`` is where, on this machine, Spark's checkpoint lists what its sources have
+    found; None: elsewhere.
     """
 
     spark: SparkSession
@@ -88,6 +89,7 @@ class Environment:
     spark_reads: bool = False
     after: int | None = None
     anew: bool = False
+    logs: str | None = None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ _LIKENESS = 0.75  # of the names of two fields, from 0 to 1, where one is surely
 
 def newest_files(paths: Iterable[Path], most: int = MOST_FILES) -> list[Path]:
     """The files below the paths that Spark would read, the newest first."""
-    return [path for _, path in heapq.nlargest(most, ((p.stat().st_mtime_ns, p) for p in _files(paths)))]
+    return [path for _, path in heapq.nlargest(most, ((p.stat().st_mtime_ns, p) for p in _files(paths) if p.exists()))]
 
 
 def has_more_files(paths: Iterable[Path], most: int = MOST_FILES) -> bool:

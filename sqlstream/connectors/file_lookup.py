@@ -97,6 +97,7 @@ def _format(table: Table, values: Mapping[str, Any], zone: str) -> FileFormat:
             null=values["csv.null-literal"],
             comments=values["csv.allow-comments"],
             drop=values["csv.ignore-parse-errors"],
+            line_feeds=values["csv.multi-line"],
         )
     if name == "json":
         standard, drop = values["json.timestamp-format.standard"], values["json.ignore-parse-errors"]

@@ -9,9 +9,12 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from itertools import count, islice
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from sqlstream.connectors.connector import (
     PATH_ERROR,
@@ -47,6 +50,7 @@ from sqlstream.connectors.formats import (
     schema_ddl,
     writing,
 )
+from sqlstream.connectors.odd_files import walk, wrong_files
 from sqlstream.connectors.unheld import refusing
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
@@ -58,6 +62,7 @@ from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import secret_texts, shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.listed_files import ListedFiles
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
 from sqlstream.udfs.texts import reason_of
@@ -67,6 +72,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 CREDENTIALS = "SS584"
+_MOST_WRONG = 3
+MISSING_METRIC = "missing"
+"""What the names of metrics that count missing files begin with; a number and the name of the table end them."""
 _LONGEST_SHOWN = 100
 
 _METADATA = {
@@ -142,10 +150,15 @@ def _beginning(path: str) -> str:
 
 
 def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-    """Of local files the newest must hold the columns."""
+    """Local files must be such as can be read, and the newest must hold the columns."""
     path = local_path(table.option("path") or "")
     if path is None:
         return []
+    logged = any((root / "_spark_metadata").exists() for root in _matching(path))  # of the files there some count
+    found = [] if logged else walk(_matching(path)).files
+    wrong = [*islice(wrong_files(table, found, CONNECTOR.values(table)["format"]), _MOST_WRONG)]
+    if wrong:
+        return wrong
     files = newest_files(_matching(path))
     return wrong_columns(table, CONNECTOR.values(table), _in_files(table, columns), files)
 
@@ -181,16 +194,43 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
     if values["format"] == "json":
         return _json_rows(environment, table, columns, beside, parts)
+    listed = _listed(environment, table)
     parses = values["format"] == "csv"
     files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
     checks = _needs_checks(environment, table, columns)
-    files = with_known_files(files) if checks else files
+    files = with_known_files(files) if checks or listed else files
     rows = files.select(
         *((beside[c.name] if c.name in beside else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
         *(column.alias(name) for name, column in parts.items()),
     )
-    return checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
+    rows = checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
+    return _guarded(files, rows, listed)
+
+
+def _listed(environment: Environment, table: Table) -> ListedFiles | None:
+    """The files of micro-batches, where time passes between Spark's finding and its reading them: those that are left
+    for later micro-batches, and those of one that runs again. Not through Spark Connect, as with ``_needs_checks``.
+    """
+    from sqlstream.spark import is_connect
+
+    values, path = CONNECTOR.values(table), local_path(table.option("path") or "")
+    later = not is_bounded(table) or environment.resumed or values["source.max-files-per-trigger"] is not None
+    if path is None or environment.logs is None or not later or is_connect(environment.spark):
+        return None
+    root = str(Path(re.split(r"[*?\[{]", path)[0] or ".").absolute())
+    return ListedFiles(table.name, environment.logs, root, values["format"], values["source.missing-files"] == "skip")
+
+
+_numbers = count()
+
+
+def _guarded(files: DataFrame, rows: DataFrame, listed: ListedFiles | None) -> DataFrame:
+    from sqlstream.udfs.spark.file_guard import guarded
+
+    if listed is None:
+        return rows
+    return guarded(files, rows, listed, f"{MISSING_METRIC}/{next(_numbers)}/{quote(listed.table, safe='')}")
 
 
 _LINE = "__line"
@@ -206,18 +246,24 @@ def _json_rows(
     """Of lines of text, because Spark's reader of JSON hides what follows the object of a line."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    from sqlstream.udfs.spark.file_checks import with_known_files
+
     in_files = {c.name for c in _in_files(table, columns)}
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: beside[name] if name in beside else F.col(quoted(name)) for name in columns if name not in in_files}
     place = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
+    listed = _listed(environment, table)
+    files = _files(environment, table, schema, "text")
+    files = with_known_files(files) if listed else files
     rows = decode(
-        _files(environment, table, schema, "text"),
+        files,
         _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, place, of_files=True,
     )  # fmt: skip
     extra = [BAD] if BAD in rows.columns else []
-    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
+    rows = rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
+    return _guarded(files, rows, listed)
 
 
 def _metadata(key: str) -> Column:
@@ -255,7 +301,22 @@ def _files(environment: Environment, table: Table, schema: str, format: str | No
         _make_directory(table, values["path"])
     reader = environment.spark.readStream.schema(schema)
     reader = reader.options(**_reader_options(table, values, partition_columns(table)))
-    return reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
+    files = reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
+    return _each_once(files, values["path"])
+
+
+def _each_once(files: DataFrame, path: str) -> DataFrame:
+    """The files without those behind links to what is read anyway: a link to its own directory gives them 41 times."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from sqlstream.planner.lowering.origin import path_of
+
+    local = local_path(path)
+    links = walk(_matching(local)).links if local is not None else []
+    if not links:
+        return files
+    name, paths = path_of(F.col("_metadata.file_path")), [str(p.absolute()) for p in links]
+    return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
 
 
 _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -278,23 +339,27 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
     """Where the rows are, of a table that ``has_places``."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    from sqlstream.udfs.spark.file_checks import with_known_files
     from sqlstream.udfs.spark.key_groups import numbers_of
 
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
+    listed = _listed(environment, table)
+    files = _files(environment, table, _BINARY_FILE, "binaryFile")
+    files = with_known_files(files) if listed else files
+    found = files.select(
         F.input_file_name().alias(FILE),
         F.col("length").alias(LENGTH),
         *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
     shares = _shares(environment.spark, table, stats)
-    listed = files.coalesce(1).withColumn(SHARES, F.lit(shares))
+    all_files = _guarded(files, found, listed).coalesce(1).withColumn(SHARES, F.lit(shares))
     if shares == 1:
-        return listed.withColumn(SHARE, F.lit(0))
+        return all_files.withColumn(SHARE, F.lit(0))
     # A union would be a source for each share, and Spark's checkpoint lets no later start have more or fewer of them.
     keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
-    return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
+    return all_files.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
 
 
 def _shares(spark: SparkSession, table: Table, stats: list[os.stat_result]) -> int:
@@ -515,6 +580,13 @@ CONNECTOR = Connector(
             "source.monitor-interval",
             DURATION,
             "Watch the directory for new files this often, for ever; without it the files there at the start are all.",
+        ),
+        Option(
+            "source.missing-files",
+            one_of("fail", "skip"),
+            "What happens where a file is gone that Spark has listed and not yet read: the job fails, or goes on "
+            "without it and counts it.",
+            "fail",
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),

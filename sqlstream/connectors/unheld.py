@@ -111,7 +111,7 @@ def _faults(kind: DataType, value: SparkColumn, values: Mapping[str, Any], find:
     found = [*find(kind, value, values)]
     match kind.name:
         case "STRUCT":
-            for name, member in kind.args:  # type: ignore[misc]
+            for name, member in kind.fields():
                 found += _faults(member, value.getField(name), values, find)
         case "ARRAY":
             found += in_list(value, kind.args[0])

@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.damage import NO_SPACE, damaged, disk_full
-from sqlstream.jobs.file_refusals import refusal, vanished
+from sqlstream.jobs.file_refusals import refusal
+from sqlstream.jobs.file_refusals import vanished as out_of_reach
 from sqlstream.jobs.records import working_elsewhere
 from sqlstream.jobs.storage import local_storage_at
 from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
@@ -18,6 +19,7 @@ from sqlstream.planner.lowering.too_deep import too_deep_for_spark
 from sqlstream.spark_log import where_spark_tells
 from sqlstream.types import parse_type
 from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
+from sqlstream.udfs.readable_files import unreadable, vanished
 
 JOB_FAILED = "SS400"
 WRONG_HEADER = "SS525"
@@ -43,6 +45,8 @@ _CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is know
     re.MULTILINE,
 )
 _NO_ROOM_BYTES = 1 << 20
+_MALFORMED = ("[MALFORMED_RECORD_IN_PARSING", "[MALFORMED_CSV_RECORD")
+_READING = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? reading file (?P<file>\S+?)\.(?:\s|$)", re.MULTILINE)
 _OTHER_TYPE = re.compile(  # "actual" is what Parquet calls it: INT64, BINARY
     r"reading file (?P<file>\S+?)\. Data type mismatches when reading Parquet column \[(?P<column>[^\]]+)\]\. "
     r"Expected Spark type (?P<wanted>.+?), actual Parquet type (?P<actual>\w+)\."
@@ -66,8 +70,9 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     if isinstance(error, SqlStreamError):
         return error
     text = str(error)
-    deep = too_deep_for_spark(text + _in_java(error))
-    found = _spark_gone(error) or _ours(text) or deep or _outside(text + _in_java(error), checkpoint) or _cause(text)
+    in_java = _in_java(error)
+    deep = too_deep_for_spark(text + in_java)
+    found = _spark_gone(error) or _ours(text) or deep or _outside(text + in_java, checkpoint) or _cause(text, in_java)
     detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
     return ExecutionError.of([replace(found, detail=detail or None)])
 
@@ -127,10 +132,11 @@ def _outside(text: str, checkpoint: str) -> Diagnostic | None:
         return disk_full(full[1]).diagnostic
     if _CONCURRENT.search(text):
         return working_elsewhere(checkpoint).diagnostic
-    return _other_columns(text) or refusal(text) or _unreadable(text) or vanished(text) or _of_workers(text, checkpoint)
+    files = _other_columns(text) or refusal(text) or _of_source(text) or _damage(text) or out_of_reach(text)
+    return files or _of_workers(text, checkpoint)
 
 
-def _unreadable(text: str) -> Diagnostic | None:
+def _damage(text: str) -> Diagnostic | None:
     file = _UNREADABLE.search(text)
     return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic if file else None
 
@@ -167,6 +173,20 @@ def _other_columns(text: str) -> Diagnostic | None:
     message = f'the header of file "{file}" has "{named["found"].strip()}" in place of "{named["wanted"].strip()}"'
     hint = f"A table of CSV files has their columns in their order: {named['there'].strip()}."
     return Diagnostic(WRONG_HEADER, message, hint=hint)
+
+
+def _of_source(text: str) -> Diagnostic | None:
+    """A file of a source that is gone, or that its reader does not take; not of a record within it."""
+    found = _READING.search(text)
+    if found is None or any(record in text for record in _MALFORMED):
+        return None
+    file = unquote(re.sub("^file:/+", "/", found["file"]))
+    causes = [cause for cause in _CAUSE.findall(text) if not cause[0].endswith("SparkException")]
+    if ("FileNotFoundException" in text or "FILE_NOT_EXIST" in text) and "(Permission denied)" not in text:
+        return vanished(file).diagnostic
+    kind, message = causes[-1] if causes else ("", "Spark does not say why")
+    why = _SQLSTATE.sub("", f"{kind.rpartition('.')[2]}: {message.strip()}".removeprefix(": "))
+    return unreadable(file, why).diagnostic
 
 
 def _type_there(file: str, column: str) -> str | None:
@@ -222,7 +242,9 @@ def _ours(text: str) -> Diagnostic | None:
     return Diagnostic(parts["code"], parts["message"], detail=parts["detail"], hint=parts["hint"])
 
 
-def _cause(text: str) -> Diagnostic:
+def _cause(text: str, in_java: str = "") -> Diagnostic:
+    if any(record in in_java for record in _MALFORMED):
+        text += in_java
     causes = _CAUSE.findall(text)
     if not causes:
         return Diagnostic(
@@ -230,6 +252,6 @@ def _cause(text: str) -> Diagnostic:
         )
     kind, message = causes[-1]
     message = f"{kind.rpartition('.')[2]}: {message.strip()}"
-    if "[MALFORMED_RECORD_IN_PARSING" in text:
+    if any(record in text for record in _MALFORMED):
         return Diagnostic(BAD_ROW, _bad_row(text, message), hint=BAD_ROW_HINT)
     return Diagnostic(JOB_FAILED, message)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sqlstream.testing.spark import local_spark
 from tests.faults.cluster import cluster
 from tests.faults.compare import difference
 from tests.faults.disk import disk_at
@@ -33,6 +34,7 @@ from tests.faults.jobs import KINDS
 from tests.faults.report import Outcome, Report
 from tests.faults.running import Fleet
 from tests.faults.sinks import sinks_hold
+from tests.faults.sources import strike_sources
 from tests.faults.struck import Records
 
 _RUNS = {"local": LOCAL, "cluster": ("executor",)}
@@ -114,7 +116,8 @@ def run(chosen: argparse.Namespace, folder: Path) -> bool:
             besieged(fleet, planned, chance, expected, report)
             report.say(f"{name}: {fleet.starts} starts, {time.monotonic() - begun:.0f} s since the beginning")
     report.end()
-    return report.holds
+    holds = strike_sources(folder / "sources", local_spark(), report.say)
+    return sinks_hold(folder / "sinks") and holds and report.holds
 
 
 def _names(known: Sequence[str]) -> type:
@@ -148,9 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {chosen.seed}; {os.cpu_count()} cores; {folder}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what has been started and mounted goes with us
-    holds = run(chosen, folder)
-    holds = sinks_hold(folder / "sinks") and holds
-    if not holds:
+    if not run(chosen, folder):
         return 1
     if chosen.folder is None:
         shutil.rmtree(folder)

@@ -323,7 +323,7 @@ def test_numbers_of_rows_that_kernels_cannot_count_with_are_refused(text: str, c
     lines = _error(text.format(count)).splitlines()
     assert lines[0].startswith('SS105: "') and lines[0].endswith('" has more than 15 digits')
     assert "^" in lines[2]
-    assert lines[-1] == "HINT: Write a number of rows below 10^15."
+    assert lines[-1] == "HINT: Write a number below 10^15."
     parse_script(text.format("999999999999999"))
 
 

@@ -14,6 +14,7 @@ from pyarrow import orc
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
+from sqlstream.results import Query
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark
@@ -38,6 +39,12 @@ def write(format: str, path: Path) -> None:  # noqa: A002
         {"parquet": pq.write_table, "orc": orc.write_table}[format](ROWS, path)
 
 
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    found = session.sql(query)
+    assert isinstance(found, Query)
+    return found.fetchall()
+
+
 @pytest.fixture
 def session(spark) -> Iterator[Session]:
     with Session(spark) as found:
@@ -55,10 +62,10 @@ def test_a_null_fails_the_job_with_the_file_and_the_row(format: str, session: Se
     write(format, tmp_path / "in" / f"ä 1.{format}")
     declare(session, format, tmp_path / "in", COLUMNS.partition(", WATERMARK")[0])
     with pytest.raises(ExecutionError) as caught:
-        session.sql("SELECT name, id FROM t WHERE id > 0").fetchall()
+        rows(session, "SELECT name, id FROM t WHERE id > 0")
     message = 'SS403: column "id" of table "t" is NOT NULL and got NULL in a row of file'
     assert f'{message} "{tmp_path}/in/ä 1.{format}": {{"id":null,"name":"b"}}' in str(caught.value)
-    assert session.sql("SELECT name FROM t").fetchall() == [("a",), ("b",), ("c",)]
+    assert rows(session, "SELECT name FROM t") == [("a",), ("b",), ("c",)]
 
 
 def test_the_exchange_that_reads_parquet_tells_the_row_and_the_job_goes_on(spark: Any, tmp_path: Path) -> None:
@@ -102,10 +109,10 @@ def test_fields_within_a_column_are_checked(
     (tmp_path / "a.json").write_text(record + "\n")
     declare(session, "json", tmp_path, columns)
     if path is None:
-        assert len(session.sql("SELECT v FROM t").fetchall()) == 1
+        assert len(rows(session, "SELECT v FROM t")) == 1
     else:
         with pytest.raises(ExecutionError, match=re.escape(f'SS403: column "{path}" of table "t" is NOT NULL')):
-            session.sql("SELECT v FROM t").fetchall()
+            rows(session, "SELECT v FROM t")
 
 
 def test_fields_within_a_column_are_checked_by_a_sink_and_where_bad_rows_are_skipped(
@@ -113,7 +120,7 @@ def test_fields_within_a_column_are_checked_by_a_sink_and_where_bad_rows_are_ski
 ) -> None:
     (tmp_path / "a.json").write_text('{"v": {"a": 1}}\n{"v": {"a": null}}\n')
     declare(session, "json", tmp_path, "v ROW<a INT NOT NULL>", **{"on-error": "skip"})
-    assert session.sql("SELECT v.a FROM t").fetchall() == [(1,)]
+    assert rows(session, "SELECT v.a FROM t") == [(1,)]
     session.sql("CREATE TABLE o (v ROW<a INT NOT NULL>) WITH ('connector' = 'memory')")
     with pytest.raises(ExecutionError, match=re.escape('SS403: column "v.a" of table "o" is NOT NULL and got NULL')):
         result: Any = session.sql("INSERT INTO o SELECT NAMED_STRUCT('a', NULLIF(v.a, 1)) FROM t")

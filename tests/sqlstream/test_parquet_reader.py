@@ -111,9 +111,10 @@ def test_explain_physical_names_the_reader_that_runs(query, session):
         ("k BIGINT, v ARRAY<INT>", {}),
     ],
 )
-def test_spark_reads_what_only_spark_can(columns, options, session, folder):
+def test_spark_reads_what_only_spark_can(columns, options, session, folder, tmp_path):
     missing = {"parquet.missing-columns": "null"} if "format" not in options else {}
-    given = {"connector": "filesystem", "path": str(folder), "format": "parquet"} | missing | options
+    path = tmp_path if "format" in options else folder
+    given = {"connector": "filesystem", "path": str(path), "format": "parquet"} | missing | options
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     session.sql(f"CREATE TABLE t ({columns}) WITH ({listed})")
     query = "SELECT k, COUNT(v) AS n FROM t GROUP BY k COUNT WINDOW (10 ROWS)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_what_follows_a_json_object_makes_a_bad_record_and_nothing_else_does(
 ) -> None:
     table = table_of(make_table, tmp_path / "in", [*GOOD, *BAD_ONES], on_error="skip")
     rows = connector("filesystem").read(environment, table, ("a",))  # type: ignore[misc]
-    found = []
+    found: list[tuple[Any, ...]] = []
     query = (
         rows.select("a", f"{BAD}.record", f"{BAD}.error")
         .writeStream.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect())))

@@ -209,3 +209,16 @@ def test_a_module_that_workers_lack_is_named(module, hint):
     found = job_error(RuntimeError(text), "j", "/c")
     assert found.diagnostic.message == f'Python on the side of Spark has no module "{module}"'
     assert (found.code, hint in str(found.diagnostic.hint)) == ("SS496", True)
+
+
+def test_bad_rows_and_unreadable_files_are_told_apart_wherever_spark_names_them():
+    reading = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///data/a%20b.csv. SQLSTATE: KD001"
+    bad = "Caused by: org.apache.spark.SparkException: [MALFORMED_CSV_RECORD] Malformed CSV record: 3 SQLSTATE: KD000"
+    torn = "Caused by: java.io.EOFException: Unexpected end of input stream"
+    gone = "Caused by: java.io.FileNotFoundException: File file:/data/a b.csv does not exist"
+    for cause, code in ((bad, "SS402"), (torn, "SS528"), (gone, "SS529")):
+        error = Exception("[STREAM_FAILED] Query terminated with exception: Job aborted")
+        error._stackTrace = f"org.apache.spark.SparkException: {reading}\n{cause}"  # type: ignore[attr-defined]
+        found = job_error(error, "j", "/checkpoint").diagnostic
+        assert found.code == code
+        assert "a%20b.csv" in found.message or '"/data/a b.csv"' in found.message

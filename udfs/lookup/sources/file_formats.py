@@ -34,7 +34,7 @@ class FileFormat:
     """``columns`` are those that the files hold, in their order; ``quote`` and ``escape`` None: there is none.
 
     ``timestamps``: "SQL" or "ISO-8601" where JSON must spell them so. ``drop``: unreadable rows are left out.
-    ``nulls``: columns that Parquet and ORC files lack are NULL.
+    ``nulls``: columns that Parquet and ORC files lack are NULL. ``line_feeds``: quoted fields of CSV may have some.
     """
 
     name: str
@@ -49,6 +49,7 @@ class FileFormat:
     timestamps: str | None = None
     drop: bool = False
     nulls: bool = False
+    line_feeds: bool = False
 
     def reads(self, kind: DataType) -> bool:
         """Whether columns of the type are read out of files of this format."""
@@ -71,7 +72,8 @@ class FileFormat:
         elif self.name == "csv":
             found = _csv(data, self, kinds)
         else:
-            lines = data.decode("utf-8").splitlines()
+            lines = re.split("\r\n|\n|\r", data.decode("utf-8"))
+            lines = lines if lines[-1] else lines[:-1]
             found = pa.table({name: pa.array(lines, pa.string()) for name in kinds} or {"": lines})
         return _typed(found, self, kinds)
 
@@ -96,6 +98,7 @@ def _csv(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
         quote_char=form.quote or False,
         double_quote=form.escape is None,
         escape_char=form.escape or False,
+        newlines_in_values=form.line_feeds,
         invalid_row_handler=(lambda row: "skip") if form.drop else None,
     )
     names = [name for name, _ in form.columns]
@@ -139,7 +142,10 @@ def _json(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table
         if not text.strip():
             return schema.empty_table()
         blocks = json.ReadOptions(block_size=max(len(text), 1))  # else a line must be shorter than a block
-        return json.read_json(io.BytesIO(text), blocks, parsing)
+        found = json.read_json(io.BytesIO(text), blocks, parsing)
+        if found.num_rows != sum(1 for line in text.splitlines() if line.strip()):
+            raise pa.ArrowInvalid("a line is no JSON object, or something follows the object")
+        return found
 
     try:
         return parsed(data)

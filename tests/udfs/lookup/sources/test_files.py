@@ -309,3 +309,14 @@ def test_a_file_that_is_no_text_is_told_with_its_line(form, text, tmp_path):
     columns = "k STRING" if form == "raw" else "k STRING; v STRING"
     with pytest.raises(ConnectorError, match=r"SS583: file .* cannot be read: line 2 is not UTF-8 text"):
         ask(source_of(file, columns, form), "a")
+
+
+def test_lines_are_those_of_the_stream(tmp_path):
+    text = source_of(written(tmp_path / "t", "a\u2028b"), "k STRING", "text")
+    assert ask(text, ("a\u2028b",)) == [[()]]
+    folded = source_of(written(tmp_path / "c", '1,"x', 'y"'), "k INT; s STRING", line_feeds=True)
+    assert ask(folded, (1,)) == [[("x\ny",)]]
+    two = written(tmp_path / "j", '{"k": 1}{"k": 2}', '{"k": 3}')
+    with pytest.raises(ConnectorError, match="something follows the object"):
+        ask(source_of(two, "k INT; s STRING", "json"), (1,))
+    assert ask(source_of(two, "k INT; s STRING", "json", drop=True), (2,), (3,)) == [[], [(None,)]]

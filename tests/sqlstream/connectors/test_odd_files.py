@@ -1,0 +1,211 @@
+"""Files that would be lost, read twice or read in part are found, named, and leave the checkpoint as it was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from sqlstream.connectors.odd_files import walk, wrong_files
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.planner.catalog import Table
+from sqlstream.results import Query
+from sqlstream.session import Session
+from sqlstream.udfs.listed_files import ListedFiles
+
+LINES = '{"id": 1, "name": "a"}\n'
+TABLE = pa.table({"id": pa.array(range(6), pa.int64()), "name": ["a"] * 6,
+                  "at": pa.array([0] * 6, pa.timestamp("us", "UTC"))})  # fmt: skip
+
+
+# --- before a job starts --------------------------------------------------------------------------------------
+
+
+def test_links_to_what_is_read_anyway_are_told_apart_from_others(tmp_path: Path) -> None:
+    root, outside = tmp_path / "in", tmp_path / "outside"
+    (root / "sub").mkdir(parents=True)
+    outside.mkdir()
+    for file in (root / "a.json", root / "sub" / "b.json", outside / "c.json", root / "_hidden", root / ".crc"):
+        file.write_text(LINES)
+    links = {"loop": root, "sub/up": root, "again": root / "a.json"}
+    links |= {"other": outside, "other2": outside, "sub2": Path("sub")}
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    found = walk([root])
+    assert sorted(map(str, found.files)) == [f"{root}/{name}" for name in ("a.json", "other/c.json", "sub/b.json")]
+    assert {str(p.relative_to(root)) for p in found.links} == {"loop", "sub/up", "again", "other2", "sub2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format", "said"),
+    [
+        ("a.parquet", b"", "parquet", "SS528.*it is empty, and not a Parquet file"),
+        ("a.orc", b"", "orc", "SS528.*it is empty, and not an ORC file"),
+        ("a.parquet", b"XXXX1234", "parquet", "SS528.*does not begin as a Parquet file does"),
+        ("a.json.gz", LINES.encode(), "json", r'SS528.*does not begin as a file "\*.gz" does'),
+        ("a.csv.bz2", b"1,a\n", "csv", r'SS528.*does not begin as a file "\*.bz2" does'),
+        ("a.json.gz", b"", "json", r'SS528.*it is empty, and no file "\*.gz"'),
+        (b"a\xff.json", LINES.encode(), "json", r'SS530: the name of file ".*/a\\xff.json" of table "t" is no UTF-8'),
+        ("a.json", None, "json", 'SS529: file ".*/a.json" was listed, and is gone'),
+        ("a.json", b"", "json", None),
+        ("a.json.gz", gzip.compress(b""), "json", None),
+    ],
+)
+def test_files_that_readers_would_skip_are_found(
+    name: str | bytes,
+    content: bytes | None,
+    format: str,  # noqa: A002
+    said: str | None,
+    tmp_path: Path,
+) -> None:
+    path = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), os.fsencode(name))))  # noqa: PTH118
+    if content is None:
+        path.symlink_to(tmp_path / "nowhere")
+    else:
+        path.write_bytes(content)
+    found = [f"{d.code}: {d.message}" for d in wrong_files(Table("t", (), ""), walk([tmp_path]).files, format)]
+    assert len(found) == (said is not None)
+    assert said is None or re.match(said, found[0])
+
+
+@pytest.mark.parametrize("log", ["4", "4.compact"])
+def test_the_newest_files_of_a_checkpoint_are_looked_for(log: str, tmp_path: Path) -> None:
+    data, logs = tmp_path / "in put", tmp_path / "checkpoint" / "spark" / "sources"
+    for source in (logs / "0", logs / "1", tmp_path / "checkpoint" / "control", data):
+        source.mkdir(parents=True)
+    (data / "b.json").write_text(LINES)
+
+    def entry(path: Path, batch: int) -> str:
+        return json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": batch})
+
+    old, control = entry(data / "a.json", 3), entry(tmp_path / "checkpoint" / "control" / "x.json", 4)
+    (logs / "0" / "3").write_text(f"v1\n{old}\n")
+    (logs / "0" / log).write_text(f"v1\n{old}\n{entry(data / 'b.json', 4)}\n")
+    (logs / "1" / "4").write_text(f"v1\n{control}\n")
+    listed = ListedFiles("t", str(logs), str(data), "json")
+    assert listed.gone() == 0
+    (data / "b.json").unlink()
+    with pytest.raises(SqlStreamError, match=re.escape(f'SS529: file "{data}/b.json" of table "t" was listed')):
+        listed.gone()
+    assert ListedFiles("t", str(logs), str(data), "json", skips=True).gone() == 1
+
+
+# --- while it runs --------------------------------------------------------------------------------------------
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    found = session.sql(query)
+    assert isinstance(found, Query)
+    return found.fetchall()
+
+
+def run(spark: Any, folder: Path, format: str, **options: str) -> Job:  # noqa: A002
+    """Takes the rows of a directory into another one, a file in each micro-batch."""
+    given = {"connector": "filesystem", "path": f"{folder}/in", "format": format, "source.max-files-per-trigger": "1"}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in (given | options).items())
+    with Session(spark) as session:
+        session.sql(f"""
+            SET 'execution.checkpointing.dir' = '{folder}/checkpoint';
+            CREATE TABLE t (id BIGINT, name STRING) WITH ({listed});
+            CREATE TABLE o (id BIGINT, name STRING)
+                WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/out')""")
+        job = session.sql("INSERT INTO o SELECT id, name FROM t")
+        assert isinstance(job, Job)
+        job.wait(300)
+        return job
+
+
+def rows_in(folder: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in folder.glob("part-*"))
+
+
+def torn(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def some_lines() -> bytes:
+    chance = random.Random(1)
+    return gzip.compress("".join(f'{{"id": {chance.randrange(10**9)}}}\n' for _ in range(3000)).encode())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["parquet", "orc", "json"])
+def test_a_torn_file_is_named_and_read_once_it_is_whole(format: str, spark: Any, tmp_path: Path) -> None:  # noqa: A002
+    (tmp_path / "in").mkdir()
+    suffix = "json.gz" if format == "json" else format
+    first, second = (tmp_path / "in" / f"{i} ü.{suffix}" for i in (1, 2))
+    for file in (first, second):
+        if format == "json":
+            file.write_bytes(some_lines())
+        else:
+            {"parquet": pq.write_table, "orc": orc.write_table}[format](TABLE, file)
+    os.utime(first, (1, 1))
+    whole = second.read_bytes()
+    second.write_bytes(torn(whole))
+    with pytest.raises(SqlStreamError, match=re.escape(f'SS528: file "{second}" cannot be read: ')):
+        run(spark, tmp_path, format)
+    second.write_bytes(whole)
+    run(spark, tmp_path, format)
+    assert rows_in(tmp_path / "out") == 2 * (3000 if format == "json" else 6)
+
+
+@pytest.mark.spark
+def test_a_file_that_is_gone_before_it_is_read_stops_the_job_until_it_is_back(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    files = [tmp_path / "in" / f"{i}.json" for i in range(3)]
+    for i, file in enumerate(files):
+        file.write_text(LINES * 6)
+        os.utime(file, (i + 1, i + 1))
+    files[0].write_text("no json\n")  # the job stops here, once Spark has listed the file
+    os.utime(files[0], (1, 1))
+    with pytest.raises(SqlStreamError, match="SS402"):
+        run(spark, tmp_path, "json")
+    files[0].unlink()
+    for _ in range(2):
+        with pytest.raises(SqlStreamError, match=re.escape(f'SS529: file "{files[0]}" of table "t" was listed')):
+            run(spark, tmp_path, "json")
+    files[0].write_text(LINES * 6)
+    run(spark, tmp_path, "json")
+    assert rows_in(tmp_path / "out") == 18
+
+
+@pytest.mark.spark
+def test_files_that_are_gone_are_counted_where_the_table_skips_them(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for i in range(2):
+        (tmp_path / "in" / f"{i}.json").write_text("no json\n" if i == 0 else LINES)
+        os.utime(tmp_path / "in" / f"{i}.json", (i + 1, i + 1))
+    with pytest.raises(SqlStreamError, match="SS402"):
+        run(spark, tmp_path, "json")
+    (tmp_path / "in" / "0.json").unlink()
+    job = run(spark, tmp_path, "json", **{"source.missing-files": "skip"})
+    assert job.progress().missing_files == {"t": 1}
+    assert rows_in(tmp_path / "out") == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["json", "parquet"])
+def test_a_link_to_its_own_directory_gives_no_row_twice(format: str, spark: Any, tmp_path: Path) -> None:  # noqa: A002
+    folder = tmp_path / "in ü"
+    folder.mkdir()
+    if format == "json":
+        (folder / "a.json").write_text(LINES * 6)
+    else:
+        pq.write_table(TABLE, folder / "a.parquet")
+    (folder / "loop").symlink_to(folder)
+    with Session(spark) as session:
+        session.sql(f"""CREATE TABLE t (id BIGINT, name STRING)
+            WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = '{format}')""")
+        assert len(rows(session, "SELECT id FROM t")) == 6
+        counts = rows(session, "SELECT COUNT(*) AS n FROM t GROUP BY COUNT WINDOW (6 ROWS)")
+    assert counts == [(6,)]

@@ -44,8 +44,8 @@ _COMPILER = (
     "-XX:Tier4BackEdgeThreshold=400000"
 )
 
-# Spark walks down its plans and expressions on the stack of the thread that plans: 3,000 conditions take more than the
-# usual megabyte. It is address space, of which only what is used becomes memory.
+# Spark walks down its plans and expressions on the stack of the thread that plans, where the usual megabyte takes less
+# than long statements need. It is address space, of which only what is used becomes memory.
 _STACK = "-Xss16m"
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -36,11 +36,14 @@ _SPELLED_HERE = {
     "SS403": "a NULL in a column that is NOT NULL",
     "SS411": "a Python function has raised an exception",
     "SS412": "a Python function has returned a value of the wrong type",
+    "SS430": "an event time is out of range",
     "SS440": "a process function has raised an exception; the detail has the key and the row or timer",
     "SS441": "a process function has returned what is no row of its type",
     "SS442": "a process function has written a value that is not of the type of its state",
     "SS443": "timers of a process function register timers without end, after the end of the input",
     "SS444": "a process function uses a timer, a time or a clock that the class or the call does not declare",
+    "SS527": "a sink is given a value that its format cannot hold",
+    "SS591": "standard output cannot be written",
 }
 
 

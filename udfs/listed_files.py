@@ -25,6 +25,16 @@ class ListedFiles:
     format: str
     skips: bool = False
 
+    @property
+    def is_pending(self) -> bool:
+        """True where the newest micro-batch has begun, and is not complete."""
+        begun, complete = (self._numbers(name) for name in ("offsets", "commits"))
+        return max(begun, default=-1) > max(complete, default=-1)
+
+    def _numbers(self, name: str) -> list[int]:
+        folder = Path(self.logs).parent / name
+        return [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit()]
+
     def gone(self) -> int:
         """How many files of the newest micro-batch are gone. SS529 where that is an error, SS528 at a torn one."""
         count = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.nodes import AlignBarriers, AssignTime, Lookup, Node, StatementSet
 from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
-from sqlstream.udfs.spark.clocks import Watermark
+from sqlstream.udfs.spark.watermark import Watermark
 
 
 @dataclass(frozen=True)

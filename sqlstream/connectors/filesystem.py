@@ -209,17 +209,30 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
 
 
 def _listed(environment: Environment, table: Table) -> ListedFiles | None:
-    """The files of micro-batches, where time passes between Spark's finding and its reading them: those that are left
-    for later micro-batches, and those of one that runs again. Not through Spark Connect, as with ``_needs_checks``.
+    """The files of micro-batches, where time passes between Spark's finding and its reading them. Not through Spark
+    Connect, as with ``_needs_checks``.
     """
     from sqlstream.spark import is_connect
 
-    values, path = CONNECTOR.values(table), local_path(table.option("path") or "")
-    later = not is_bounded(table) or environment.resumed or values["source.max-files-per-trigger"] is not None
-    if path is None or environment.logs is None or not later or is_connect(environment.spark):
+    path = local_path(table.option("path") or "")
+    if path is None or environment.logs is None or is_connect(environment.spark):
         return None
+    values = CONNECTOR.values(table)
     root = str(Path(re.split(r"[*?\[{]", path)[0] or ".").absolute())
-    return ListedFiles(table.name, environment.logs, root, values["format"], values["source.missing-files"] == "skip")
+    listed = ListedFiles(table.name, environment.logs, root, values["format"], values["source.missing-files"] == "skip")
+    if looks_for_files(table):
+        return listed
+    if environment.resumed and listed.is_pending:
+        listed.gone()
+    return None
+
+
+def looks_for_files(table: Table) -> bool:
+    """True where each micro-batch looks whether its files are still there, which Spark counts as one source more; so it
+    is part of what a checkpoint depends on. Files may be left for later micro-batches. Where none are, they are looked
+    for when a micro-batch is to run again."""
+    local = local_path(table.option("path") or "") is not None
+    return local and (not is_bounded(table) or CONNECTOR.values(table)["source.max-files-per-trigger"] is not None)
 
 
 _numbers = count()

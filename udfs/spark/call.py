@@ -10,8 +10,9 @@ import pyarrow as pa
 from sqlstream.udfs.driver import GroupContext, MicroBatch, drive
 from sqlstream.udfs.exchange import Blob, Content, rows_in_order
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
-from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
+from sqlstream.udfs.spark.watermark import Watermark
 
 _MILLISECOND = 1000
 

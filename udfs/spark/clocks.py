@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK
-
-
-class Watermark(Enum):
-    """What Spark's watermark is to the operator. NONE: the query has none, and the kernel no timers."""
-
-    EVENT_TIME = "event time"
-    CLOCK = "clock"
-    NONE = "none"
+from sqlstream.udfs.spark.watermark import Watermark
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,11 @@ from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
-from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.key_groups import numbers_of
 from sqlstream.udfs.spark.shipped import ShippedProcessor
 from sqlstream.udfs.spark.stages import Stage
+from sqlstream.udfs.spark.watermark import Watermark
 
 METRIC = "operator"
 """What the names of the metrics of operators begin with; the number of the operator ends them."""

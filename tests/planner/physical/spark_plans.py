@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, NumberedLookup, Operator, Read, Step, Told
-from sqlstream.udfs.spark.clocks import Watermark
+from sqlstream.udfs.spark.watermark import Watermark
 
 _OPERATORS = {
     "TransformWithStateInPySpark": "kernels",

@@ -221,7 +221,7 @@ def test_format_replaces_a_file_whole_or_not_at_all(tmp_path, monkeypatch, capsy
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("pathlib.Path.write_text", full)
     assert run(["format", "--write", str(path)]) == 2
     assert "cannot write" in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == "select 1"

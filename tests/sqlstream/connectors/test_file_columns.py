@@ -82,9 +82,10 @@ def test_columns_that_are_not_read_are_not_looked_for(wrong, tmp_path):
     assert wrong("id BIGINT; pricee DOUBLE; day STRING", "id", "day", format="parquet", partition_by="day") == []
 
 
-def test_what_cannot_be_read_is_left_to_the_reader(wrong, tmp_path):
+def test_what_cannot_be_read_is_told(wrong, tmp_path):
     (tmp_path / "1.parquet").write_text("no Parquet")
-    assert wrong("id BIGINT", format="parquet") == []
+    (told,) = wrong("id BIGINT", format="parquet")
+    assert told.startswith('SS528: file "') and "1.parquet" in told
 
 
 # --- CSV ------------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import pytest
 from sqlstream.udfs.exchange import Blob, Content, to_bytes
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK
 from sqlstream.udfs.spark.call import Arrived, held_above, run
-from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
+from sqlstream.udfs.spark.watermark import Watermark
 from sqlstream.udfs.state.memory import MemoryStore
 from tests.udfs.spark.keeper import Keeper
 from tests.udfs.spark.recorder import Recorder

@@ -18,9 +18,10 @@ from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH
 from sqlstream.udfs.key_hash import hash_of_values
 from sqlstream.udfs.spark.adapter import KernelProcessor
-from sqlstream.udfs.spark.clocks import Clocks, Watermark
+from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import KEY
 from sqlstream.udfs.spark.stages import Part, Stage
+from sqlstream.udfs.spark.watermark import Watermark
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.triggers import AtWatermark
 from sqlstream.udfs.windows.aligned import AlignedWindows

@@ -90,7 +90,6 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield "late rows", f"{progress.late_rows:,}"
     for number, rows in progress.late_by_operator.items():
         yield f"operator {number}: late rows", f"{rows:,}"
-    yield from ((f'missing files of "{name}"', f"{n:,}") for name, n in progress.missing_files.items())
     yield from ((f'bad rows of "{name}"', f"{rows:,}") for name, rows in progress.bad_rows.items())
     if progress.pending is not None:
         yield "rows waiting", f"{progress.pending:,}"

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from itertools import count, islice
+from itertools import islice
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sqlstream.connectors.connector import (
     PATH_ERROR,
@@ -73,8 +73,6 @@ if TYPE_CHECKING:
 
 CREDENTIALS = "SS584"
 _MOST_WRONG = 3
-MISSING_METRIC = "missing"
-"""What the names of metrics that count missing files begin with; a number and the name of the table end them."""
 _LONGEST_SHOWN = 100
 
 _METADATA = {
@@ -194,56 +192,33 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
     if values["format"] == "json":
         return _json_rows(environment, table, columns, beside, parts)
-    listed = _listed(environment, table)
+    _require_files_of_pending(environment, table)
     parses = values["format"] == "csv"
     files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
     checks = _needs_checks(environment, table, columns)
-    files = with_known_files(files) if checks or listed else files
+    files = with_known_files(files) if checks else files
     rows = files.select(
         *((beside[c.name] if c.name in beside else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
         *(column.alias(name) for name, column in parts.items()),
     )
-    rows = checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
-    return _guarded(files, rows, listed)
+    return checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
 
 
-def _listed(environment: Environment, table: Table) -> ListedFiles | None:
-    """The files of micro-batches, where time passes between Spark's finding and its reading them. Not through Spark
-    Connect, as with ``_needs_checks``.
-    """
+def _require_files_of_pending(environment: Environment, table: Table) -> None:
+    """SS529 where a micro-batch is to run again, and one of its files is gone: Spark would leave it out. Not through
+    Spark Connect, as with ``_needs_checks``."""
     from sqlstream.spark import is_connect
 
     path = local_path(table.option("path") or "")
-    if path is None or environment.logs is None or is_connect(environment.spark):
-        return None
+    if path is None or environment.logs is None or not environment.resumed or is_connect(environment.spark):
+        return
     values = CONNECTOR.values(table)
     root = str(Path(re.split(r"[*?\[{]", path)[0] or ".").absolute())
-    listed = ListedFiles(table.name, environment.logs, root, values["format"], values["source.missing-files"] == "skip")
-    if looks_for_files(table):
-        return listed
-    if environment.resumed and listed.is_pending:
+    skips = values["source.missing-files"] == "skip"
+    listed = ListedFiles(table.name, environment.logs, root, values["format"], skips)
+    if listed.is_pending:
         listed.gone()
-    return None
-
-
-def looks_for_files(table: Table) -> bool:
-    """True where each micro-batch looks whether its files are still there, which Spark counts as one source more; so it
-    is part of what a checkpoint depends on. Files may be left for later micro-batches. Where none are, they are looked
-    for when a micro-batch is to run again."""
-    local = local_path(table.option("path") or "") is not None
-    return local and (not is_bounded(table) or CONNECTOR.values(table)["source.max-files-per-trigger"] is not None)
-
-
-_numbers = count()
-
-
-def _guarded(files: DataFrame, rows: DataFrame, listed: ListedFiles | None) -> DataFrame:
-    from sqlstream.udfs.spark.file_guard import guarded
-
-    if listed is None:
-        return rows
-    return guarded(files, rows, listed, f"{MISSING_METRIC}/{next(_numbers)}/{quote(listed.table, safe='')}")
 
 
 _LINE = "__line"
@@ -259,24 +234,20 @@ def _json_rows(
     """Of lines of text, because Spark's reader of JSON hides what follows the object of a line."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from sqlstream.udfs.spark.file_checks import with_known_files
-
     in_files = {c.name for c in _in_files(table, columns)}
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: beside[name] if name in beside else F.col(quoted(name)) for name in columns if name not in in_files}
     place = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
-    listed = _listed(environment, table)
+    _require_files_of_pending(environment, table)
     files = _files(environment, table, schema, "text")
-    files = with_known_files(files) if listed else files
     rows = decode(
         files,
         _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, place, of_files=True,
     )  # fmt: skip
     extra = [BAD] if BAD in rows.columns else []
-    rows = rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
-    return _guarded(files, rows, listed)
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
 
 
 def _metadata(key: str) -> Column:
@@ -352,27 +323,24 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
     """Where the rows are, of a table that ``has_places``."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from sqlstream.udfs.spark.file_checks import with_known_files
     from sqlstream.udfs.spark.key_groups import numbers_of
 
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    listed = _listed(environment, table)
-    files = _files(environment, table, _BINARY_FILE, "binaryFile")
-    files = with_known_files(files) if listed else files
-    found = files.select(
+    _require_files_of_pending(environment, table)
+    files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
         F.input_file_name().alias(FILE),
         F.col("length").alias(LENGTH),
         *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
     shares = _shares(environment.spark, table, stats)
-    all_files = _guarded(files, found, listed).coalesce(1).withColumn(SHARES, F.lit(shares))
+    listed = files.coalesce(1).withColumn(SHARES, F.lit(shares))
     if shares == 1:
-        return all_files.withColumn(SHARE, F.lit(0))
+        return listed.withColumn(SHARE, F.lit(0))
     # A union would be a source for each share, and Spark's checkpoint lets no later start have more or fewer of them.
     keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
-    return all_files.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
+    return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
 
 
 def _shares(spark: SparkSession, table: Table, stats: list[os.stat_result]) -> int:
@@ -597,8 +565,8 @@ CONNECTOR = Connector(
         Option(
             "source.missing-files",
             one_of("fail", "skip"),
-            "What happens where a file is gone that Spark has listed and not yet read: the job fails, or goes on "
-            "without it and counts it.",
+            "What happens where a file of a micro-batch that is to run again is gone: the job fails, or goes on without "
+            "it.",
             "fail",
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),

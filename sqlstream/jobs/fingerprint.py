@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sqlstream.connectors.filesystem import looks_for_files
 from sqlstream.connectors.secrets import masked
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Table
@@ -127,5 +126,3 @@ def _source(table: Table) -> Iterator[tuple[str, str]]:
     for key, value in sorted(masked(table.options)):  # who asks may change, so that secrets are no part of it
         if key.startswith(_READ_BY.get(table.connector, ())):
             yield f'option "{key}"', value.rstrip("/") if key == "path" else value
-    if table.connector == "filesystem" and looks_for_files(table):
-        yield "files", "looked for in each micro-batch"

@@ -28,9 +28,9 @@ from sqlstream.jobs.savepoint_taking import SavepointTaking
 from sqlstream.jobs.waiting import Waiting, waiting_text
 from sqlstream.planner.nodes import Node
 from sqlstream.udfs.hiding import without_secrets
+from sqlstream.udfs.spark.call import AFTER_THE_END
 
 _FIRST_PAUSE_S = 0.05
-_EMITTED_TOO_LATE = "EMITTING_ROWS_OLDER_THAN_WATERMARK"
 
 
 class JobState(Enum):
@@ -258,7 +258,7 @@ class Job:
             self._query.watch()
             self._go_on_in_pace()
         except Exception as error:
-            if self._query.launch.ended and _EMITTED_TOO_LATE in str(error):  # so kernels tell Spark of late rows
+            if self._query.launch.ended and AFTER_THE_END in str(error):
                 raise after_the_end() from error
             raise
         launch = self._query.launch

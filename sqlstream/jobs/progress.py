@@ -27,7 +27,6 @@ METRICS = "sqlstream"
 LATE_ROWS = "late_rows"
 PENDING = "pending"
 BAD_METRIC, BAD_ROWS = "bad", "rows"
-MISSING_METRIC, GONE = "missing", "gone"
 
 _OPERATOR = "operator"
 
@@ -44,7 +43,6 @@ class Progress:
     batch of a query with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has
     failed and started again. ``bad_rows``: those of each table and function that tolerates them.
     ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
-    ``missing_files``: those of each table that were gone before they were read, where it says that they are skipped.
     ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
     """
 
@@ -63,7 +61,6 @@ class Progress:
     last_batch: int = -1
     rows_by_table: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[Waiting, ...] = ()
-    missing_files: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -121,7 +118,6 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         lookups=added_lookups(progress.lookups, lookups_of(report)),
         bad_rows=added_by_name(progress.bad_rows, bad_rows(report)),
-        missing_files=added_by_name(progress.missing_files, missing_files(report)),
         pending=progress.pending if not pending else sum(pending.values()),
         pending_by_operator=pending or progress.pending_by_operator,
         last_batch=int(report["batchId"]),
@@ -137,15 +133,6 @@ def late_rows(report: Mapping[str, Any]) -> int:
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
     """The late rows of each operator of the columnar gear by its number."""
     return {number: late for number, (late, _) in _operators(report)}
-
-
-def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
-    """The files of a micro-batch that were gone before they were read, by table."""
-    found: dict[str, int] = {}
-    for name, metrics in observed_sets(report, MISSING_METRIC):
-        (gone,) = counts_of(metrics, [GONE])
-        found = added_by_name(found, {unquote(name.partition("/")[2]): gone}) if gone else found
-    return found
 
 
 def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:

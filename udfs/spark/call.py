@@ -16,6 +16,9 @@ from sqlstream.udfs.spark.watermark import Watermark
 
 _MILLISECOND = 1000
 
+AFTER_THE_END = "ROWS_AFTER_THE_END_OF_INPUT"
+"""What the failure says of rows that come when an earlier run has ended the input, and all timers have fired."""
+
 
 @dataclass(frozen=True)
 class Arrived:
@@ -80,6 +83,9 @@ def held_above(context: GroupContext, before: GroupEntry, arrived: Arrived) -> i
 
 def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBatch:
     watermark, clock = clocks.times(arrived.watermark_ms, arrived.tick)
+    rows = arrived.rows(Content.ROWS)
+    if rows and not arrived.handed and clocks.ends and clocks.of_spark(arrived.watermark_ms) == END_OF_TIME:
+        raise RuntimeError(f"{AFTER_THE_END}: the watermark of the checkpoint is at the end of time")
     if arrived.held is not None and arrived.held_back:  # the end of the input comes when all rows have come
         watermark = min(watermark, arrived.held - 1)
         clock = NO_WATERMARK if clock == END_OF_TIME else clock
@@ -87,7 +93,7 @@ def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBa
         max(watermark, entry.watermark),
         max(clock, entry.clock, arrived.clock_of_rows),
         arrived.rows(Content.AHEAD),
-        arrived.rows(Content.ROWS),
+        rows,
         input_ended=watermark == END_OF_TIME,
         clock_ahead=clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock,
     )

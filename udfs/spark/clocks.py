@@ -13,13 +13,15 @@ class Clocks:
     """Spark's watermark starts at 0; ours is moved by ``shift_ms``, so that times before 1970 are above that too.
 
     From ``end_ms`` (milliseconds since 1970) on it is the end of the input. ``chained_by_clock``: operators above
-    see the same clock, so that what processing time fires must reach them before it passes.
+    see the same clock, so that what processing time fires must reach them before it passes. ``ends``: no rows come
+    when the watermark is at the end of the input; where rows may wait below, some do.
     """
 
     watermark: Watermark
     shift_ms: int
     end_ms: int
     chained_by_clock: bool = False
+    ends: bool = True
 
     def of_spark(self, watermark_ms: int) -> int:
         """Microseconds since 1970 of Spark's watermark."""

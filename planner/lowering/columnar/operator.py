@@ -66,7 +66,7 @@ class Running:
 
     @property
     def clocks(self) -> Clocks:
-        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock)
+        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock, ends=not self.goes_on)
 
 
 def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:

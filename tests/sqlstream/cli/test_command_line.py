@@ -218,7 +218,7 @@ def test_format_replaces_a_file_whole_or_not_at_all(tmp_path, monkeypatch, capsy
     path = tmp_path / "q.sql"
     path.write_text("select 1", encoding="utf-8")
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_text", full)

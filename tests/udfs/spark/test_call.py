@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from sqlstream.udfs.exchange import Blob, Content, to_bytes
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK
-from sqlstream.udfs.spark.call import Arrived, held_above, run
+from sqlstream.udfs.spark.call import AFTER_THE_END, Arrived, held_above, run
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
 from sqlstream.udfs.spark.watermark import Watermark
@@ -108,8 +110,11 @@ def test_the_end_of_the_input_ends_both_clocks():
     group = Group()
     group.batch(rows(1, event_timer=3 * SECOND, processing_timer=3 * SECOND))
     assert group.batch(watermark=END) == ([("event time", -1, None), ("processing time", -1, -1)], [])
-    assert group.batch(rows(2, event_timer=7 * SECOND))[1] == [("rows 2", -1, -1), ("event time", -1, -1)]
     assert group.spark_timer() is None
+    with pytest.raises(RuntimeError, match=AFTER_THE_END):
+        group.batch(rows(2, event_timer=7 * SECOND))
+    group.clocks = replace(group.clocks, ends=False)  # where rows may wait below
+    assert group.batch(rows(2, event_timer=7 * SECOND))[1] == [("rows 2", -1, -1), ("event time", -1, -1)]
 
 
 def test_a_tick_at_the_end_ends_processing_time():

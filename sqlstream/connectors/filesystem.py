@@ -565,8 +565,7 @@ CONNECTOR = Connector(
         Option(
             "source.missing-files",
             one_of("fail", "skip"),
-            "What happens where a file of a micro-batch that is to run again is gone: the job fails, or goes on without "
-            "it.",
+            "What happens where a file of a micro-batch that runs again is gone: the job fails, or goes on without it.",
             "fail",
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),

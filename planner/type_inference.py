@@ -90,10 +90,16 @@ def number_type(text: str) -> DataType:
         whole, _, fraction = text.partition(".")
         digits = len(whole.lstrip("0")) + len(fraction)
         return DataType("DECIMAL", (max(digits, len(fraction), 1), len(fraction)))
-    value = int(text)
+    spelled = text.lstrip("0")
+    if len(spelled) > _DIGITS_OF_BIGINT:  # Python reads no number of thousands of digits
+        return DataType("DECIMAL", (len(spelled), 0))
+    value = int(spelled or "0")
     if value < 2**31:
         return INT
-    return BIGINT if value < 2**63 else DataType("DECIMAL", (len(text), 0))
+    return BIGINT if value < 2**63 else DataType("DECIMAL", (len(spelled), 0))
+
+
+_DIGITS_OF_BIGINT = 19
 
 
 @_type.register(exp.Boolean)

@@ -7,6 +7,7 @@ import pytest
 from sqlstream.checking import check_script
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script
+from sqlstream.planner.type_inference import number_type
 from sqlstream.workspace import Workspace
 from tests.planner.plans import created
 
@@ -71,3 +72,8 @@ def test_the_largest_number_of_rows(text, workspace):
     assert check_script(f"SELECT COUNT(*) {_WINDOW} TRIGGER EVERY {text} ROWS", workspace) == ()
     longer = f"SELECT COUNT(*) {_WINDOW} TRIGGER EVERY 1000000000000000 ROWS"
     assert [d.message for d in check_script(longer, workspace)] == ['"1000000000000000" has more than 15 digits']
+
+
+def test_zeros_before_a_number_do_not_make_it_longer_than_python_reads():
+    assert str(number_type("0" * 5000 + "7")) == "INT"
+    assert str(number_type("9" * 20)) == "DECIMAL(20, 0)"

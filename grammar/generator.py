@@ -89,6 +89,10 @@ class SqlStreamGenerator(SparkGenerator):
         return super().subquery_sql(expression, sep) + self.table_clauses(expression)
 
     def lateral_sql(self, expression: exp.Lateral) -> str:
+        alias = expression.args.get("alias")
+        if expression.args.get("view") and alias is not None and isinstance(name := alias.this, exp.Identifier):
+            expression = expression.copy()  # sqlglot prints the name of the view without its quotes
+            expression.args["alias"].set("this", exp.to_identifier(self.sql(name), quoted=False))
         return super().lateral_sql(expression) + self.table_clauses(expression)
 
     def table_clauses(self, table: exp.Expr) -> str:
@@ -106,6 +110,11 @@ class SqlStreamGenerator(SparkGenerator):
         return Generator.unnest_sql(self, expression) + self.table_clauses(expression)
 
     def values_sql(self, expression: exp.Values, values_as_table: bool = True) -> str:
+        alias = expression.args.get("alias")
+        if alias is not None and expression.parent is None:  # no parentheses stand around a query with an alias
+            bare = expression.copy()
+            bare.set("alias", None)
+            return f"{super().values_sql(bare, values_as_table)} AS {self.sql(alias)}{self.table_clauses(expression)}"
         return super().values_sql(expression, values_as_table) + self.table_clauses(expression)
 
     def groupconcat_sql(self, expression: exp.GroupConcat) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from sqlglot import exp
+from sqlglot import Dialect, exp
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -28,8 +28,7 @@ def quote_string(text: str) -> str:
 @cache
 def _words() -> frozenset[str]:
     """What sqlglot or the grammar would not read as a name everywhere."""
-    from sqlstream.grammar.dialect import SqlStream
-
-    names = SqlStream.Parser.ID_VAR_TOKENS
-    reserved = {word for word, token in SqlStream.Tokenizer.KEYWORDS.items() if token not in names}
+    dialect = Dialect.get_or_raise("sqlstream")  # by its name, because the dialect prints with what is here
+    names = dialect.parser_class.ID_VAR_TOKENS
+    reserved = {word for word, token in dialect.tokenizer_class.KEYWORDS.items() if token not in names}
     return frozenset(reserved | {"CASE", "CONSTRAINT", "DESCRIPTOR", "IN", "INTERVAL", "IS", "PRIMARY", "WATERMARK"})

@@ -177,7 +177,10 @@ class StrictParser(SparkParser):
         if isinstance(this, exp.Literal) and self._curr.token_type == TokenType.DOT:
             name = "text" if this.is_string else "number"
             raise failure(f"a {name} has no fields", token_span(self._prev), hint=_NAME if this.is_string else None)
-        return super()._parse_column_ops(this)
+        try:
+            return super()._parse_column_ops(this)
+        except InvalidOperation:  # behind a number that begins with a dot, which is none of its own
+            raise failure("this is not a number of the dialect", token_span(self._prev), LITERAL) from None
 
     def _parse_dcolon(self) -> Any:
         """``0.1BD`` comes as ``0.1::BD``: the decimal that holds the number, as in Spark."""

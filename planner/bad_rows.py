@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from sqlstream.errors import repeating
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import STRING, TIMESTAMP, DataType
 
@@ -19,8 +20,8 @@ BAD = "__bad"
 """The hidden column in which a source that parses records tells of each its bytes, what is wrong with it (NULL:
 nothing) and where it came from: ``STRUCT<record: BINARY, error: STRING, place: STRING>``."""
 
-BAD_ROW = "SS402"
-NULL_IN_COLUMN = "SS403"
+BAD_ROW = repeating("SS402")
+NULL_IN_COLUMN = repeating("SS403")
 BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
 
 _DEAD_LETTER = "dead-letter"

@@ -26,6 +26,9 @@ class RowKind(Enum):
 
 
 APPEND_ONLY = frozenset({RowKind.INSERT})
+ALL_KINDS = frozenset(RowKind)
+UPSERT = ALL_KINDS - {RowKind.UPDATE_BEFORE}
+"""What changes rows that are known by a key."""
 
 
 class TimeDomain(Enum):

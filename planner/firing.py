@@ -223,3 +223,27 @@ class Firing:
 
 
 DEFAULT_FIRING = Firing()
+
+
+def fires_again(firing: Firing) -> bool:
+    """True where a window may give several results."""
+    return firing.late.allow_ms > _delay_ms(firing) or firing.trigger not in (
+        None,
+        AfterProcessingTime(),
+        AfterWatermark(delay_ms=_delay_ms(firing)),
+        Never(),
+    )
+
+
+def _delay_ms(firing: Firing) -> int:
+    return firing.trigger.delay_ms if isinstance(firing.trigger, AfterWatermark) else 0
+
+
+def by_clock(trigger: Trigger) -> bool:
+    """True where a simple trigger follows the clock of processing time."""
+    match trigger:
+        case AfterProcessingTime() | AfterSilence() | UserTrigger():
+            return True
+        case EveryInterval(domain=domain):
+            return domain is TimeDomain.PROCESSING
+    return False

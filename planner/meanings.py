@@ -9,18 +9,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.nodes import (
-    AlignBarriers,
-    AssignWindows,
-    Correlate,
-    Lookup,
-    Node,
-    ProcessTable,
-    Project,
-    Union,
-    WindowAggregate,
-    WindowColumns,
-)
+from sqlstream.planner.nodes import Correlate, Node, Project, Union
 
 Names = Mapping[str, str]
 """The meaning of each field by its name."""
@@ -70,41 +59,3 @@ def _(node: Correlate) -> Names:
     below = names_of(node.input)
     call = meaning(node.function, below)
     return {**below, **{f.name: f"{call}.{i}" for i, f in enumerate(node.outputs)}}
-
-
-@names_of.register
-def _(node: Lookup) -> Names:
-    added = {o.name: f"{node.source.name}.{sql(o.expression)}" for o in node.outputs}
-    return {**names_of(node.input), **added}
-
-
-@names_of.register
-def _(node: AlignBarriers) -> Names:
-    return {**names_of(node.input), node.output.name: "barrier_id"}
-
-
-@names_of.register
-def _(node: AssignWindows) -> Names:
-    return {**names_of(node.input), **_of_windows(node.columns)}
-
-
-def _of_windows(columns: WindowColumns) -> dict[str, str]:
-    return {columns.start: "window_start", columns.end: "window_end", columns.time: "window_time"}
-
-
-@names_of.register
-def _(node: WindowAggregate) -> Names:
-    below = names_of(node.input)
-    found = {key: below[key] for key in node.keys}
-    found |= {a.name: meaning(a.expression, below) for a in node.aggregates} | _of_windows(node.columns)
-    extra = {"grouping_id": node.grouping_id, "pane": node.pane, "pane_index": node.pane_index}
-    return found | {name: text for text, name in extra.items() if name is not None}
-
-
-@names_of.register
-def _(node: ProcessTable) -> Names:
-    found = {f.name: f"{node.uid}.{f.name}" for f in node.schema}
-    below = names_of(node.tables[0])
-    first = node.arguments[0]
-    given = zip(node.passed or node.keys, first.passed if node.passed else first.partition_by, strict=False)
-    return found | {field.name: below[name] for field, name in given}

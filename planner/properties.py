@@ -12,47 +12,24 @@ from functools import singledispatch
 
 from sqlglot import exp
 
+from sqlstream.planner.bad_rows import columns_to_read
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
-from sqlstream.planner.firing import (
-    Accumulation,
-    AfterProcessingTime,
-    AfterSilence,
-    AfterWatermark,
-    EveryInterval,
-    Eviction,
-    Firing,
-    Never,
-    Trigger,
-    UserTrigger,
-    simple_triggers,
-)
 from sqlstream.planner.nodes import (
-    AlignBarriers,
-    AlignedWindow,
     AssignTime,
-    AssignWindows,
     Correlate,
-    CountWindow,
     Field,
     Filter,
     Insert,
-    Lookup,
     Node,
     Output,
-    ProcessTable,
     Project,
-    RowMeasured,
     Scan,
-    Session,
     StatementSet,
     Unary,
     Union,
-    UserWindow,
-    Window,
-    WindowAggregate,
 )
 from sqlstream.planner.remembering import remembered
-from sqlstream.udfs.lookup.options import Order
+from sqlstream.planner.windows import Window
 
 # --- changelog mode -------------------------------------------------------------------------------------------
 
@@ -70,30 +47,6 @@ def _(node: Scan) -> frozenset[RowKind]:
     return node.table.changelog
 
 
-@changelog_mode.register
-def _(node: WindowAggregate) -> frozenset[RowKind]:
-    """RETRACTING withdraws what it emitted before; only windows that merge take a result back for good."""
-    if node.firing.accumulation is not Accumulation.RETRACTING or not fires_again(node.firing):
-        return APPEND_ONLY
-    window = window_of(node)
-    merges = window is not None and isinstance(window.window, (Session, UserWindow))
-    return frozenset(RowKind) if merges else frozenset(RowKind) - {RowKind.DELETE}
-
-
-def fires_again(firing: Firing) -> bool:
-    """True where a window may give several results."""
-    return firing.late.allow_ms > _delay_ms(firing) or firing.trigger not in (
-        None,
-        AfterProcessingTime(),
-        AfterWatermark(delay_ms=_delay_ms(firing)),
-        Never(),
-    )
-
-
-def _delay_ms(firing: Firing) -> int:
-    return firing.trigger.delay_ms if isinstance(firing.trigger, AfterWatermark) else 0
-
-
 _KIND_NAMES = (
     (RowKind.INSERT, "I"),
     (RowKind.UPDATE_BEFORE, "UB"),
@@ -107,7 +60,7 @@ def changelog_text(kinds: frozenset[RowKind]) -> str:
     return ",".join(name for kind, name in _KIND_NAMES if kind in kinds)
 
 
-# --- time -----------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------------------
 
 
 def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
@@ -115,6 +68,26 @@ def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
     found = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
     found += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
     return tuple({table.name: table for table in found if table is not None}.values())
+
+
+@singledispatch
+def side_table(node: Node) -> Table | None:
+    """The table that gets rows of the node beside its result, dead letters apart."""
+    return None
+
+
+@singledispatch
+def table_read(node: Node) -> tuple[Table, tuple[str, ...]] | None:
+    """The table that the node reads or asks, with the columns that it needs of it."""
+    return None
+
+
+@table_read.register
+def _(node: Scan) -> tuple[Table, tuple[str, ...]] | None:
+    return node.table, columns_to_read(node.table, node.columns, node.on_error)
+
+
+# --- time -----------------------------------------------------------------------------------------------------
 
 
 def time_attributes(node: Node) -> tuple[Field, ...]:
@@ -143,51 +116,14 @@ def _(node: AssignTime) -> int | None:
 
 @singledispatch
 def keeps_state(node: Node) -> bool:
-    """True for windows that fire, barriers, lookups that defer, process functions by key, OVER."""
+    """True for operators whose rows meet others: windows that fire, joins, lookups that defer, …"""
     return False
-
-
-@keeps_state.register(WindowAggregate)
-@keeps_state.register(AlignBarriers)
-def _(node: Node) -> bool:
-    return True
-
-
-@keeps_state.register
-def _(node: AssignWindows) -> bool:
-    """The rows of a window table function on aligned windows come out at once."""
-    return not isinstance(node.window, AlignedWindow)
-
-
-@keeps_state.register
-def _(node: Lookup) -> bool:
-    return node.options.defers
-
-
-@keeps_state.register
-def _(node: ProcessTable) -> bool:
-    return bool(node.keys)
 
 
 @singledispatch
 def awaited_by(node: Node) -> frozenset[TimeDomain]:
     """The domain whose watermark the node itself waits for; windows that count rows wait for none."""
     return frozenset()
-
-
-@awaited_by.register
-def _(node: WindowAggregate) -> frozenset[TimeDomain]:
-    return frozenset() if isinstance(node.window, CountWindow) else frozenset({node.domain})
-
-
-@awaited_by.register
-def _(node: AssignWindows) -> frozenset[TimeDomain]:
-    return frozenset() if isinstance(node.window, CountWindow | AlignedWindow) else frozenset({node.domain})
-
-
-@awaited_by.register
-def _(node: ProcessTable) -> frozenset[TimeDomain]:
-    return frozenset({node.domain}) if node.keys and node.timed else frozenset()
 
 
 @singledispatch
@@ -197,45 +133,10 @@ def uses_processing_time(node: Node) -> bool:
     return False
 
 
-@uses_processing_time.register
-def _(node: AlignBarriers) -> bool:
-    return node.holds or node.timeout_ms is not None
-
-
-@uses_processing_time.register
-def _(node: ProcessTable) -> bool:
-    return node.clock
-
-
-@uses_processing_time.register(AssignWindows)
-@uses_processing_time.register(WindowAggregate)
-def _(node: AssignWindows | WindowAggregate) -> bool:
-    if node.domain is TimeDomain.PROCESSING and not isinstance(node.window, CountWindow):
-        return True
-    trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
-    return isinstance(node.window, UserWindow) or any(map(_by_clock, simple_triggers(trigger)))
-
-
-def _by_clock(trigger: Trigger) -> bool:
-    match trigger:
-        case AfterProcessingTime() | AfterSilence() | UserTrigger():
-            return True
-        case EveryInterval(domain=domain):
-            return domain is TimeDomain.PROCESSING
-    return False
-
-
 @singledispatch
 def acts_by_clock(node: Node) -> bool:
     """True where what the node emits by processing time is emitted before operators above see that time."""
     return False
-
-
-@acts_by_clock.register(AssignWindows)
-@acts_by_clock.register(WindowAggregate)
-@acts_by_clock.register(ProcessTable)
-def _(node: AssignWindows | WindowAggregate | ProcessTable) -> bool:
-    return node.domain is TimeDomain.PROCESSING
 
 
 @remembered
@@ -276,26 +177,9 @@ def window_of(node: Node) -> WindowInfo | None:
 @window_of.register(Filter)
 @window_of.register(AssignTime)
 @window_of.register(Correlate)
-@window_of.register(Lookup)
-@window_of.register(AlignBarriers)
 @window_of.register(Output)
 def _(node: Unary) -> WindowInfo | None:
     return window_of(node.input)
-
-
-@window_of.register
-def _(node: AssignWindows) -> WindowInfo | None:
-    c = node.columns
-    return WindowInfo(node.window, c.start, c.end, c.time, node.domain, node.partition_by)
-
-
-@window_of.register
-def _(node: WindowAggregate) -> WindowInfo | None:
-    c = node.columns
-    below = window_of(node.input)
-    window = node.window or (below.window if below else None)
-    assert window is not None, "a window aggregate stands over rows with a window"
-    return WindowInfo(window, c.start, c.end, c.time, node.domain, node.keys)
 
 
 @window_of.register
@@ -320,16 +204,16 @@ def _(node: Union) -> WindowInfo | None:
     return first if all(window_of(b) == first for b in node.branches) else None
 
 
-def keeps_rows(node: AssignWindows | WindowAggregate) -> str | None:
-    """Why the state holds rows; None where it holds accumulators, or nothing."""
-    match node:
-        case WindowAggregate(firing=Firing(eviction=Eviction())):
-            return "EVICT looks at each"
-        case AssignWindows(window=window) if not isinstance(window, AlignedWindow):
-            return "they come out when their window fires"
-        case WindowAggregate(window=RowMeasured()):
-            return "windows of the last rows share no bounds"
+@singledispatch
+def keeps_rows(node: Node) -> str | None:
+    """Why the state of windows holds rows; None where it holds accumulators, or nothing."""
     return None
+
+
+@singledispatch
+def sees_barriers(node: Node) -> bool:
+    """True for windows that may fire when a barrier was aligned."""
+    return False
 
 
 # --- keys -----------------------------------------------------------------------------------------------------
@@ -357,30 +241,10 @@ def _(node: Unary) -> frozenset[frozenset[str]]:
 
 
 @unique_keys.register
-def _(node: Lookup) -> frozenset[frozenset[str]]:
-    """A lookup by the whole primary key finds at most one row."""
-    key = node.source.primary_key if isinstance(node.source, Table) else ()
-    found = bool(key) and set(key) <= {k.name for k in node.keys}
-    return unique_keys(node.input) if found else frozenset()
-
-
-@unique_keys.register
 def _(node: Project) -> frozenset[frozenset[str]]:
     renamed = {i.expression.name: i.name for i in node.items if isinstance(i.expression, exp.Column)}
     found = unique_keys(node.input)
     return frozenset(frozenset(renamed[f] for f in key) for key in found if key <= set(renamed))
-
-
-@unique_keys.register
-def _(node: WindowAggregate) -> frozenset[frozenset[str]]:
-    """One row per key and window; bounds do not tell windows of rows apart, and each firing adds a row."""
-    window = window_of(node)
-    by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
-    retracts = node.firing.accumulation is Accumulation.RETRACTING
-    if not by_bounds or (fires_again(node.firing) and not retracts):
-        return frozenset()
-    grouping = {node.grouping_id} if node.grouping_id else set()
-    return frozenset({frozenset({*node.keys, *grouping, node.columns.start, node.columns.end})})
 
 
 # --- boundedness and order ------------------------------------------------------------------------------------
@@ -419,27 +283,6 @@ def _(node: Union) -> ArrivalOrder:
 
 
 @arrival_order.register
-def _(node: Lookup) -> ArrivalOrder:
-    """In order per key is not the order of the input either."""
-    return arrival_order(node.input) if node.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
-
-
-@arrival_order.register
-def _(node: WindowAggregate) -> ArrivalOrder:
-    return ArrivalOrder.WINDOW
-
-
-@arrival_order.register
-def _(node: AssignWindows) -> ArrivalOrder:
-    return arrival_order(node.input) if isinstance(node.window, AlignedWindow) else ArrivalOrder.WINDOW
-
-
-@arrival_order.register
-def _(node: ProcessTable) -> ArrivalOrder:
-    return ArrivalOrder.MIXED if node.keys else arrival_order(node.tables[0])
-
-
-@arrival_order.register
 def _(node: StatementSet) -> ArrivalOrder:
     """Of each table; where they differ, that of which least is known."""
     orders = {arrival_order(insert) for insert in node.inserts}
@@ -447,3 +290,23 @@ def _(node: StatementSet) -> ArrivalOrder:
         return ArrivalOrder.ANSWERS
     shared = len(node.tables) < len(node.inserts)
     return ArrivalOrder.MIXED if shared or len(orders) > 1 else orders.pop()
+
+
+@singledispatch
+def is_joint(node: Node) -> bool:
+    """True where one micro-batch or several come to the same: the node emits at once what a row gives alone, or else
+    only where a watermark closes a window. Triggers, joins and changelogs emit in between."""
+    return False
+
+
+@is_joint.register(Scan)
+@is_joint.register(AssignTime)
+@is_joint.register(Project)
+@is_joint.register(Filter)
+@is_joint.register(Union)
+@is_joint.register(Correlate)
+@is_joint.register(Output)
+@is_joint.register(Insert)
+@is_joint.register(StatementSet)
+def _(node: Node) -> bool:
+    return True

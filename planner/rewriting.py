@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import singledispatch
 
 from sqlglot import exp
 
@@ -11,8 +12,7 @@ from sqlstream.grammar.chains import balanced
 from sqlstream.planner import firing
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.functions.kinds import kind_of, spark_name
-from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Filter, Insert, Node, ProcessTable, Session, StatementSet, Unary, Union, Window
+from sqlstream.planner.nodes import Filter, Insert, Node, StatementSet, Unary, Union
 
 LocalRule = Callable[[Node], Node]
 
@@ -27,16 +27,28 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node over other inputs; itself where they are the same."""
     if all(one is other for one, other in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
         return node
-    match node:
-        case Unary():
-            return replace(node, input=inputs[0])
-        case Union():
-            return replace(node, branches=inputs)
-        case ProcessTable():
-            return replace(node, tables=inputs)
-        case StatementSet():
-            return replace(node, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
+    return over(node, inputs)
+
+
+@singledispatch
+def over(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node over other inputs, which need not differ."""
     raise TypeError(f"{type(node).__name__} has no inputs")
+
+
+@over.register
+def _(node: Unary, inputs: tuple[Node, ...]) -> Node:
+    return replace(node, input=inputs[0])
+
+
+@over.register
+def _(node: Union, inputs: tuple[Node, ...]) -> Node:
+    return replace(node, branches=inputs)
+
+
+@over.register
+def _(node: StatementSet, inputs: tuple[Node, ...]) -> Node:
+    return replace(node, inserts=tuple(insert for insert in inputs if isinstance(insert, Insert)))
 
 
 def bottom_up(node: Node, rule: LocalRule) -> Node:
@@ -100,19 +112,6 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
     return node_of(rewritten(expression, value))
 
 
-def window_expressions(window: Window | None) -> tuple[exp.Expression, ...]:
-    """What a window computes of each row."""
-    if not isinstance(window, Session):
-        return ()
-    found = (window.gap_ms, window.start_when, window.end_when)
-    return tuple(e for e in found if isinstance(e, exp.Expression))
-
-
-def read_by_window(window: Window | None) -> set[str]:
-    """The fields that a window reads of each row, beside its time."""
-    return set().union(*map(columns_of, window_expressions(window)))
-
-
 def firing_expressions(found: Firing) -> Iterator[exp.Expression]:
     """What triggers, evictors and late data compute of each row."""
     for trigger in firing.simple_triggers(found.trigger):
@@ -134,24 +133,6 @@ def _trigger_expressions(trigger: firing.Trigger) -> tuple[exp.Expression, ...]:
 def read_by_firing(found: Firing) -> set[str]:
     """The fields that ``found`` reads; late data may read the bounds of the window among them."""
     return set().union(*map(columns_of, firing_expressions(found)))
-
-
-def renamed_window(window: Window, names: Mapping[str, str]) -> Window:
-    """The window over other names of the same fields."""
-    if not isinstance(window, Session):
-        return window
-    values: dict[str, exp.Expression] = {old: field_of(new) for old, new in names.items()}
-
-    def renamed(found: exp.Expression | None) -> exp.Expression | None:
-        return substituted(found, values) if found is not None else None
-
-    gap = window.gap_ms
-    return replace(
-        window,
-        gap_ms=gap if isinstance(gap, int) else substituted(gap, values),
-        start_when=renamed(window.start_when),
-        end_when=renamed(window.end_when),
-    )
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:

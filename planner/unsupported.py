@@ -21,13 +21,15 @@ class Unsupported:
     detail: str | None = None
 
 
-_SEPARATE = (
-    "Look the rows up: JOIN c FOR SYSTEM_TIME AS OF o.pt ON c.id = o.id, or write the inputs to a table each and join "
-    "them outside of sqlstream."
-)
-
 FEATURES: dict[str, Unsupported] = {
-    "join": Unsupported("SS301", "joins", _SEPARATE),
+    "kind of join": Unsupported(
+        "SS301", "joins of this kind", "Write [INNER], LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN with ON or USING."
+    ),
+    "join": Unsupported(
+        "SS301",
+        "joins of this form",
+        "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
+    ),
     "temporal join": Unsupported(
         "SS302",
         "temporal joins (FOR SYSTEM_TIME AS OF an event time)",

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.version import __version__
 
 if TYPE_CHECKING:
     from sqlstream.session import Session, connect
 
-__version__ = "0.1.0"
 __all__ = ["Session", "SqlStreamError", "__version__", "connect"]
 
 

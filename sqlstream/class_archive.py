@@ -6,22 +6,18 @@ uses it from then on. The JVM checks that Java and all jars are the same, and do
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError, SqlStreamError
-from sqlstream.java import find_java, require_java
-from sqlstream.user_folders import cache_folder, is_there, made
+from sqlstream.java import require_java
+from sqlstream.spark.tuning.archived_classes import QUIET, archive_file
+from sqlstream.user_folders import made
 
 NO_CACHE = "SS438"
-COMMAND = "python -m sqlstream.class_archive"
-
-_QUIET = "-Xlog:cds=off -Xlog:class+path=off"  # an archive that does not fit is no news
 _WARM_UP_SECONDS = 600
-_SLOW_SECONDS = 3.0
 
 _SCRIPT = """
 CREATE TABLE numbers (n BIGINT, ts AS TIMESTAMP'2024-01-01 00:00:00' + make_dt_interval(0, 0, 0, n),
@@ -29,42 +25,6 @@ CREATE TABLE numbers (n BIGINT, ts AS TIMESTAMP'2024-01-01 00:00:00' + make_dt_i
 SELECT window_start, COUNT(*), SUM(n) FROM TUMBLE(TABLE numbers, DESCRIPTOR(ts), INTERVAL '10' SECOND)
     GROUP BY window_start, window_end
 """
-
-
-def archive_file() -> Path | None:
-    """Where the archive for this Spark and this Java is, if there is one; None where the user has no cache."""
-    import pyspark
-
-    folder = cache_folder()
-    if folder is None:
-        return None
-    place = f"{Path(find_java() or '').resolve()} {Path(pyspark.__file__).parent}"
-    return folder / f"spark-{pyspark.__version__}-{hashlib.sha256(place.encode()).hexdigest()[:12]}.jsa"
-
-
-def jvm_options() -> str:
-    """The options with which a JVM uses the archive; empty where there is none."""
-    archive = archive_file()
-    return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive is not None and is_there(archive) else ""
-
-
-def advice(seconds: float) -> str | None:
-    """That an archive would have made Spark's start of so many seconds faster; said once for a Spark and a Java.
-
-    None where there is an archive, where the start was fast, and where nobody could remember that it was said.
-    """
-    archive = archive_file()
-    if archive is None:
-        return None
-    said = archive.with_suffix(".advised")
-    if seconds < _SLOW_SECONDS or is_there(archive) or is_there(said):
-        return None
-    try:
-        said.parent.mkdir(parents=True, exist_ok=True)
-        said.touch()
-    except OSError:
-        return None
-    return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, about halves that. (This is said once.)'
 
 
 def build() -> Path:
@@ -88,11 +48,11 @@ def build() -> Path:
 
 def _run_job(archive: str) -> None:
     from sqlstream import connect
-    from sqlstream.jvm_exit import stop_jvm
-    from sqlstream.results import Query
-    from sqlstream.spark import spark_session
+    from sqlstream.query import Query
+    from sqlstream.spark.jvm_exit import stop_jvm
+    from sqlstream.spark.session import spark_session
 
-    options = f"-XX:ArchiveClassesAtExit={archive} {_QUIET}"
+    options = f"-XX:ArchiveClassesAtExit={archive} {QUIET}"
     spark = spark_session({"spark.driver.extraJavaOptions": options}, "local[2]")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "numbers.json").write_text('{"n": 1}\n{"n": 20}\n', encoding="utf-8")

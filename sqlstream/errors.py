@@ -25,6 +25,18 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-5:]}"
 
 
+_repeating: set[str] = set()
+
+
+def repeating(code: str) -> str:
+    """The code, declared as one of errors that the same rows, checkpoint or query bring about again.
+
+    It is declared by code because many errors leave Spark's workers as text, which is all that arrives of them.
+    """
+    _repeating.add(code)
+    return code
+
+
 @dataclass(frozen=True)
 class Span:
     """Half-open range ``[start, end)`` of characters in the text of a script."""
@@ -117,7 +129,7 @@ class SqlStreamError(Exception):
         kind = next((c for c in _CLASSES if first.code.startswith(c.prefix)), SqlStreamError)
         return kind(first.code, first.message, diagnostics=found)
 
-    prefix = "SS"
+    prefix: str | tuple[str, ...] = "SS"
 
     @property
     def diagnostic(self) -> Diagnostic:
@@ -126,6 +138,13 @@ class SqlStreamError(Exception):
     @property
     def code(self) -> str:
         return self.diagnostic.code
+
+    @property
+    def repeats(self) -> bool:
+        """True where another attempt of the same job meets the error again: where it is of rows, of a checkpoint, of
+        the query or of its options. Those of Spark, of lookups and of Python functions may lie in the world outside,
+        which may be better by then."""
+        return not self.code.startswith(ExecutionError.prefix) or self.code in _repeating
 
     def with_source(self, source: str) -> SqlStreamError:
         """The same error with the SQL text attached, once, where the text is known."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlstream import connectors
 from sqlstream.connectors import connector
-from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
+from sqlstream.connectors.connector import NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.grammar.depth import with_room
@@ -17,10 +17,11 @@ from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
 from sqlstream.planner.physical import Engine
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.settings import NEEDS_SETTING, Settings
-from sqlstream.statement_sets import misused_in_set
+from sqlstream.sink_changes import refused_changes
+from sqlstream.statements.statement_sets import misused_in_set
 from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
@@ -44,11 +45,6 @@ def _checks(table: Table, comparison: Comparison) -> bool:
 RULES = stages(_checks)
 """The rules of the planner, with what connectors do themselves."""
 
-_TAKES_UPDATES = (
-    "Emit each result once (EMIT ON WINDOW CLOSE), or write to a table of the connector print, or of memory with "
-    "'changelog-mode' = 'I,UB,UA,D'."
-)
-
 
 @with_room
 def plan_of(statement: Planned, workspace: Workspace) -> Root:
@@ -61,8 +57,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 @with_room
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
-    plan = bind_statement(statement, workspace.catalog, emit_settings(workspace.settings))
-    assert isinstance(plan, Root)
+    plan = _with_sinks(bind_statement(statement, workspace.catalog, emit_settings(workspace.settings)))
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
@@ -76,6 +71,17 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     return plan
 
 
+def _with_sinks(plan: Node) -> Root:
+    """The plan, in which each table that is written takes the kinds of rows that its connector does."""
+    match plan:
+        case Insert(table=table):
+            return replace(plan, takes=connector(table.connector).takes_changes(table))
+        case StatementSet(inserts=inserts):
+            return replace(plan, inserts=tuple(found for i in inserts if isinstance(found := _with_sinks(i), Insert)))
+    assert isinstance(plan, Output)
+    return plan
+
+
 def emit_settings(settings: Settings) -> EmitSettings:
     """What holds where a query says nothing: when windows fire, how lookups ask. SS522 where a delay is missing."""
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
@@ -83,7 +89,8 @@ def emit_settings(settings: Settings) -> EmitSettings:
     early, late = _fire_delay(settings, "early"), _fire_delay(settings, "late")
     most_held = settings["sqlstream.barriers.max-buffered-rows"]
     functions = settings["sqlstream.functions.on-error"]
-    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held, functions)
+    ttl_ms, repeated = settings["table.exec.state.ttl"], settings["table.exec.source.cdc-events-duplicate"]
+    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held, functions, ttl_ms, repeated)
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:
@@ -112,6 +119,8 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
             yield _not_read(table, place_in(statement, table))
+        elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds:
+            yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
         if not _answers(table) and connector(table.connector).is_source:
             refused = unsupported.diagnostic("stream join", place_in(statement, table), f'"{table.name}" is a stream.')
@@ -128,9 +137,8 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
         if not connector(table.connector).is_sink:
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
             yield Diagnostic(NOT_A_SINK, message, span, hint="SHOW CONNECTORS tells which ones are sinks.")
-        elif changelog_mode(plan) != APPEND_ONLY and not connector(table.connector).takes_updates(table):
-            message = f'table "{table.name}" takes inserted rows only, and the query updates its results'
-            yield Diagnostic(INSERTS_ONLY, message, span, hint=_TAKES_UPDATES)
+        else:
+            yield from refused_changes(plan, span)
 
 
 def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
@@ -151,6 +159,14 @@ def _not_read(table: Table, place: Span | None) -> Diagnostic:
         return Diagnostic(NOT_A_SOURCE, message, place, hint=hint)
     message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
     return Diagnostic(NOT_A_SOURCE, message, place, hint="SHOW CONNECTORS tells which ones are sources.")
+
+
+def _without_kinds(table: Table, place: Span | None) -> Diagnostic:
+    """Records of the connector are rows: nothing in them says that one replaces or deletes another."""
+    kinds = changelog_text(table.changelog)
+    detail = f'Table "{table.name}" declares the kinds {kinds}, and records of connector "{table.connector}" have none.'
+    hint = "Read an append-only table ('changelog-mode' = 'I'), and keep the last row of each key by a window."
+    return replace(unsupported.diagnostic("changelog input", place, detail), hint=hint)
 
 
 def _answers(table: Table) -> bool:

@@ -1,4 +1,4 @@
-"""Results for the caller: finished rows, and queries whose rows come while they run."""
+"""Finished results for the caller, and tables for the eye."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.errors import ExecutionError
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.types import STRING, DataType, from_arrow
@@ -19,16 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from sqlstream.jobs import Job
-
-ENDLESS = "SS480"
 
 KIND = "op"
 """What callers call the kinds of rows of updating queries; Flink's client does, too."""
 
 _DAY_MICROS = 86_400_000_000
 
-_SHOWN = 20
+SHOWN = 20
 
 
 def columns_of(plan: Output) -> tuple[tuple[str, DataType], ...]:
@@ -101,94 +96,6 @@ class Rows:
         return html_table(self.columns, self.shown())
 
 
-class Query:
-    """A query that runs: an iterator of its rows, which come while it runs. Each row is delivered once.
-
-    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows. Those of an
-    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``. TIMESTAMPs are shown in ``time_zone``.
-    """
-
-    def __init__(self, job: Job, plan: Output, time_zone: str) -> None:
-        self.job = job
-        columns = columns_of(plan)
-        self.columns = tuple(name for name, _ in columns)
-        self.types = tuple(type_ for _, type_ in columns)
-        self._updating = len(columns) > len(plan.names)
-        self._time_zone = time_zone
-        self._incoming = job.results()
-        self._table: pa.Table | None = None
-        self._rows: list[tuple[Any, ...]] = []
-        self._position = 0
-
-    def batches(self) -> Iterator[pa.Table]:
-        """The rows as they come, one Arrow table per micro-batch; ends with the query and raises its error."""
-        if self._table is not None and self._position < len(self._rows):
-            rest, self._position = self._table.slice(self._position), len(self._rows)
-            yield rest
-        for table in self._incoming:
-            yield in_time_zone(table, self._time_zone)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self
-
-    def __next__(self) -> tuple[Any, ...]:
-        while self._position >= len(self._rows):
-            self._table = in_time_zone(next(self._incoming), self._time_zone)
-            self._rows, self._position = rows_of(self._table), 0
-        self._position += 1
-        return self._rows[self._position - 1]
-
-    def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
-        """The rows behind their kinds."""
-        return ((RowKind(row[0]), row[1:]) if self._updating else (RowKind.INSERT, row) for row in self)
-
-    def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
-        """The next ``count`` rows, fewer at the end of the query; waits for them."""
-        return list(islice(self, count))
-
-    def rows(self) -> Rows:
-        """All rows, once the query has ended. ExecutionError SS480 where it never will."""
-        import pyarrow as pa
-
-        if not self.job.is_bounded:
-            hint = "Iterate over it, or fetchmany(n), and stop() it."
-            raise ExecutionError(
-                ENDLESS, "the query reads a source without an end, so it never has all rows", hint=hint
-            )
-        tables = list(self.batches())
-        return Rows.of_arrow(pa.concat_tables(tables) if tables else self._empty())
-
-    def _empty(self) -> pa.Table:
-        return Rows(self.columns, self.types).to_arrow()
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        return self.rows().fetchall()
-
-    def to_arrow(self) -> pa.Table:
-        return self.rows().to_arrow()
-
-    def to_pandas(self) -> pd.DataFrame:
-        return self.rows().to_pandas()
-
-    def show(self, count: int = _SHOWN) -> None:
-        """Print the next ``count`` rows as a table."""
-        import sys
-
-        sys.stdout.write(text_table(self.columns, self.fetchmany(count), count) + "\n")
-
-    def stop(self) -> None:
-        self.job.stop()
-
-    def __enter__(self) -> Query:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def __repr__(self) -> str:
-        return f"<Query {self.job.name} {self.job.state.value}: {', '.join(self.columns)}>"
-
-
 def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
     """The table with its TIMESTAMPs, also nested ones, in the zone; the instants stay the same."""
     import pyarrow as pa
@@ -247,7 +154,7 @@ def _texts(times: pa.ChunkedArray) -> pa.Array:
 # --- tables for the eye ---------------------------------------------------------------------------------------
 
 
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = _SHOWN) -> str:
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = SHOWN) -> str:
     """Columns side by side under their names; the number of rows below."""
     cells = [[_text(value) for value in row] for row in rows[:shown]]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
@@ -262,9 +169,9 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """The same for notebooks."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:_SHOWN]
+        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:SHOWN]
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{_count(len(rows), _SHOWN)}</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{_count(len(rows), SHOWN)}</p>"
 
 
 def _text(value: Any) -> str:

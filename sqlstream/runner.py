@@ -13,12 +13,13 @@ from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
 from sqlstream.errors import UnsupportedError
 from sqlstream.folders import Folders, JobName
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Insert, Lookup, Node, Output, Scan, StatementSet
+from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
 from sqlstream.plans import Root, engine_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, sink_of
-from sqlstream.spark_settings import SparkHandle, spark_settings
+from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.table_uses import scanned_tables, side_tables
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
@@ -29,12 +30,12 @@ from sqlstream.workspace import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sqlstream.job_statements import ControlledJob
     from sqlstream.jobs import Job, JobRuntime
-    from sqlstream.jobs.claim import Claim
-    from sqlstream.jobs.runtime import Sources
-    from sqlstream.jobs.storage import Storage
+    from sqlstream.jobs.checkpoints.storage import Storage
+    from sqlstream.jobs.lifecycle.runtime import Sources
+    from sqlstream.jobs.records.claim import Claim
     from sqlstream.settings import Settings
+    from sqlstream.statements.job_statements import ControlledJob
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
 
@@ -78,7 +79,7 @@ class SessionSources:
 
 
 def _logs(checkpoint: str) -> str | None:
-    from sqlstream.jobs.storage import local_storage_at
+    from sqlstream.jobs.checkpoints.storage import local_storage_at
 
     storage = local_storage_at(checkpoint)
     return None if storage is None else str(storage.root / "spark" / "sources")
@@ -107,7 +108,7 @@ class Runner:
             return self._start(plan, workspace, sql)
 
     def _start(self, plan: Root, workspace: Workspace, sql: str) -> Job:
-        from sqlstream.jobs.claim import Claim, claim
+        from sqlstream.jobs.records.claim import Claim, claim
 
         require_sources(plan)
         settings = workspace.settings
@@ -127,42 +128,26 @@ class Runner:
         return job
 
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
-        from sqlstream.job_options import checkpointing_of, description_of, end_of_input_of
         from sqlstream.jobs import start_job
-        from sqlstream.jobs.launch import anything_goes
-        from sqlstream.jobs.restart import restart_strategy
-        from sqlstream.jobs.sink_places import sinks_intact
+        from sqlstream.jobs.checkpoints.sink_places import sinks_intact
+        from sqlstream.jobs.lifecycle.options import description_of, execution_of, place_of
+        from sqlstream.jobs.lifecycle.specification import JobSpecification, Work
 
         settings = workspace.settings
         spark = self.spark.get(settings)
         environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
-        sink = None
-        if not isinstance(plan, Output):
+        if isinstance(plan, Output):
+            environment = replace(environment, logs=_logs(checkpoint))
+            work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
+        else:
             environment = self._at_checkpoint(environment, checkpoint, plan, workspace)
-            sink = sink_of(environment, plan)
-        environment = replace(environment, logs=_logs(checkpoint))
+            sink, description = sink_of(environment, plan), description_of(plan, sql, settings)
+            sources = SessionSources(replace(environment, logs=_logs(checkpoint)), workspace.catalog.copy())
+            work = Work(plan, sources, sink, require_sink=sinks_intact(plan), description=description)
+        named = not isinstance(plan, Output)
+        execution = execution_of(settings, partial(_poll_ms, plan), named=named)
         return start_job(
-            spark,
-            plan,
-            SessionSources(environment, workspace.catalog.copy()),
-            sink=sink,
-            side=SideSinks(environment, plan) if sink is None else None,
-            name=name,
-            checkpoint_dir=checkpoint,
-            checkpointing=checkpointing_of(settings, partial(_poll_ms, plan)),
-            clock_interval_ms=settings["sqlstream.clock-interval"],
-            gear=settings["sqlstream.gear"],
-            key_groups=settings["pipeline.max-parallelism"],
-            chaining=settings["pipeline.operator-chaining.enabled"],
-            restart=restart_strategy(settings),
-            savepoints=settings["execution.checkpointing.savepoint-dir"],
-            temporary=sink is None or settings["execution.checkpointing.dir"] is None,
-            end_of_input=end_of_input_of(settings, named=sink is not None),
-            description=None if isinstance(plan, Output) else description_of(plan, sql, settings),
-            claim=claimed,
-            require_sink=anything_goes if isinstance(plan, Output) else sinks_intact(plan),
-            trusts_any_owner=settings["execution.state-recovery.trust-any-owner"],
-            secrets=settings.secrets,
+            spark, JobSpecification(work, place_of(settings, checkpoint, claimed, named=named), execution, name)
         )
 
     def _at_checkpoint(
@@ -170,10 +155,10 @@ class Runner:
     ) -> Environment:
         """What sinks need to know of the checkpoint, which is made of a savepoint first where the settings name one."""
         from sqlstream.jobs import checkpoint_exists, run_of
-        from sqlstream.jobs.history import last_committed
+        from sqlstream.jobs.checkpoints.sink_places import require_sinks_intact
+        from sqlstream.jobs.checkpoints.storage import storage_at
+        from sqlstream.jobs.records.history import last_committed
         from sqlstream.jobs.savepoints.wholeness import require_begun_files
-        from sqlstream.jobs.sink_places import require_sinks_intact
-        from sqlstream.jobs.storage import storage_at
 
         spark = environment.spark
         require_begun_files(storage_at(checkpoint, spark))
@@ -201,11 +186,11 @@ class Runner:
 
     def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
-        from sqlstream.jobs.declared_states import declared_states
-        from sqlstream.jobs.fingerprint import Part, fingerprint
-        from sqlstream.jobs.layout import Layout
+        from sqlstream.jobs.identity.declared_states import declared_states
+        from sqlstream.jobs.identity.fingerprint import Part, fingerprint
+        from sqlstream.jobs.identity.layout import Layout
+        from sqlstream.jobs.identity.trust import SETTING, unpickles_state
         from sqlstream.jobs.savepoints import restore
-        from sqlstream.jobs.trust import SETTING, unpickles_state
 
         settings = workspace.settings
 
@@ -232,8 +217,8 @@ class Runner:
         directory = settings["execution.checkpointing.dir"]
         if directory is None:
             return list(self.jobs)
-        from sqlstream.jobs.recorded_job import recorded_jobs
-        from sqlstream.jobs.storage import local_storage_at, storage_at
+        from sqlstream.jobs.checkpoints.storage import local_storage_at, storage_at
+        from sqlstream.jobs.records.recorded_job import recorded_jobs
 
         def storage_of(path: str) -> Storage:
             here = None if self.spark.is_remote else local_storage_at(path)
@@ -245,7 +230,7 @@ class Runner:
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
         """The streaming DataFrame of the plan, with the names that users see."""
-        from sqlstream.jobs.results import with_kind_first
+        from sqlstream.jobs.lifecycle.results import with_kind_first
         from sqlstream.planner.lowering import lower
 
         require_sources(plan)
@@ -262,9 +247,9 @@ class Runner:
     def runtime(self, workspace: Workspace) -> JobRuntime:
         """What lowering needs, for a plan that nobody starts here."""
         from sqlstream.jobs import JobRuntime
-        from sqlstream.jobs.control import ControlRows
-        from sqlstream.jobs.layout import DEFAULT_KEY_GROUPS
-        from sqlstream.jobs.storage import storage_at
+        from sqlstream.jobs.checkpoints.control import ControlRows
+        from sqlstream.jobs.checkpoints.storage import storage_at
+        from sqlstream.jobs.identity.layout import DEFAULT_KEY_GROUPS
 
         spark = self.spark.get(workspace.settings)
         sources = SessionSources(self._environment(spark, workspace.settings), workspace.catalog.copy())

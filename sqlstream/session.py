@@ -7,19 +7,20 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from sqlstream.checking import check_script, script_warnings
 from sqlstream.connectors import connector
-from sqlstream.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
-from sqlstream.explaining import explained
 from sqlstream.grammar import nodes, parse_script, to_sql
-from sqlstream.inspection import inspect_statement
-from sqlstream.job_statements import is_job_statement, job_statement
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
-from sqlstream.results import Query, Rows
+from sqlstream.query import Query
+from sqlstream.results import Rows
 from sqlstream.runner import Runner
+from sqlstream.statements.checking import check_script, script_warnings
+from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
+from sqlstream.statements.explaining import explained
+from sqlstream.statements.inspection import inspect_statement
+from sqlstream.statements.job_statements import is_job_statement, job_statement
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace

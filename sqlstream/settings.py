@@ -27,6 +27,7 @@ from sqlstream.options import (
     parsed,
 )
 from sqlstream.secrets import Secrets, secret_texts, shown_value
+from sqlstream.spark.tuning.choices import OPTIONS as TUNING
 from sqlstream.udfs.barriers.marks import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
@@ -206,6 +207,7 @@ OPTIONS = (
         "columnar gear itself, in columns, or Spark.",
         "auto",
     ),
+    *TUNING,
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option(
         "table.exec.async-lookup.buffer-capacity",
@@ -234,6 +236,19 @@ OPTIONS = (
         "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
     ),
     Option(
+        "table.exec.state.ttl",
+        DURATION,
+        "Rows of operators whose state does not end by itself are forgotten so long after they were last written. "
+        "0: never. Windows, OVER and lookups forget by themselves, and do not look at it.",
+        "0",
+    ),
+    Option(
+        "table.exec.source.cdc-events-duplicate",
+        BOOLEAN,
+        "Tables with a PRIMARY KEY and changes may give a change twice: the last row of each key is kept, to tell.",
+        "false",
+    ),
+    Option(
         "table.local-time-zone",
         TIME_ZONE,
         "Zone in which timestamps are read and shown, and on whose wall clock windows of time begin.",
@@ -244,7 +259,6 @@ OPTIONS = (
 PLANNED = {
     "execution.runtime-mode": "Bounded tables end by themselves; leave the setting out.",
     "table.exec.source.idle-timeout": "Every source counts for the watermark.",
-    "table.exec.state.ttl": "State is dropped when its window closes.",
 }
 """Keys of the dialect that have no effect yet, and what holds instead."""
 

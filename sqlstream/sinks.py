@@ -150,13 +150,16 @@ def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
     from sqlstream.planner.lowering.required import inner_lacks, null_text
     from sqlstream.udfs.kernel import ROW_KIND
 
+    kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
+    whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '-D'")  # a deleted row may be its key alone
+
     def checked(column: Column) -> SparkColumn:
         value = result = F.col(quoted(column.name))
         paths = [(condition, path) for condition, path in inner_lacks(column)]
         paths += [] if column.nullable else [(value.isNull(), column.name)]
-        for condition, path in paths:
+        for lack, path in paths:
+            condition = whole & lack if kind and column.name not in table.primary_key else lack
             result = F.when(condition, F.raise_error(F.lit(null_text(table, path)))).otherwise(result)
         return result.alias(column.name) if paths else value
 
-    kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
     return rows.select(*(checked(c) for c in table.physical_columns), *kind)

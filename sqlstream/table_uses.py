@@ -8,32 +8,22 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes, span_of
-from sqlstream.planner.bad_rows import columns_to_read
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import FailedRows, Lookup, Node, Scan, WindowAggregate
-from sqlstream.planner.properties import dead_letter_tables
+from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.properties import dead_letter_tables, side_table, table_read
 
 
 def looked_up_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that lookups ask, each once."""
-    found = (n.source for n in plan.walk() if isinstance(n, Lookup))
-    return tuple({t.name: t for t in found if isinstance(t, Table)}.values())
+    asked = (table_read(node) for node in plan.walk() if not isinstance(node, Scan))
+    return tuple({found[0].name: found[0] for found in asked if found is not None}.values())
 
 
 def side_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
-    found = [table for node in plan.walk() if (table := _side_table(node)) is not None]
+    found = [table for node in plan.walk() if (table := side_table(node)) is not None]
     found += dead_letter_tables(plan)
     return tuple({table.name: table for table in found}.values())
-
-
-def _side_table(node: Node) -> Table | None:
-    match node:
-        case WindowAggregate(firing=firing):
-            return firing.late.table
-        case Lookup(failed=FailedRows(table=table)):
-            return table
-    return None
 
 
 def scanned_tables(plan: Node) -> tuple[Table, ...]:
@@ -44,20 +34,12 @@ def scanned_tables(plan: Node) -> tuple[Table, ...]:
 def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
     """The tables that the plan reads or asks, each once, with the columns that it needs of them."""
     found: dict[str, tuple[Table, dict[str, None]]] = {}
-    for table, names in map(_read_by, plan.walk()):
-        if table is not None:
+    for read in map(table_read, plan.walk()):
+        if read is not None:
+            table, names = read
             found.setdefault(table.name, (table, {}))[1].update(dict.fromkeys(names))
     for table, needed in found.values():
         yield table, tuple(needed)
-
-
-def _read_by(node: Node) -> tuple[Table | None, tuple[str, ...]]:
-    match node:
-        case Scan():
-            return node.table, columns_to_read(node.table, node.columns, node.on_error)
-        case Lookup(source=Table() as table):
-            return table, (*(key.name for key in node.keys), *(field.name for field in node.read))
-    return None, ()
 
 
 def place_in(statement: nodes.Query | nodes.Insert, table: Table) -> Span | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from sqlstream import __version__
+from sqlstream.version import __version__
 
 _PACKAGES = ("pyspark", "sqlglot", "lark", "pyarrow")
 

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from sqlglot import exp
 
 from sqlstream.grammar import parse_query
-from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.storage import LocalStorage
+from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.planner.catalog import Column, Function, Table, TimeDomain, Watermark
 from sqlstream.planner.lowering import lower
-from sqlstream.planner.nodes import AssignTime, Field, Item, Lookup, Node, Output, Scan
+from sqlstream.planner.nodes import AssignTime, Field, Item, Node, Output, Scan
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import Engine, physical_plan
 from sqlstream.runner import request_of
 from sqlstream.types import UNKNOWN, parse_type

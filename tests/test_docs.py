@@ -14,7 +14,7 @@ import sqlstream
 from docs.error_codes import codes_in_source, collect
 from docs.generate import PAGES
 from sqlstream.grammar import parse_script, to_sql
-from sqlstream.results import Query
+from sqlstream.query import Query
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = sorted(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sqlstream.checking import check_script
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script, parse_script, to_sql
 from sqlstream.grammar.nodes import Insert, Query, StatementSet
@@ -21,6 +20,7 @@ from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
+from sqlstream.statements.checking import check_script
 from sqlstream.workspace import Workspace
 from tests.planner.plans import created, physical
 

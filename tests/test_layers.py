@@ -67,6 +67,15 @@ def test_rooms_are_imported_through_the_product(module: str):
     assert not [name for name in _imports(_tree(module)) if name.split(".")[0] in (*ROOMS, "None")]
 
 
+QUESTIONS = ("planner", "planner/rules", "planner/explain", "planner/physical")
+
+
+@pytest.mark.parametrize("module", [m for m in _modules() if str(Path(m).parent) in QUESTIONS])
+def test_what_asks_about_nodes_knows_no_operator(module: str):
+    """Operators answer in their rooms, so that a new one is added there alone."""
+    assert not [name for name in _imports(_tree(module)) if name.startswith("sqlstream.planner.operators")]
+
+
 @pytest.mark.parametrize("module", [m for m in _modules() if not m.startswith(SPARK_ALLOWED)])
 def test_pyspark_stays_in_its_places(module: str):
     assert not [name for name in _imports(_tree(module)) if name.split(".")[0] in ("pyspark", "py4j")]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.checking import check_script
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script
 from sqlstream.planner.type_inference import number_type
+from sqlstream.statements.checking import check_script
 from sqlstream.workspace import Workspace
 from tests.planner.plans import created
 
@@ -77,3 +77,8 @@ def test_the_largest_number_of_rows(text, workspace):
 def test_zeros_before_a_number_do_not_make_it_longer_than_python_reads():
     assert str(number_type("0" * 5000 + "7")) == "INT"
     assert str(number_type("9" * 20)) == "DECIMAL(20, 0)"
+
+
+def test_zeros_before_a_number_are_no_digits_of_one_that_is_folded(workspace):
+    assert check_script(f"SELECT v FROM plain WHERE {'0' * 5000}7 > v + 1", workspace) == ()
+    assert check_script(f"SELECT v FROM plain WHERE {'0' * 5000}7 > 6", workspace) == ()

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from sqlstream.checking import check_script
 from sqlstream.grammar import format_script, parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
 from sqlstream.planner.explain import explain
 from sqlstream.plans import RULES, bound_plan
+from sqlstream.statements.checking import check_script
 from sqlstream.workspace import Workspace
 from tests.planner.plans import created
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,10 +27,11 @@ class CheckedKernel(Kernel):
     def on_held(self, context: Context) -> None:
         self._call(context, lambda: self.kernel.on_held(context), ())
 
-    def on_rows(self, rows: pa.Table, context: Context) -> None:
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         assert isinstance(context, GroupContext)
+        assert rows.keys() <= set(range(self.kernel.ports)), f"rows for ports {sorted(rows)} of {self.kernel.ports}"
         passed = () if context.ahead else tuple(Domain)
-        self._call(context, lambda: self.kernel.on_rows(rows, context), passed)
+        self._call(context, lambda: self.kernel.on_ports(rows, context), passed)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         self._call(context, lambda: self.kernel.on_event_time(watermark, context), (Domain.EVENT,))

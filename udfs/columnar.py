@@ -16,10 +16,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.errors import repeating
 from sqlstream.udfs.texts import python_list
 
 FUNCTION_FAILED = "SS411"
-WRONG_RESULT = "SS412"
+WRONG_RESULT = repeating("SS412")
 
 _DETAIL = "\nDETAIL: "
 

@@ -5,30 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
+
+Ports: TypeAlias = Mapping[int, Sequence[pa.Table]]
+"""Rows by port, each in order of arrival."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
     """What a micro-batch brings to a key group.
 
-    ``ahead`` are rows that an operator below sent before its watermark passed, ``rows`` the others, each in order of
-    arrival. ``watermark`` and ``processing_time``: how far the clocks have come, in microseconds; neither goes back.
-    ``input_ended``: no watermark comes after this one, so what the last rows set a timer for fires at once.
+    ``ahead`` are rows that an operator below sent before its watermark passed, ``rows`` the others. ``watermark`` and
+    ``processing_time``: how far the clocks have come, in microseconds; neither goes back. ``input_ended``: no watermark
+    comes after this one, so what the last rows set a timer for fires at once.
     ``clock_ahead``: operators above wait for the same clock of processing time, so what it fires must reach them
     before it passes there.
     """
 
     watermark: int
     processing_time: int
-    ahead: Sequence[pa.Table] = ()
-    rows: Sequence[pa.Table] = ()
+    ahead: Ports = field(default_factory=dict)
+    rows: Ports = field(default_factory=dict)
     input_ended: bool = False
     clock_ahead: bool = False
 
@@ -45,7 +48,7 @@ class Folded:
         return int(self.rows.num_rows)
 
 
-Emitted: TypeAlias = Any
+Emitted: TypeAlias = pa.Table | Folded
 """A table of results, or Folded."""
 
 
@@ -113,9 +116,14 @@ def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bo
         _processing_time(kernel, context, batch)
 
 
-def _rows(kernel: Kernel, context: GroupContext, tables: Sequence[pa.Table]) -> None:
-    if tables:
-        kernel.on_rows(pa.concat_tables(tables) if len(tables) > 1 else tables[0], context)
+def _rows(kernel: Kernel, context: GroupContext, ports: Ports) -> None:
+    found = {port: _one(tables) for port, tables in ports.items() if tables}
+    if found:
+        kernel.on_ports(found, context)
+
+
+def _one(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
 
 
 def _event_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> None:

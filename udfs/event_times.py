@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-OUT_OF_RANGE = "SS430"
+from sqlstream.errors import repeating
+
+OUT_OF_RANGE = repeating("SS430")
 
 _DAY = 86_400_000_000
 

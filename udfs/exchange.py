@@ -76,11 +76,13 @@ BLOBS = pa.schema(
         ("late_table", pa.string()),
         ("bytes", pa.binary()),
         ("parts", pa.string()),
+        ("port", pa.int32()),
     ]
 )
 """``clock``: the time of a tick, HOLD or LIFT, or when the first row of the blob came, in microseconds; NULL where rows
 say not, and for a tick that only calls its key group; the rows that a task has read from files, of READ.
-``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not."""
+``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not.
+``port``: of the kernel, for which rows are."""
 
 
 class Blob(NamedTuple):
@@ -94,6 +96,7 @@ class Blob(NamedTuple):
     late_table: str | None = None
     bytes: bytes | None = None
     parts: str | None = None
+    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,15 @@ class Exchange:
     """Cuts rows by key group, of which there are ``groups``, after the kernel has combined what it can.
 
     ``time``: the column with the event times of rows that Spark reads from LIFT blobs. ``hashed``: the columns whose
-    hash becomes KEY_HASH, which rows have themselves where there are none (``key_hash.can_hash``).
+    hash becomes KEY_HASH, which rows have themselves where there are none (``key_hash.can_hash``). ``port``: of the
+    kernel, to which the rows go; each has an exchange, and the blobs of all are united.
     """
 
     kernel: Kernel
     groups: int
     time: str | None = None
     hashed: tuple[str, ...] = ()
+    port: int = 0
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Batches of schema BLOBS for the batches of one partition."""
@@ -155,7 +160,7 @@ class Exchange:
             for piece in pieces(part):
                 here, taken = taken[: piece.num_rows], taken[piece.num_rows :]
                 found = _counted(places, ends, here) if places != (_NO_PLACE,) else None
-                yield Blob(group, 0, 0, content, clock, None, to_bytes(piece), found)
+                yield Blob(group, 0, 0, content, clock, None, to_bytes(piece), found, self.port)
 
     def _ticks(self, table: pa.Table) -> Iterator[Blob]:
         """The newest tick, for every key group."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
@@ -43,6 +45,14 @@ class Mismatch:
         found = self.diagnostic(file)
         kind = ConnectorError if self.found is None else ExecutionError
         return kind(found.code, found.message, hint=found.hint)
+
+
+def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
+    """SS524 where a Parquet file lacks a column, SS467 where it is of another type."""
+    with suppress(pa.ArrowException, OSError):  # what cannot be read is for the reader to say
+        schema = pq.read_schema(path)
+        for found in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
+            raise found.error(path)
 
 
 def mismatches(

@@ -11,22 +11,23 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.checked_kernel import CheckedKernel
-from sqlstream.udfs.driver import GroupContext, MicroBatch, drive
+from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive
 from sqlstream.udfs.kernel import EMITTED_AHEAD, END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.memory import MemoryStore, Traffic
 from sqlstream.udfs.waiting import Wait, added
 
 Row = dict[str, Any]
+Rows: TypeAlias = Sequence[Row] | pa.Table
 
 
 @dataclass
@@ -43,14 +44,15 @@ class KernelHarness:
     """One kernel over ``groups`` key groups.
 
     Rows are tables, or dicts of ``schema`` with timestamps as microseconds. Where they have no KEY_HASH it is made from
-    ``keys``. Each step is one micro-batch. ``arrow_rows`` cuts a batch's rows into Arrow batches of that many, each of
-    which is combined and exchanged by itself. ``restarts`` restarts before each step.
+    ``keys``, which are named alike in all inputs. A kernel of several ports has a schema for each, and its rows come as
+    a dict by port. Each step is one micro-batch. ``arrow_rows`` cuts a batch's rows into Arrow batches of that many,
+    each of which is combined and exchanged by itself. ``restarts`` restarts before each step.
     """
 
     def __init__(
         self,
         kernel: Kernel,
-        schema: pa.Schema | None = None,
+        schema: pa.Schema | Sequence[pa.Schema] | None = None,
         keys: Sequence[str] = (),
         *,
         groups: int = 1,
@@ -60,7 +62,7 @@ class KernelHarness:
     ) -> None:
         self.kernel = kernel
         self.counters: Counter[str] = Counter()
-        self._schema = schema
+        self._schemas = [schema] if schema is None or isinstance(schema, pa.Schema) else list(schema)
         self._keys = keys
         self._arrow_rows = arrow_rows
         self._restarts = restarts
@@ -72,9 +74,9 @@ class KernelHarness:
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def rows(self, rows: Sequence[Row] | pa.Table) -> None:
+    def rows(self, rows: Rows | Mapping[int, Rows], port: int = 0) -> None:
         """A micro-batch of rows. Those with EMITTED_AHEAD come first."""
-        self.batch(rows)
+        self.batch(rows if isinstance(rows, Mapping) else {port: rows})
 
     def watermark(self, time: int) -> None:
         self.batch(watermark=time)
@@ -89,7 +91,7 @@ class KernelHarness:
 
     def batch(
         self,
-        rows: Sequence[Row] | pa.Table = (),
+        rows: Rows | Mapping[int, Rows] = (),
         *,
         watermark: int | None = None,
         processing_time: int | None = None,
@@ -97,11 +99,13 @@ class KernelHarness:
         """A micro-batch that may bring rows, a new watermark and a new processing time at once."""
         if self._restarts:
             self.restart()
-        ahead, behind = _split_ahead(self._table(rows))
+        by_port = rows if isinstance(rows, Mapping) else {0: rows}
+        split = {port: _split_ahead(self._table(of_port, port)) for port, of_port in by_port.items()}
+        ahead, behind = (self._by_group({port: parts[side] for port, parts in split.items()}) for side in (0, 1))
         watermark = self._watermark if watermark is None else watermark
         clock = self._processing_time if processing_time is None else processing_time
         assert watermark >= self._watermark, "watermarks do not go back"
-        for group, of_ahead, of_behind in zip(self._groups, self._cut(ahead), self._cut(behind), strict=True):
+        for group, of_ahead, of_behind in zip(self._groups, ahead, behind, strict=True):
             ended = watermark == END_OF_TIME
             self._drive(group, MicroBatch(watermark, clock, of_ahead, of_behind, input_ended=ended))
         self._watermark, self._processing_time = watermark, clock
@@ -176,14 +180,19 @@ class KernelHarness:
 
     # --- input ------------------------------------------------------------------------------------------------
 
-    def _table(self, rows: Sequence[Row] | pa.Table) -> pa.Table | None:
+    def _table(self, rows: Rows, port: int) -> pa.Table | None:
         if len(rows) == 0:
             return None
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), self._schema)
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), self._schemas[port])
         if KEY_HASH in table.schema.names and table.column(KEY_HASH).null_count == 0:
             return table
         kept = table.drop_columns([KEY_HASH]) if KEY_HASH in table.schema.names else table
         return kept.append_column(KEY_HASH, key_hashes(kept, self._keys))
+
+    def _by_group(self, tables: Mapping[int, pa.Table | None]) -> list[Ports]:
+        """Per key group the rows of each port."""
+        cut = {port: self._cut(table) for port, table in sorted(tables.items())}
+        return [{port: groups[number] for port, groups in cut.items()} for number in range(len(self._groups))]
 
     def _cut(self, table: pa.Table | None) -> list[list[pa.Table]]:
         """Per key group the rows as they come out of the exchange."""

@@ -7,13 +7,17 @@ of rows, watermarks, timers, processing times.
 Order of calls for one key group within a micro-batch:
 
 1. ``on_held`` where it held the watermark in the micro-batch before (``Context.hold``), with or without new rows
-2. ``on_rows`` with rows that an operator above the exchange sent ahead of the new watermark (the old one still counts)
+2. ``on_rows`` with rows that an operator below the exchange sent ahead of the new watermark (the old one still counts)
 3. ``on_event_time`` when the new watermark reaches the earliest event-time timer
 4. ``on_processing_time`` when the clock reaches the earliest processing-time timer
 5. ``on_rows`` with the other rows, in order of arrival; the new watermark judges them
 
 After each call the kernel has told the context its earliest timer of either domain (``set_timer``). What it emits up to
 and with ``on_event_time`` reaches operators above before the watermark passes there.
+
+A kernel of several inputs has as many *ports*. Its watermark is the least of theirs, and rows reach it by ``on_ports``
+in place of ``on_rows``: those of all ports at once, because what two inputs change of one result in a micro-batch is to
+come out once.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ BARRIER = "__barrier"
 rows behind it and after those ahead of it. It reaches all key groups of the operator that fires windows at barriers."""
 
 ROW_KIND = "__row_kind"
-"""STRING column of updating results: +I, -U, +U or -D."""
+"""STRING column of updating rows: +I, -U, +U or -D. Rows without the column are inserts. Operators say in the planner
+whether they take other kinds (``changes.takes_changes``) and emit them (``properties.changelog_mode``)."""
 
 StateKey = tuple[str, int]
 """The name of a part of the state, and a number within it: a pane, a bucket, a chunk."""
@@ -134,6 +139,11 @@ class Kernel(ABC):
         return False
 
     @property
+    def ports(self) -> int:
+        """The number of inputs."""
+        return 1
+
+    @property
     def deferring(self) -> bool:
         """True where the kernel may hold the watermark; it is then called in every micro-batch while it does."""
         return False
@@ -143,7 +153,8 @@ class Kernel(ABC):
         raise NotImplementedError(f"{type(self).__name__} holds no watermark")
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``."""
+        """Pre-aggregates rows of one key group before they are exchanged; what it returns reaches ``on_rows``. Rows of
+        several ports must stay as they are."""
         return rows
 
     def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
@@ -154,8 +165,13 @@ class Kernel(ABC):
         """What the state holds for later, between two calls; the context takes no results then."""
         return ()
 
-    @abstractmethod
-    def on_rows(self, rows: pa.Table, context: Context) -> None: ...
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        """Rows of the only input, in order of arrival."""
+        raise NotImplementedError(f"{type(self).__name__} takes rows by port")
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        """Rows by port, each in order of arrival; ports without rows are left out, but not all of them are."""
+        self.on_rows(rows[0], context)
 
     @abstractmethod
     def on_event_time(self, watermark: int, context: Context) -> None:

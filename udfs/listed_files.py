@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from sqlstream.types import DataType
 from sqlstream.udfs.readable_files import require_readable, vanished
+
+MISSING_METRIC, FILES = "missing", "files"
+"""The metric of a table's files that are gone; a number and the name of the table end its name."""
+
+_HEADER = 2
+"""Lines of a file of offsets before those of the sources: its version, and the watermark with the settings."""
 
 
 @dataclass(frozen=True)
 class ListedFiles:
     """``logs``: the directory ``sources`` of Spark's checkpoint; ``root``: what the paths of the table's files begin
-    with. ``skips``: files that are gone are counted, else an error.
+    with. ``skips``: files that are gone are counted, else an error. ``columns``: what Parquet files must have.
     """
 
     table: str
@@ -24,43 +30,90 @@ class ListedFiles:
     root: str
     format: str
     skips: bool = False
+    columns: tuple[tuple[str, DataType], ...] = ()
 
-    @property
-    def is_pending(self) -> bool:
-        """True where the newest micro-batch has begun, and is not complete."""
-        begun, complete = (self._numbers(name) for name in ("offsets", "commits"))
-        return max(begun, default=-1) > max(complete, default=-1)
+    def count_missing(self, batch: int) -> int:
+        """How many files of a micro-batch that has begun are gone.
 
-    def _numbers(self, name: str) -> list[int]:
-        folder = Path(self.logs).parent / name
-        return [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit()]
-
-    def gone(self) -> int:
-        """How many files of the newest micro-batch are gone. SS529 where that is an error, SS528 at a torn one."""
-        count = 0
-        for path in sorted(set(self._newest())):
+        SS529 where that is an error; SS528 at a file that is none of its format, SS524 and SS467 at one with other
+        columns.
+        """
+        missing = 0
+        for path in sorted(set(self._of_batch(batch))):
             if os.path.lexists(path):
-                require_readable(path, self.format)
+                self._look_into(path)
             elif self.skips:
-                count += 1
+                missing += 1
             else:
                 raise vanished(path, self.table)
-        return count
+        return missing
 
-    def _newest(self) -> Iterator[str]:
-        own = str(Path(self.logs).parent.parent)
-        for source in sorted(Path(self.logs).glob("*")):
-            for path in _newest_of(source):
-                if path.startswith(self.root) and not path.startswith(f"{own}/"):
+    def _look_into(self, path: str) -> None:
+        require_readable(path, self.format)
+        if self.columns:
+            from sqlstream.udfs.file_schema import require_columns
+
+            require_columns(path, {name: kind.to_arrow() for name, kind in self.columns})
+
+    def _of_batch(self, batch: int) -> Iterator[str]:
+        spark = Path(self.logs).parent
+        steps = _steps(spark, batch)
+        for source in sorted(Path(self.logs).glob("[0-9]*")):
+            for path in _entries(source, steps):
+                if path.startswith(self.root) and not path.startswith(f"{spark.parent}/"):
                     yield path
 
 
-def _newest_of(source: Path) -> list[str]:
-    """The files that the newest entry of a source's log lists."""
-    names = ((file, re.fullmatch(r"(\d+)(\.compact)?", file.name)) for file in source.iterdir())
-    logs = {int(found[1]): file for file, found in names if found is not None}
-    if not logs:
-        return []
-    newest = max(logs)
-    entries = [json.loads(line) for line in logs[newest].read_text().splitlines() if line.startswith("{")]
-    return [unquote(urlsplit(e["path"]).path) for e in entries if "path" in e and e.get("batchId") == newest]
+def offsets_of(spark: Path, batch: int) -> list[str]:
+    """How far each source has been read after a micro-batch, as Spark writes it; none where that is not known.
+
+    A source that several parts of a query share has a line for each of them.
+    """
+    path = spark / "offsets" / str(batch)
+    return path.read_text(encoding="utf-8").splitlines()[_HEADER:] if path.exists() else []
+
+
+def end_of_log(offset: str) -> int | None:
+    """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
+    try:
+        found = json.loads(offset)
+    except ValueError:
+        return None
+    return found["logOffset"] if isinstance(found, dict) and set(found) == {"logOffset"} else None
+
+
+def _steps(spark: Path, batch: int) -> dict[int, int]:
+    """By the last entry of a log that belongs to a micro-batch, the one before its first.
+
+    Spark does not say whose log it is. Where several sources are at the same entry, the fewest files are taken: a file
+    of a micro-batch before may be gone.
+    """
+    found: dict[int, int] = {}
+    ends = [end_of_log(line) for line in offsets_of(spark, batch)]
+    starts = _ends_before(spark, batch, ends)
+    for before, end in zip(starts, ends, strict=True):
+        if end is not None and before < end:
+            found[end] = max(before, found.get(end, before))
+    return found
+
+
+def _ends_before(spark: Path, batch: int, ends: Sequence[int | None]) -> list[int]:
+    lines = offsets_of(spark, batch - 1)
+    if batch and len(lines) != len(ends):  # these are gone: at least the last entry belongs to the micro-batch
+        return [-1 if end is None else end - 1 for end in ends]
+    known = [end_of_log(line) for line in lines] or [None] * len(ends)
+    return [-1 if end is None else end for end in known]
+
+
+def _entries(source: Path, steps: dict[int, int]) -> Iterator[str]:
+    """The files that a source has found for a micro-batch: its log ends with them."""
+    names = {int(file.name.removesuffix(".compact")): file for file in source.iterdir() if file.name[0].isdigit()}
+    newest = max(names, default=-1)
+    if newest not in steps:
+        return
+    numbers = range(steps[newest] + 1, newest + 1)
+    for file in {names[newest], *(names[n] for n in numbers if n in names)}:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for entry in (json.loads(line) for line in lines if any(f'"batchId":{n}' in line for n in numbers)):
+            if entry["batchId"] in numbers:
+                yield unquote(urlsplit(entry["path"]).path)

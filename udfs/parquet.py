@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
@@ -31,7 +31,7 @@ from sqlstream.udfs.readable_files import unreadable, vanished
 FILE = "__file"
 """STRING column of places: the file, as Spark names it."""
 
-NULL_IN_COLUMN = "SS403"
+NULL_IN_COLUMN = repeating("SS403")
 
 LENGTH = "__length"
 """BIGINT column of places: the bytes of the file."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.errors import ConnectorError, ExecutionError, repeating
 
 NO_TEXT = "SS585"
-NO_DATETIME = "SS469"
+NO_DATETIME = repeating("SS469")
 _SHOWN = 60
 
 

@@ -11,6 +11,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.apart import apart
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.firing import bind_firing
@@ -21,23 +22,16 @@ from sqlstream.planner.binder.triggers import Fired
 from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
-from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.firing import Firing
 from sqlstream.planner.naming import Names, extended, field_name
-from sqlstream.planner.nodes import (
-    AlignedWindow,
-    AssignWindows,
-    Filter,
-    Item,
-    Node,
-    Project,
-    Window,
-    WindowAggregate,
-    WindowColumns,
-)
-from sqlstream.planner.properties import changelog_mode, window_of
+from sqlstream.planner.nodes import Filter, Item, Node, Project
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.type_inference import Types
+from sqlstream.planner.windows import AlignedWindow, Window, WindowColumns
 
 
 @dataclass(frozen=True)
@@ -66,8 +60,6 @@ def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Rela
         if grouping.window
         else _window_from_input(select, grouping, scope, context)
     )
-    if changelog_mode(windowed.scope.node) != APPEND_ONLY:
-        context.refuse("changelog input", select.args.get("group") or select, "The query below updates its results.")
     return _aggregate(select, grouping, windowed, context)
 
 
@@ -155,6 +147,7 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     firing = _firing(select, windowed, context)
     context.stop_if_wrong()
     node = _node(windowed, grouping, groups.items, grouping_id, context, select)
+    check_changes(node, context, select.args.get("group") or select)
     read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
     pane, pane_index = (name if name in read else None for name in panes)
     node = apart(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)

@@ -8,10 +8,11 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import bind_error
-from sqlstream.planner.fusing import fused
-from sqlstream.planner.nodes import AlignedWindow, Session, WindowAggregate, kind_of_window
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.window_fusing import fused
 from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.windows import AlignedWindow, Session, kind_of_window
 
 
 def apart(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:

@@ -7,26 +7,17 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar import nodes as syntax
 from sqlstream.grammar.spans import span_of
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
-from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import (
-    AlignBarriers,
-    AlignedWindow,
-    AssignTime,
-    AssignWindows,
-    Correlate,
-    Field,
-    Filter,
-    Node,
-    Project,
-    kind_of_window,
-)
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.nodes import AssignTime, Correlate, Field, Filter, Node, Project
+from sqlstream.planner.operators.barriers import AlignBarriers
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import AlignedWindow, kind_of_window
 from sqlstream.types import DataType
 
 BARRIER_ID = "barrier_id"
@@ -37,8 +28,6 @@ _NO_CHANNELS = ("ARRAY", "MAP", "STRUCT", "VARIANT", "BINARY", "INTERVAL", "FLOA
 
 def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context) -> Scope:
     """The scope with ``barrier_id`` as its last column. BindError SS212, SS269 to SS272; SS325 for updating rows."""
-    if changelog_mode(scope.node) != APPEND_ONLY:
-        context.refuse("changelog input", clause.span, "The query in FROM updates its results.")
     if scope.find(BARRIER_ID):
         hint = f"Rename it in a subquery: FROM (SELECT {BARRIER_ID} AS id, … FROM …) ALIGN BARRIERS (…)."
         context.wrong("SS271", f'the table has a column "{BARRIER_ID}", which ALIGN BARRIERS adds', clause.span, hint)
@@ -61,6 +50,7 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
         _timeout_ms(clause, context),
         context.settings.most_held,
     )
+    check_changes(node, context, clause.span)
     table = scope.tables[0] if scope.tables else None
     return scope.with_columns(node, (Visible(BARRIER_ID, output.name, table),))
 

@@ -1,10 +1,20 @@
-"""The change kinds that a source's options declare."""
+"""The change kinds that a source's options declare, and the check that operators take those of their inputs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.errors import Diagnostic, Span
 from sqlstream.grammar.nodes import Option
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.changes import instead_of, made_by, maker_of, not_taken, taken_by, why_inserts_only
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.properties import changelog_text
 
 CHANGELOG_OPTION = "changelog-mode"
 
@@ -29,3 +39,22 @@ def changelog_of(option: Option | None, format_name: str | None, context: Contex
         context.wrong("SS218", f"'{option.value}' is no changelog mode", option.span, f"The modes are {modes}.")
         return None
     return found
+
+
+def check_changes(node: Node, context: Context, *at: exp.Expr | Span | None) -> None:
+    """SS325 where an operator does not take the kinds of rows that its inputs have. ``at``: what asks for each of the
+    inputs, or for all of them."""
+    for port, kinds in not_taken(node):
+        place = at[port] if len(at) > 1 else at[0]
+        span = span_of(place) if isinstance(place, exp.Expr) else place
+        context.report(_not_taken(node, maker_of(node.inputs[port], kinds), kinds, span))
+
+
+def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | None) -> Diagnostic:
+    reason = why_inserts_only(node)
+    because = f": {reason}" if reason is not None else ""
+    come = f"Rows of the kinds {changelog_text(kinds)} come from {made_by(maker)}"
+    detail = f"{come}, and {taken_by(node)} does not take them{because}."
+    found = unsupported.diagnostic("changelog input", span, detail)
+    instead = instead_of(maker)
+    return found if instead is None else replace(found, hint=f"{instead[0].upper()}{instead[1:]}.")

@@ -12,7 +12,9 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.triggers import Fired
-from sqlstream.planner.nodes import AssignWindows, Filter, Node, Project, Union, WindowAggregate
+from sqlstream.planner.nodes import Filter, Node, Project, Union
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import with_inputs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -27,15 +27,21 @@ class Relation:
         return self.node.schema
 
 
+def _for_ever(table: str) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Context:
-    """``views`` are being expanded right now; ``problems`` is shared by the whole query and grows."""
+    """``views`` are being expanded right now; ``problems`` is shared by the whole query and grows. ``ttl_of`` says how
+    many milliseconds state without an end remembers rows of a table of FROM, by its alias; 0: for ever."""
 
     catalog: Catalog
     queries: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     problems: dict[Diagnostic, None] = field(default_factory=dict)
     settings: EmitSettings = DEFAULT_EMIT
+    ttl_of: Callable[[str], int] = _for_ever
 
     def with_query(self, name: str, relation: Relation) -> Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})

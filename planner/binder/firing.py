@@ -15,9 +15,8 @@ from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.triggers import COUNTED, Fired, bind_trigger, positive_ms
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
-from sqlstream.planner.firing import Accumulation, Firing, Trigger
-from sqlstream.planner.nodes import GlobalWindow, Window
-from sqlstream.planner.properties import fires_again
+from sqlstream.planner.firing import Accumulation, Firing, Trigger, fires_again
+from sqlstream.planner.windows import GlobalWindow, Window
 
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:

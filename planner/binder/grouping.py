@@ -27,9 +27,10 @@ from sqlstream.planner.binder.windows import default_time, time_field
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.naming import field_name, shown_name
-from sqlstream.planner.nodes import Field, RowMeasured, UserWindow, Window
-from sqlstream.planner.nodes import GlobalWindow as GlobalWindowNode
+from sqlstream.planner.nodes import Field
 from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.windows import GlobalWindow as GlobalWindowNode
+from sqlstream.planner.windows import RowMeasured, UserWindow, Window
 
 Set = tuple[exp.Expr, ...]
 

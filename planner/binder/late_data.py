@@ -10,7 +10,8 @@ from sqlstream.planner.binder.side_tables import SideRows, target, values_by_nam
 from sqlstream.planner.durations import readable
 from sqlstream.planner.firing import LateAction, LateData
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.nodes import Field, WindowColumns
+from sqlstream.planner.nodes import Field
+from sqlstream.planner.windows import WindowColumns
 from sqlstream.types import TIMESTAMP
 
 

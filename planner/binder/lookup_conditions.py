@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from sqlstream.grammar.spans import mark, span_of
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.scope import Visible
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Item, Lookup
+from sqlstream.planner.nodes import Field, Item
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.rewriting import columns_of, is_repeatable, node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types
@@ -132,10 +133,11 @@ def _decides(value: DataType, column: DataType) -> bool:
 # --- USING ----------------------------------------------------------------------------------------------------
 
 
-def joined_using(names: list[exp.Expr], scope: Scope, node: Lookup) -> tuple[list[exp.Expression], Scope]:
-    """The equalities of USING, and the scope in which their columns come first and are not ambiguous."""
-    count = len(scope.columns) - len(node.outputs)
-    left, right = scope.columns[:count], scope.columns[count:]
+Columns = tuple[Visible, ...]
+
+
+def joined_using(names: list[exp.Expr], left: Columns, right: Columns) -> tuple[list[exp.Expression], Columns]:
+    """The equalities of USING, and the columns of both sides, of which theirs come first and are not ambiguous."""
     conditions: list[exp.Expression] = []
     merged: list[Visible] = []
     for name in names:
@@ -147,8 +149,7 @@ def joined_using(names: list[exp.Expr], scope: Scope, node: Lookup) -> tuple[lis
         conditions.append(condition)
         merged.append(ours)
         right = tuple(replace(v, starred=False, qualified=True) if v == theirs else v for v in right)
-    columns = (*merged, *(v for v in left if v not in merged), *right)
-    return conditions, Scope(scope.node, columns)
+    return conditions, (*merged, *(v for v in left if v not in merged), *right)
 
 
 def _named(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Visible:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.binder.calls import check_arity
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, types_of
-from sqlstream.planner.binder.lookup_hints import LookupHints, refuse_updates
+from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Field, Item, Lookup
+from sqlstream.planner.nodes import Field, Item
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
@@ -34,7 +36,6 @@ def lookup_call(
     if not call.expressions:
         message = f'function "{function.name}" is looked up by its arguments, and has none'
         raise bind_error("SS252", message, call, "Call it with a column of the table before it.")
-    refuse_updates(source, scope)
     chosen = hints.options(source, scope, context, asynchronous=True)
     keys = _keys(call, function, scope, context)
     context.stop_if_wrong()
@@ -46,6 +47,7 @@ def lookup_call(
         for name, f in zip(shown, read, strict=True)
     )
     node = Lookup(scope.node, function, keys, read, items, outer, options=chosen.options, failed=chosen.failed)
+    check_changes(node, context, source)
     table = source.args["alias"].name if source.args.get("alias") else None
     visible = tuple(Visible(name, i.name, table or None) for name, i in zip(shown, items, strict=True))
     return scope.with_columns(node, visible)

@@ -9,14 +9,11 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.grammar.carrier import table_clauses_of
 from sqlstream.grammar.nodes import LookupAsync
-from sqlstream.grammar.spans import span_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of
 from sqlstream.planner.binder.lookup_options import Chosen, bind_options
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.binder.state_ttl import is_state_ttl
 from sqlstream.udfs.lookup.options import Order
 
 _NO_TABLE = "Write the alias that the table has in FROM."
@@ -71,20 +68,15 @@ def refuse_lookup_clause(source: exp.Expr, context: Context, what: str) -> None:
         context.report(misplaced_lookup(clause, what))
 
 
-def refuse_updates(right: exp.Expr, scope: Scope) -> None:
-    """SS325 where rows of the left side may be withdrawn."""
-    if changelog_mode(scope.node) != APPEND_ONLY:
-        detail = "The left side of a lookup updates its rows: what was looked up could not be withdrawn."
-        raise unsupported.refusal("changelog input", span_of(right), detail)
-
-
 def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
-    """The LOOKUP hints of a SELECT; its other hints are refused."""
+    """The LOOKUP hints of a SELECT; others than these and STATE_TTL are refused."""
     found = LookupHints()
     hint = select.args.get("hint")
     if hint is not None and not isinstance(hint, exp.Hint):
         context.refuse("hint", hint)
     for call in hint.expressions if isinstance(hint, exp.Hint) else ():
+        if is_state_ttl(call):
+            continue
         if not isinstance(call, exp.Anonymous) or call.name.upper() != "LOOKUP":
             context.refuse("hint", call)
             continue

@@ -13,7 +13,7 @@ from sqlstream.planner.binder.failed_rows import failed_rows
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.nodes import FailedRows
+from sqlstream.planner.operators.lookup import FailedRows
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
 
 

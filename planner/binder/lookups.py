@@ -9,15 +9,17 @@ from sqlglot import exp
 from sqlstream.grammar.carrier import ARG
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
 from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
-from sqlstream.planner.binder.lookup_hints import LookupHints, refuse_updates
+from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Column, Table, TimeDomain, View
 from sqlstream.planner.naming import Names, field_of
-from sqlstream.planner.nodes import Field, Filter, Item, Lookup
+from sqlstream.planner.nodes import Field, Filter, Item
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
 from sqlstream.planner.suggestions import counted, did_you_mean
 
@@ -35,12 +37,12 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *_TIME_TRAVEL), context)
     _check_time(right, scope)
-    refuse_updates(right, scope)
     table = _table(right, context)
     chosen = hints.options(right, scope, context)
     items = _outputs(table, right, scope)
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
+    check_changes(node, context, right)
     joined = scope.with_columns(node, _visible(items, right, table))
     return _on(join, joined, node, context)
 
@@ -154,7 +156,9 @@ def _on(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
     """The lookup with its keys and the rest of its condition."""
     using = join.args.get("using")
     if using:
-        conditions, scope = joined_using(using, scope, node)
+        count = len(scope.columns) - len(node.outputs)
+        conditions, columns = joined_using(using, scope.columns[:count], scope.columns[count:])
+        scope = Scope(scope.node, columns)
     else:
         conditions = conjuncts(bind_condition(join.args["on"], scope, context, Place("ON")))
     context.stop_if_wrong()

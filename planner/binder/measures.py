@@ -16,7 +16,7 @@ from sqlstream.planner.binder.expressions import Place, bind, bind_condition, ty
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
-from sqlstream.planner.nodes import (
+from sqlstream.planner.windows import (
     AlignedWindow,
     CountWindow,
     Cumulate,

@@ -13,18 +13,18 @@ from sqlglot import exp
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.select_list import Selected
-from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.functions.kinds import Kind, kind_of, spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import Names, extended
 from sqlstream.planner.nodes import Filter, Item, Node
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -58,9 +58,7 @@ def with_overs(
             hint = "Use WHERE, or HAVING for conditions on aggregates."
             context.wrong("SS239", "QUALIFY needs a function with OVER, in it or in the select list", qualify, hint)
         return scope, columns
-    if changelog_mode(scope.node) != APPEND_ONLY:
-        context.refuse("changelog input", select, "The query below updates its results.")
-    binding = _Binding(scope, context, {w.name.casefold(): w for w in select.args.get("windows") or ()})
+    binding = _Binding(select, scope, context, {w.name.casefold(): w for w in select.args.get("windows") or ()})
     replaced = [c if c.bound is not None else replace(c, expression=binding.replaced(c.expression)) for c in columns]
     if qualify is None:
         return binding.result(), replaced
@@ -92,7 +90,8 @@ def _without_aliases(condition: exp.Expr, columns: Sequence[Selected], scope: Sc
 class _Binding:
     """Collects the calls of one SELECT. ``result`` is the scope with all of their results."""
 
-    def __init__(self, scope: Scope, context: Context, named: dict[str, exp.Expr]) -> None:
+    def __init__(self, select: exp.Select, scope: Scope, context: Context, named: dict[str, exp.Expr]) -> None:
+        self._select = select
         self._scope = scope
         self._context = context
         self._named = named
@@ -113,6 +112,7 @@ class _Binding:
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
         for order, calls in self._calls.items():
             node = Over(node, order.keys, order.time, tuple(calls), order.domain, order.ties)
+            check_changes(node, self._context, self._select)
         visible = tuple(Visible(name, name, starred=False) for name in self._fields)
         return self._scope.with_columns(node, visible)
 

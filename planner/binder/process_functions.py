@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.grammar.nodes import Argument, Descriptor, TableFunction
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, types_of
 from sqlstream.planner.binder.process_arguments import ON_TIME, UID, arguments_by_name, expected, signature_of
@@ -16,7 +17,8 @@ from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.catalog import Function, TimeDomain
 from sqlstream.planner.functions.coercion import incompatible
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import Field, Item, Node, ProcessTable, Schema
+from sqlstream.planner.nodes import Field, Item, Node, Schema
+from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import TIMESTAMP
 
@@ -46,6 +48,7 @@ def process_function(
         clock=signature.clock,
         domain=domain or TimeDomain.EVENT,
     )
+    check_changes(node, context, *(t.written.span for t in tables))
     return _scope(call, function, node, tables, domain)
 
 

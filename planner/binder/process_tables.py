@@ -14,10 +14,9 @@ from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.process_arguments import expected, signature_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
-from sqlstream.planner.catalog import APPEND_ONLY, Function, TimeDomain
+from sqlstream.planner.catalog import Function, TimeDomain
 from sqlstream.planner.functions.coercion import incompatible
-from sqlstream.planner.nodes import ProcessInput
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.operators.process_table import ProcessInput
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.types import DataType
 from sqlstream.udfs.signature import TableParameter
@@ -42,8 +41,6 @@ def bound_table(
     written = argument.value
     assert isinstance(written, TableArgument), "arguments are of their kinds"
     scope = bind_source(written.source)
-    if changelog_mode(scope.node) != APPEND_ONLY:
-        context.refuse("changelog input", argument.span, "The query below updates its results.")
     seen = [c for c in scope.columns if c.starred]
     types: tuple[DataType, ...] = ()
     if parameter.columns is not None:

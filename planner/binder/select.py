@@ -36,12 +36,11 @@ _OVER = ("qualify", "windows")
 def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.Expr, Context], Relation]) -> Relation:
     """The plan of one SELECT."""
     refuse_rest(select, (*_CONSUMED, *_OVER), context)
-    scope = bind_from(select, context, bind_query)
+    scope, where = bind_from(select, context, bind_query)
     if select.args.get("match"):  # whose columns are all that the rest of the query knows
         raise unsupported.refusal("match", span_of(select.args["match"]))
-    where = select.args.get("where")
     if where is not None:
-        condition = bind_condition(where.this, scope, context, Place("WHERE"))
+        condition = bind_condition(where, scope, context, Place("WHERE"))
         scope = scope.over(Filter(scope.node, condition))
     if is_aggregation(select, context):
         refuse_rest(select, _CONSUMED, context)

@@ -17,7 +17,8 @@ class EmitSettings:
     ``allow_ms`` is the lateness that they allow. ``zone``: TUMBLE, HOP and CUMULATE start on that zone's wall clock;
     None for UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
     rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
-    with the name of a table.
+    with the name of a table. ``state_ttl_ms``: rows of operators whose state does not end by itself are forgotten so
+    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice.
     """
 
     early_ms: int | None = None
@@ -27,6 +28,8 @@ class EmitSettings:
     lookup: LookupOptions = DEFAULT_LOOKUP
     most_held: int = MOST_HELD
     functions: tuple[BadAction, str | None] = (BadAction.FAIL, None)
+    state_ttl_ms: int = 0
+    repeated_changes: bool = False
 
     @property
     def allowed_ms(self) -> int:

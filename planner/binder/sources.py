@@ -19,38 +19,62 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.generators import correlate, table_call
+from sqlstream.planner.binder.joins import stream_join
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
 from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
 from sqlstream.planner.binder.lookups import is_time_travel, lookup_join
+from sqlstream.planner.binder.normalize import normalized
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
-from sqlstream.planner.catalog import APPEND_ONLY, Table, TimeDomain, View
+from sqlstream.planner.catalog import Table, TimeDomain, View
+from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.nodes import AssignTime, Scan
-from sqlstream.planner.rewriting import node_of
+from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 
 BindQuery = Callable[[exp.Expr, Context], Relation]
+
+NO_KEY = "SS286"
 
 _TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", ARG)
 _EMPTY = frozenset({"", "CROSS", "INNER"})
 
 
-def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> Scope:
-    """The scope of FROM with its joins and lateral views."""
+def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tuple[Scope, exp.Expr | None]:
+    """The scope of FROM with its joins and lateral views, and what is left of WHERE to be checked above."""
     source = select.args.get("from_")
     if source is None:
         raise unsupported.refusal("values", span_of(select))
     refuse_rest(source, ("this",), context)
-    hints = lookup_hints(select, context)
+    hints, ttls = lookup_hints(select, context), state_ttls(select, context)
+    context = replace(context, ttl_of=ttls.of)
     scope = _source(source.this, context, bind_query)
+    where = select.args.get("where")
+    given = conjuncts(where.this) if where is not None else []
+    fulfilled: list[exp.Expr] = []
     for step in _steps(source.this, select):
-        scope = (
-            _join(step, scope, context, hints) if isinstance(step, exp.Join) else _lateral_view(step, scope, context)
-        )
+        if not isinstance(step, exp.Join):
+            scope = _lateral_view(step, scope, context)
+        elif _is_of_streams(step):
+            right = _joined_source(step.this, context, bind_query)
+            scope, found = stream_join(step, scope, right, given, context)
+            fulfilled = [*fulfilled, *found] if _keeps_left(step) else []
+        else:
+            scope = _join(step, scope, context, hints)
     hints.finish(context)
-    return scope
+    ttls.finish(scope.tables, context)
+    rest = [condition for condition in given if not any(condition is one for one in fulfilled)]
+    if where is None or len(rest) == len(given):
+        return scope, where.this if where is not None else None
+    return scope, conjunction([node_of(condition.copy()) for condition in rest]) if rest else None
+
+
+def _keeps_left(join: exp.Join) -> bool:
+    """Do all rows of the result have those of the left side in them?"""
+    return (join.args.get("side") or "").upper() not in ("RIGHT", "FULL")
 
 
 def _steps(*owners: exp.Expr) -> list[exp.Expr]:
@@ -138,9 +162,11 @@ def _read(found: Table, at: exp.Expr, context: Context) -> Relation:
     if found.option("role") == "lookup":
         hint = f"Join it: FROM o JOIN {found.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
         raise bind_error("SS250", f'table "{found.name}" can only be looked up', at, hint)
-    if found.changelog != APPEND_ONLY:
-        raise unsupported.refusal("changelog input", span_of(at), f'Table "{found.name}" has updates or deletions.')
-    return read_table(found, on_error_of(found, at, context))
+    if is_upsert(found) and not found.primary_key:
+        hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or 'changelog-mode' = 'I,UB,UA,D' where -U comes as well."
+        message = f'table "{found.name}" has updates without -U, and no PRIMARY KEY that says of which rows'
+        raise bind_error(NO_KEY, message, at, hint)
+    return normalized(found, read_table(found, on_error_of(found, at, context)), at.alias_or_name, context)
 
 
 def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> Relation:
@@ -233,6 +259,17 @@ def _called_table(table: exp.Table, context: Context) -> Scope:
 
 
 # --- joins ----------------------------------------------------------------------------------------------------
+
+
+def _is_of_streams(join: exp.Join) -> bool:
+    return isinstance(join.this, exp.Table | exp.Subquery) and not is_time_travel(join.this)
+
+
+def _joined_source(right: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
+    clauses = table_clauses_of(right)
+    if clauses.lookup is not None:
+        raise misplaced_lookup(clauses.lookup, "FOR SYSTEM_TIME AS OF before it")
+    return _source(right, context, bind_query)
 
 
 def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:

@@ -26,9 +26,12 @@ from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.binder.tolerant_functions import functions_on_error
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
-from sqlstream.planner.nodes import AssignWindows, Node, Output, ProcessTable, WindowAggregate
 from sqlstream.planner.nodes import Insert as InsertNode
+from sqlstream.planner.nodes import Node, Output
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
+from sqlstream.planner.operators.process_table import ProcessTable
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import operators
 from sqlstream.planner.suggestions import counted, did_you_mean
 

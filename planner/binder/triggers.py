@@ -21,7 +21,7 @@ from sqlstream.planner.catalog import FunctionKind, TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.firing import Trigger
 from sqlstream.planner.intervals import interval_ms
-from sqlstream.planner.nodes import CountWindow, RowMeasured, Window, WindowColumns
+from sqlstream.planner.windows import CountWindow, RowMeasured, Window, WindowColumns
 
 COUNTED = (CountWindow, RowMeasured)
 

@@ -9,8 +9,9 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.naming import Names, extended, field_of
-from sqlstream.planner.nodes import Hop, Item, Tumble, WindowColumns, kind_of_window
+from sqlstream.planner.nodes import Item
 from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.windows import Hop, Tumble, WindowColumns, kind_of_window
 from sqlstream.types import TIMESTAMP
 
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlstream.grammar.nodes import Argument, Descriptor, Rows, TableArgument, TableFunction
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.measures import Measured, Row, window_of_measures
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import assign_windows, default_time, time_field
-from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.nodes import AlignedWindow, Field, RowMeasured, Window
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.nodes import Field
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.planner.windows import AlignedWindow, RowMeasured, Window
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ def window_function(function: TableFunction, context: Context, bind_source: Call
         context.refuse("syntax", data.span, f"It is ORDER BY in TABLE of {kind}.")
     window = window_of_measures(kind, measures_of(arguments), function.span, Row(scope, context))
     partition_by = _partition_by(kind, window, data, scope, context)
-    if changelog_mode(scope.node) != APPEND_ONLY:
-        context.refuse("changelog input", function.span, "The query below updates its results.")
     time = _time(kind, arguments, scope)
     if time is None and isinstance(window, RowMeasured):
         raise bind_error("SS210", f"{kind} with a measure in time needs a time attribute", function.span)
-    return assign_windows(scope, window, time, partition_by)
+    assigned = assign_windows(scope, window, time, partition_by)
+    check_changes(assigned.node, context, function.span)
+    return assigned
 
 
 def _time(kind: str, arguments: Mapping[str, Argument], scope: Scope) -> Field | None:

@@ -13,7 +13,7 @@ from sqlstream.planner.binder.grouping import GroupedWindow, bind_property_windo
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Session, WindowColumns
+from sqlstream.planner.windows import Session, WindowColumns
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.tables import conversion_hint
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Field, Scan, Window, WindowColumns
+from sqlstream.planner.nodes import AssignTime, Field, Scan
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import Window, WindowColumns
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 

@@ -9,8 +9,8 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.window_text import sql, window_text
 from sqlstream.planner.firing import Combinator
-from sqlstream.planner.nodes import (
-    AssignWindows,
+from sqlstream.planner.properties import WindowInfo
+from sqlstream.planner.windows import (
     CountWindow,
     Cumulate,
     GlobalWindow,
@@ -20,28 +20,23 @@ from sqlstream.planner.nodes import (
     Session,
     Tumble,
     Window,
-    WindowAggregate,
 )
-from sqlstream.planner.properties import watermark_delay_ms, window_of
 
 
-def first_result(node: AssignWindows | WindowAggregate) -> str:
-    """A sentence; results never come before the end of the micro-batch that brings their last row."""
-    info = window_of(node)
-    assert info is not None
+def first_result(info: WindowInfo, trigger: firing.Trigger | None, delay_ms: int) -> str:
+    """A sentence about windows over rows whose watermark is so much behind; results never come before the end of the
+    micro-batch that brings their last row."""
     name = f"Latency floor of {window_text(info.window)}"
     if isinstance(info.window, CountWindow | RowMeasured):
         return f"{name}: {_of_rows(info.window)}."
-    trigger = node.firing.trigger if isinstance(node, WindowAggregate) else None
     if isinstance(info.window, GlobalWindow) and trigger in (firing.AfterWatermark(), firing.AfterProcessingTime()):
         return f"{name}: results come at the end of the input."
     if trigger is not None:
         return f"{name}: its first result comes {when(trigger)}."
     if info.domain is TimeDomain.PROCESSING:
         return f"{name}: results come when the clock passes the end of the window{_longest(info.window, 0)}."
-    delay = watermark_delay_ms(node) or 0
-    after = f"{readable(delay)} after the end of the window" if delay else "at the end of the window"
-    return f"{name}: results come {after} in event time{_longest(info.window, delay)}."
+    after = f"{readable(delay_ms)} after the end of the window" if delay_ms else "at the end of the window"
+    return f"{name}: results come {after} in event time{_longest(info.window, delay_ms)}."
 
 
 def _of_rows(window: CountWindow | RowMeasured) -> str:

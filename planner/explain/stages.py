@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlstream.grammar.depth import with_room
+from sqlstream.planner.changes import Changes, changes_of, upsert_keys
 from sqlstream.planner.explain.advice import advice, latency
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.json_text import json_text
@@ -17,7 +18,7 @@ from sqlstream.planner.explain.mermaid import mermaid
 from sqlstream.planner.explain.text import plan_tree, tree, with_properties
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
 from sqlstream.planner.nodes import Node
-from sqlstream.planner.properties import arrival_order, bounded, changelog_mode, changelog_text, unique_keys
+from sqlstream.planner.properties import arrival_order, bounded, changelog_text, unique_keys
 from sqlstream.planner.rules import STAGES, Stage, optimize, trace
 
 PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
@@ -40,8 +41,9 @@ def explain(
     if format == "JSON":
         return json_text(_document(plan, stage, rules))
     if format == "MERMAID":
-        label = with_properties if stage == "CHANGELOG_MODE" else describe
-        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), label)
+        if stage == "CHANGELOG_MODE":
+            return mermaid(changes_of(optimize(plan, rules)), with_properties)
+        return mermaid(plan if stage == "LOGICAL" else optimize(plan, rules), describe)
     return _text(plan, stage, rules)
 
 
@@ -52,7 +54,7 @@ def _text(plan: Node, stage: str, rules: Sequence[Stage]) -> str:
         case "TRACE":
             return "\n\n".join(f"{name}:\n{plan_tree(after)}" for name, after in trace(plan, rules))
         case "CHANGELOG_MODE":
-            return tree(optimize(plan, rules), with_properties)
+            return tree(changes_of(optimize(plan, rules)), with_properties)
         case "ADVICE":
             return "\n".join(advice(plan, rules)) or "Nothing to say about this plan."
     optimized = optimize(plan, rules)
@@ -67,17 +69,20 @@ def _document(plan: Node, stage: str, rules: Sequence[Stage]) -> dict[str, Any]:
             return {"version": VERSION, "stages": [{"name": n, "plan": encode(p)} for n, p in trace(plan, rules)]}
         case "CHANGELOG_MODE":
             optimized = optimize(plan, rules)
-            return {**to_json(optimized), "properties": [_properties(n) for n in optimized.walk()]}
+            return {**to_json(optimized), "properties": [_properties(c) for c in changes_of(optimized).walk()]}
         case "ADVICE":
             return {"version": VERSION, "advice": advice(plan, rules)}
     return to_json(optimize(plan, rules))
 
 
-def _properties(node: Node) -> dict[str, Any]:
+def _properties(changes: Changes) -> dict[str, Any]:
     """In the order of the tree, top down."""
+    node = changes.node
     return {
         "node": type(node).__name__,
-        "changelog_mode": changelog_text(changelog_mode(node)),
+        "changelog_mode": changelog_text(changes.kinds),
+        "drops_before": changes.drops,
+        "upsert": [sorted(key) for key in sorted(upsert_keys(node), key=sorted)],
         "time": [f.name for f in node.schema if f.time is not None],
         "unique": [sorted(key) for key in sorted(unique_keys(node), key=sorted)],
         "bounded": bounded(node),

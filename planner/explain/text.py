@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
+from sqlstream.planner.changes import Changes, changes_told
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.properties import (
     arrival_order,
     bounded,
-    changelog_mode,
-    changelog_text,
     time_attributes,
     unique_keys,
     watermark_delay_ms,
@@ -24,6 +23,8 @@ class HasInputs(Protocol):
 
     @property
     def inputs(self: T) -> tuple[T, ...]: ...
+
+    def walk(self: T) -> Iterator[T]: ...
 
 
 T = TypeVar("T", bound=HasInputs)
@@ -47,14 +48,15 @@ def tree(root: T, label: Callable[[T], str]) -> str:
     return "\n".join(lines)
 
 
-def with_properties(node: Node) -> str:
+def with_properties(changes: Changes) -> str:
     """The line of a node and its properties."""
-    return f"{describe(node)}  {properties_text(node)}"
+    return f"{describe(changes.node)}  {properties_text(changes)}"
 
 
-def properties_text(node: Node) -> str:
-    """``[I] time ts (event time), watermark delay 5 s, unique (k), unbounded, order source``."""
-    parts = [f"[{changelog_text(changelog_mode(node))}]"]
+def properties_text(changes: Changes) -> str:
+    """``[append] time ts (event time), watermark delay 5 s, unique (k), unbounded, order source``."""
+    node = changes.node
+    parts = [f"[{changes.text}]", *changes_told(changes)]
     delay = watermark_delay_ms(node)
     times = [f"{f.name} ({f.time.value})" for f in time_attributes(node) if f.time is not None]
     parts += [f"time {', '.join(times)}"] if times else []

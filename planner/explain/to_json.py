@@ -22,14 +22,14 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.dialect import SqlStream
-from sqlstream.planner import catalog, firing, nodes
+from sqlstream.planner import catalog, firing, nodes, windows
 from sqlstream.types import UNKNOWN, DataType, parse_type
 from sqlstream.udfs.lookup.source import Comparison
 
 VERSION = 1
 
 _TAGGED = {
-    "window": {c.__name__: c for c in get_args(nodes.Window)},
+    "window": {c.__name__: c for c in get_args(windows.Window)},
     "trigger": {c.__name__: c for c in get_args(firing.Trigger)},
     "evictor": {c.__name__: c for c in (firing.KeepRows, firing.KeepInterval, firing.EvictDelta, firing.UserEvictor)},
     "source": {"Function": catalog.Function},

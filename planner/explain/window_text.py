@@ -11,7 +11,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.planner import firing
 from sqlstream.planner.durations import readable
 from sqlstream.planner.firing import Firing, LateAction, PythonCall
-from sqlstream.planner.nodes import (
+from sqlstream.planner.windows import (
     CountWindow,
     Cumulate,
     GlobalWindow,

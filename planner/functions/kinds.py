@@ -33,9 +33,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(spark_names.TABLE, Kind.TABLE),
 }
 
-# Their results depend on the order of rows; collect_list and listagg keep arrival order and are executed.
-ORDER_DEPENDENT = frozenset({"first", "first_value", "last", "last_value"})
-
 # Wrappers around one aggregate call that belong to it.
 AGGREGATE_WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 

@@ -21,8 +21,9 @@ from sqlstream.planner.lowering.windows import (
     with_session_time,
     with_windows,
 )
-from sqlstream.planner.nodes import AlignedWindow, Session, WindowAggregate
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import NativeState
+from sqlstream.planner.windows import AlignedWindow, Session
 
 _CLOSES = "__closes"
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 from sqlglot import exp
 
-from sqlstream.errors import UnsupportedError
+from sqlstream.errors import UnsupportedError, repeating
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.lowering.columns import column, quoted, string
 from sqlstream.planner.lowering.functions import called_function
@@ -20,7 +20,7 @@ from sqlstream.planner.nodes import Correlate
 from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 
-_ABOVE_DEFER = "SS435"
+_ABOVE_DEFER = repeating("SS435")
 
 _OUTER = {"explode", "posexplode", "inline"}
 """Generators that may give no row; each has a twin ``…_outer`` that then gives one of NULLs."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from sqlstream.errors import repeating
 from sqlstream.planner.lowering.columns import micros, quoted, string
 from sqlstream.planner.nodes import AssignTime
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 
-NULL_EVENT_TIME = "SS401"
+NULL_EVENT_TIME = repeating("SS401")
 
 _VALUE = "{value}"
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import passes_by
-from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 
 SET = "__set"
 

@@ -69,3 +69,10 @@ def passes_by(rows: DataFrame) -> Column | None:
     """As ``passing``, for Spark."""
     found = passing(rows)
     return None if found is None else F.expr(found.sql(dialect="spark"))
+
+
+def without_before(rows: DataFrame) -> DataFrame:
+    """The rows but those of the kind -U."""
+    if ROW_KIND not in rows.columns:
+        return rows
+    return rows.where(F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.UPDATE_BEFORE.value}'"))

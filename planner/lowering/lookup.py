@@ -17,9 +17,8 @@ from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lookup_answers import Marks, require_array_functions, with_answers, with_failures
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.side_outputs import sent_aside
-from sqlstream.planner.nodes import Lookup
-from sqlstream.planner.physical.side_markers import failed_marker
-from sqlstream.planner.physical.steps import Ask, NumberedLookup
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.lookup_steps import Ask, NumberedLookup, failed_marker
 from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 

@@ -15,7 +15,7 @@ from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden import passes_by
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.side_outputs import struct_of, with_side_columns
-from sqlstream.planner.nodes import LOOKUP_ERROR, FailedRows, Lookup
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
 from sqlstream.planner.rewriting import columns_of, substituted
 from sqlstream.udfs.exchange import LATE_TABLE
 

@@ -22,7 +22,7 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.lowering.counted import Counted
 from sqlstream.planner.lowering.functions import with_registered_functions
-from sqlstream.planner.lowering.hidden import passing
+from sqlstream.planner.lowering.hidden import passing, without_before
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.too_deep import too_deep_for_spark
 from sqlstream.planner.nodes import Node
@@ -43,8 +43,10 @@ class Context:
 
     def lower(self, step: Step) -> DataFrame:
         if isinstance(step, Operator):
-            return lower_operator(step.node, step, self)
-        return lower_node(step.node, step, self)
+            rows = lower_operator(step.node, step, self)
+        else:
+            rows = lower_node(step.node, step, self)
+        return without_before(rows) if step.drops_before else rows
 
     def with_functions(self, functions: OnError) -> Context:
         return replace(self, functions=functions)

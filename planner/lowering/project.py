@@ -6,11 +6,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.conditions import where_all
 from sqlstream.planner.lowering.hidden import hidden, hidden_results, passes_by
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.tolerant_calls import with_calls
 from sqlstream.planner.nodes import Filter, Insert, Output, Project
 from sqlstream.planner.physical.steps import Step
+from sqlstream.planner.rewriting import conjuncts
 
 
 @lower_node.register
@@ -28,8 +30,7 @@ def _(node: Project, step: Step, context: Context) -> DataFrame:
 def _(node: Filter, step: Step, context: Context) -> DataFrame:
     given = context.lower(step.input)
     rows, (found,) = with_calls(given, [node.condition], context)
-    condition, passing = context.column(found, rows), passes_by(rows)
-    kept = rows.where(condition if passing is None else passing | condition)
+    kept = where_all(rows, conjuncts(found), context)
     return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
 
 

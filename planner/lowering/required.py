@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.bad_rows import NULL_IN_COLUMN, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.catalog import RowKind, Table, TimeDomain
+from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.origin import of_file
 from sqlstream.types import DataType
+from sqlstream.udfs.kernel import ROW_KIND
 
 _SHOWN = 100
 _HINT = "Correct the row, or let the option on-error of its table skip it."
@@ -33,6 +37,14 @@ def has_required(table: Table, name: str) -> bool:
 
 
 def _of_column(table: Table, found: TableColumn, required: bool) -> Iterator[Lack]:
+    if is_upsert(table) and found.name not in table.primary_key and found.time is not TimeDomain.EVENT:
+        whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.DELETE.value}'")  # a deleted row may be its key alone
+        yield from ((whole & lack, text) for lack, text in _of_any(table, found, required))
+    else:
+        yield from _of_any(table, found, required)
+
+
+def _of_any(table: Table, found: TableColumn, required: bool) -> Iterator[Lack]:
     value = column(found.name)
     if required and found.time is TimeDomain.EVENT:
         yield value.isNull(), f'SS401: event time "{found.name}" of table "{table.name}" is NULL'
@@ -87,9 +99,9 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
     if not found:
         return rows
     record = F.left(F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false"}), F.lit(_SHOWN))
-    where = F.when(of_file() == "", "").otherwise(F.concat(F.lit(" in a row"), of_file()))
-    fits = F.lit(True)
-    for condition, text in reversed(found):
-        error = F.concat(F.lit(text), where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
-        fits = F.when(condition, F.raise_error(error)).otherwise(fits)
-    return rows.where(fits)
+    # One call makes the error of all columns: Java would interpret, not compile, the code of a call for each.
+    text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in found))
+    where = F.regexp_replace(of_file(), "^(?=.)", " in a row")
+    error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
+    lacking = reduce(or_, (condition for condition, _ in found))
+    return rows.where(F.when(lacking, F.raise_error(error)).otherwise(F.lit(True)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.nodes import Lookup, Scan
+from sqlstream.planner.nodes import Scan
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
 
 if TYPE_CHECKING:

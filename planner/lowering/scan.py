@@ -11,8 +11,9 @@ from sqlstream.planner.bad_rows import columns_to_read, required_columns
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import Letter, bad_column, parted
 from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.conditions import where_all
 from sqlstream.planner.lowering.event_times import time_error, time_name
-from sqlstream.planner.lowering.hidden import hidden, passes_by
+from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.required import lacks, with_required
 from sqlstream.planner.lowering.tolerant_calls import with_calls
@@ -23,13 +24,12 @@ from sqlstream.planner.physical.steps import Read
 @lower_node.register
 def _(node: Scan, step: Read, context: Context) -> DataFrame:
     rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, context)
+    if not context.functions.tolerates:
+        return where_all(rows, node.predicates, context) if node.predicates else rows
     for predicate in node.predicates:
-        rows, (found,) = with_calls(rows, [predicate], context)
-        condition, passing = context.column(found, rows), passes_by(rows)
-        rows = rows.where(condition if passing is None else passing | condition)
-    if context.functions.tolerates and node.predicates:
-        rows = rows.select(*map(column, node.columns), *hidden(rows))
-    return rows
+        rows, found = with_calls(rows, [predicate], context)
+        rows = where_all(rows, found, context)
+    return rows.select(*map(column, node.columns), *hidden(rows)) if node.predicates else rows
 
 
 def _strict(step: Read, context: Context) -> DataFrame:

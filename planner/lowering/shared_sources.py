@@ -16,7 +16,8 @@ from sqlstream.planner.bad_rows import columns_to_read
 from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import Lookup, Scan
+from sqlstream.planner.nodes import Scan
+from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import Read, Step
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.lookup.source import LookupSource

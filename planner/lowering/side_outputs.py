@@ -19,9 +19,10 @@ from sqlstream.planner.catalog import Table
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.columns import column, quoted
-from sqlstream.planner.nodes import Field, Node, WindowAggregate
+from sqlstream.planner.nodes import Field, Node
+from sqlstream.planner.operators.lookup_steps import failed_marker, lookup_nodes
+from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields, late_marker
 from sqlstream.planner.physical.clocks import stateful_nodes
-from sqlstream.planner.physical.side_markers import failed_marker, late_fields, late_marker, lookup_nodes
 from sqlstream.planner.properties import dead_letter_tables
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.spark.batches import Batches

@@ -16,17 +16,10 @@ from sqlstream.planner.lowering.collecting import Collecting, with_arrival
 from sqlstream.planner.lowering.columns import EPOCH_SHIFT_MS, EVENT_TIME, column, event_time, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import (
-    AssignWindows,
-    Cumulate,
-    Hop,
-    Session,
-    Tumble,
-    Window,
-    WindowAggregate,
-    WindowColumns,
-)
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Step
+from sqlstream.planner.windows import Cumulate, Hop, Session, Tumble, Window, WindowColumns
 
 _WINDOW = "__window"
 _ROWS = "__rows"

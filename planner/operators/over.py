@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.changes import taken_by
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
@@ -115,6 +116,14 @@ def _(node: Over) -> frozenset[frozenset[str]]:
 @window_of.register
 def _(node: Over) -> WindowInfo | None:
     return window_of(node.input)
+
+
+# --- changes --------------------------------------------------------------------------------------------------
+
+
+@taken_by.register
+def _(node: Over) -> str:
+    return "OVER"
 
 
 # --- rules ----------------------------------------------------------------------------------------------------

@@ -9,32 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from functools import singledispatch
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AlignBarriers, AssignTime, Lookup, Node, StatementSet
+from sqlstream.planner.nodes import AssignTime, Node, StatementSet
 from sqlstream.planner.properties import awaited_by, keeps_state, uses_processing_time
 from sqlstream.udfs.spark.watermark import Watermark
+
+
+class Waiting(Enum):
+    """What rows in state may wait for beside time; the watermark is held for them meanwhile."""
+
+    ANSWERS = "answers"
+    """To lookups: the rows go on without further input."""
+    BARRIERS = "barriers"
+
+
+@singledispatch
+def waiting_for(node: Node) -> Waiting | None:
+    """What rows in the state of ``node`` may wait for beside time; None where they wait for time alone, or not."""
+    return None
 
 
 @dataclass(frozen=True)
 class PlanClocks:
     """``watermark`` is what Spark's watermark is. ``ticks``: processing time comes as ticks, as no watermark of a table
-    is the clock. ``lookups_wait``: rows may wait for lookups, and go on without further input; ``barriers_hold``: for
-    barriers. ``ends_by_tick``: the end of a bounded input is told by a tick, as no table has a watermark.
+    is the clock. ``waiting``: what rows of the plan may wait for. ``ends_by_tick``: the end of a bounded input is told
+    by a tick, as no table has a watermark.
 
     On the native gear nothing but the watermark tells time.
     """
 
     watermark: Watermark = Watermark.NONE
     ticks: bool = False
-    lookups_wait: bool = False
-    barriers_hold: bool = False
+    waiting: frozenset[Waiting] = frozenset()
     ends_by_tick: bool = False
 
     @property
     def rows_wait(self) -> bool:
         """True where rows of the plan may wait in state, and hold the watermark."""
-        return self.lookups_wait or self.barriers_hold
+        return bool(self.waiting)
 
     @property
     def needs_ticks(self) -> bool:
@@ -52,10 +67,22 @@ def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
     return PlanClocks(
         Watermark.EVENT_TIME if event_time else by_time,
         ticks,
-        lookups_wait=any(isinstance(node, Lookup) for node in stateful),
-        barriers_hold=any(isinstance(node, AlignBarriers) and node.holds for node in stateful),
+        frozenset(found for node in stateful if (found := waiting_for(node)) is not None),
         ends_by_tick=ticks and not marks,
     )
+
+
+@singledispatch
+def told_time(node: Node) -> str | None:
+    """The time of rows whose newest value the exchange of an operator may tell as the watermark; None: it may not."""
+    return None
+
+
+@singledispatch
+def held_back_ms(node: Node) -> int:
+    """How far the rows of a node may be behind the watermark of the query, in milliseconds, and still be on time:
+    operators above see a watermark that is held back by as much."""
+    return max(map(held_back_ms, node.inputs), default=0)
 
 
 def stateful_nodes(plan: Node) -> Iterator[Node]:

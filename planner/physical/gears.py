@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import singledispatch
 
-from sqlstream.planner.nodes import AssignWindows, Node
+from sqlstream.planner.nodes import Node
 from sqlstream.planner.properties import keeps_state
 
 
@@ -19,10 +20,11 @@ def gear_of(plan: Node, setting: str) -> Gear:
     ``auto`` runs plans without state on Spark's own operators, which is the same on both gears, and others on kernels.
     """
     if setting == "auto":
-        return Gear.COLUMNAR if any(keeps_state(n) or in_zone(n) for n in plan.walk()) else Gear.NATIVE
+        return Gear.COLUMNAR if any(keeps_state(n) or needs_columnar(n) for n in plan.walk()) else Gear.NATIVE
     return Gear(setting)
 
 
-def in_zone(node: Node) -> bool:
-    """True for windows on the clock of a time zone, which Catalyst does not compute."""
-    return isinstance(node, AssignWindows) and getattr(node.window, "zone", None) is not None
+@singledispatch
+def needs_columnar(node: Node) -> bool:
+    """True for nodes without state that Catalyst does not compute, such as windows on the clock of a time zone."""
+    return False

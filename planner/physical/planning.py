@@ -1,7 +1,7 @@
 """From the optimized plan to the physical one: one walk from the roots to the tables.
 
 On its way down the walk knows what stands above: operators with state, watermarks that are waited for, exchanges that
-read files themselves. Each kind of node has one function here; an operator with state needs none of its own.
+read files themselves. Kinds of nodes without state have a function each; operators with state need none of their own.
 """
 
 from __future__ import annotations
@@ -15,37 +15,30 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.changes import drops_before, reads_before
 from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import (
-    AssignTime,
-    AssignWindows,
-    Correlate,
-    Filter,
-    Insert,
-    Lookup,
-    Node,
-    Output,
-    ProcessTable,
-    Project,
-    Scan,
-    StatementSet,
-    WindowAggregate,
-)
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Node, Output, Project, Scan, StatementSet
 from sqlstream.planner.physical.chaining import Link, link_of
-from sqlstream.planner.physical.clocks import PlanClocks, clocks_of, observes_watermarks, watermarked_nodes
+from sqlstream.planner.physical.clocks import (
+    PlanClocks,
+    Waiting,
+    clocks_of,
+    held_back_ms,
+    observes_watermarks,
+    told_time,
+    waiting_for,
+    watermarked_nodes,
+)
 from sqlstream.planner.physical.engine import Engine
-from sqlstream.planner.physical.gears import Gear, gear_of, in_zone
-from sqlstream.planner.physical.kernels import keys_of, sees_arrival
-from sqlstream.planner.physical.lookups import together
-from sqlstream.planner.physical.native import require_failed_rows_pass, require_native, require_passage
+from sqlstream.planner.physical.gears import Gear, gear_of
+from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
+from sqlstream.planner.physical.native import require_native, require_passage
 from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
 from sqlstream.planner.physical.steps import (
-    Ask,
     BlobWatermark,
     Compute,
     Mark,
     NativeState,
-    NumberedLookup,
     Operator,
     PhysicalPlan,
     Read,
@@ -65,7 +58,7 @@ def physical_plan(plan: Node, engine: Engine) -> PhysicalPlan:
         _require_one_clock(marks)
     clocks = clocks_of(plan, marks) if gear is Gear.COLUMNAR else PlanClocks()
     whole = _Whole(plan, engine, gear, clocks, marks, observes_watermarks(plan), count(), count(), count())
-    return PhysicalPlan(plan, _Above(whole).step(plan), gear, clocks, marks)
+    return PhysicalPlan(plan, Above(whole).step(plan), gear, clocks, marks)
 
 
 def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
@@ -108,12 +101,12 @@ class _Whole:
 
 
 @dataclass(frozen=True)
-class _Above:
+class Above:
     """What stands above a node: ``awaited`` are the times whose watermark somebody waits for, ``stateful`` the
     operators with state, innermost last. ``in_order``: one of them looks at the order of rows. ``told`` is the time
     whose watermark an exchange tells Spark, ``read`` the scan that it reads itself. ``linked``: the operator above
     reads the results of the one below, whatever projections are between them. ``functions``: what happens to rows for
-    which a scalar function raises an exception.
+    which a scalar function raises an exception. ``before``: one of them needs rows of the kind -U.
     """
 
     whole: _Whole
@@ -124,15 +117,21 @@ class _Above:
     read: Scan | None = None
     linked: bool = False
     functions: OnError = FAIL
+    before: bool = False
 
     def step(self, node: Node) -> Step:
+        found = self._step(node)
+        return replace(found, drops_before=True) if drops_before(node, self.before) else found
+
+    def _step(self, node: Node) -> Step:
         if not keeps_state(node):
-            return _step(node, self)
+            return stateless_step(node, self)
         return self._native(node) if self.whole.gear is Gear.NATIVE else self._operator(node)
 
     def below(self, node: Node) -> tuple[Step, ...]:
         """The steps of a node's inputs."""
-        return tuple(self.step(child) for child in node.inputs)
+        read = (reads_before(node, self.before, port) for port in range(len(node.inputs)))
+        return tuple(replace(self, before=before).step(child) for child, before in zip(node.inputs, read, strict=True))
 
     @property
     def native_state(self) -> tuple[Node, ...]:
@@ -141,7 +140,7 @@ class _Above:
 
     def require_calls(self) -> None:
         """Rows for which a function raises an exception must be able to leave."""
-        require_passage("dead letters", self.functions, self.native_state)
+        require_passage("dead letters", self.functions.table, self.native_state)
 
     @property
     def skips(self) -> bool:
@@ -157,12 +156,12 @@ class _Above:
     def _operator(self, node: Node) -> Operator:
         whole = self.whole
         number = next(whole.operators)
-        lookup = NumberedLookup(next(whole.lookups), node) if isinstance(node, Lookup) else None
+        lookup = next(whole.lookups) if waiting_for(node) is Waiting.ANSWERS else None
         chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
         link = chained if isinstance(chained, Link) else None
         told = None if link is not None else self._told(node)
         ticks = whole.clocks.ticks and uses_processing_time(node)
-        under = _Above(
+        under = Above(
             whole,
             awaited=self.awaited | awaited_by(node),
             stateful=(*self.stateful, node),
@@ -170,6 +169,7 @@ class _Above:
             told=told.source if told is not None else None,
             linked=link is not None,
             functions=self.functions,
+            before=self.before,
         )
         files = None if ticks else under.files(node)
         under = replace(under, read=files.scan if files is not None else None)
@@ -186,24 +186,25 @@ class _Above:
             link=link,
             apart=chained if isinstance(chained, str) else None,
             lookup=lookup,
+            held_back_ms=max(map(held_back_ms, node.inputs), default=0),
+            ports=ports_of(node),
         )
 
     def _told(self, node: Node) -> BlobWatermark | None:
-        """The watermark that the exchange of a window can tell: the only one of the plan, of rows that all come."""
-        if not isinstance(node, AssignWindows | WindowAggregate) or node.window is None or node.time is None:
-            return None
-        found = below_projections(node.input, node.time) if node.domain is not TimeDomain.PROCESSING else None
-        if found is None:
+        """The watermark that the exchange of an operator can tell: the only one of the plan, of rows that all come."""
+        time = told_time(node)
+        found = below_projections(node.inputs[0], time) if time is not None else None
+        if time is None or found is None:
             return None
         source, name = found
         if not isinstance(source, AssignTime) or source.column != name or not self.whole.is_only_mark(source):
             return None
-        return BlobWatermark(source, node.time)
+        return BlobWatermark(source, time)
 
     def files(self, node: Node) -> FilesToRead | None:
         """What the exchange of the operator above reads itself; Spark need not know the times of its rows."""
         scan = candidate(node)
-        if scan is None or not isinstance(node, WindowAggregate) or isinstance(self.whole.plan, StatementSet):
+        if scan is None or isinstance(self.whole.plan, StatementSet):
             return None
         others = (time for time in times_between(node) if time is not self.told)
         if any(self.whole.told(time, self.awaited) is Told.BY_ROWS for time in others):
@@ -216,66 +217,45 @@ class _Above:
 
 
 @singledispatch
-def _step(node: Node, above: _Above) -> Step:
+def stateless_step(node: Node, above: Above) -> Step:
+    """What runs of a node that keeps no state, and of all below it."""
     return Compute(node, above.below(node))
 
 
-@_step.register
-def _(node: Project, above: _Above) -> Step:
+@stateless_step.register
+def _(node: Project, above: Above) -> Step:
     above.require_calls()
     return Compute(node, above.below(node), skipped=above.skips)
 
 
-@_step.register(Filter)
-@_step.register(Correlate)
-def _(node: Node, above: _Above) -> Step:
+@stateless_step.register(Filter)
+@stateless_step.register(Correlate)
+def _(node: Node, above: Above) -> Step:
     above.require_calls()
     return Compute(node, above.below(node))
 
 
-@_step.register
-def _(node: AssignWindows, above: _Above) -> Step:
-    if above.whole.gear is Gear.NATIVE:
-        require_native(node)
-    return Compute(node, above.below(node), arrow=in_zone(node))
-
-
-@_step.register
-def _(node: ProcessTable, above: _Above) -> Step:
-    above.require_calls()
-    return Compute(node, above.below(node), arrow=True)
-
-
-@_step.register
-def _(node: Scan, above: _Above) -> Step:
-    require_passage("dead letters", node.on_error, above.native_state)
+@stateless_step.register
+def _(node: Scan, above: Above) -> Step:
+    require_passage("dead letters", node.on_error.table, above.native_state)
     if node.predicates:
         above.require_calls()
     return Read(node, (), above.in_order, by_exchange=above.read is node)
 
 
-@_step.register
-def _(node: AssignTime, above: _Above) -> Step:
+@stateless_step.register
+def _(node: AssignTime, above: Above) -> Step:
     told = Told.BY_BLOBS if node is above.told else above.whole.told(node, above.awaited)
     metric = next(above.whole.watermarks) if told is Told.BY_ROWS and above.whole.observed else None
-    return Mark(node, above.below(node), told, metric, skipped=above.read is not None)
+    return Mark(node, above.below(node), told, metric)
 
 
-@_step.register
-def _(node: Lookup, above: _Above) -> Step:
-    group = together(node)
-    for lookup in group:
-        require_failed_rows_pass(lookup, above.native_state)
-    numbered = [NumberedLookup(next(above.whole.lookups), lookup) for lookup in reversed(group)]
-    return Ask(node, above.below(group[0]), tuple(reversed(numbered)))
-
-
-@_step.register(Output)
-@_step.register(Insert)
-def _(node: Output | Insert, above: _Above) -> Step:
+@stateless_step.register(Output)
+@stateless_step.register(Insert)
+def _(node: Output | Insert, above: Above) -> Step:
     return Write(node, replace(above, functions=node.functions).below(node))
 
 
-@_step.register
-def _(node: StatementSet, above: _Above) -> Step:
+@stateless_step.register
+def _(node: StatementSet, above: Above) -> Step:
     return Write(node, above.below(node))

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from sqlglot import exp
+from functools import singledispatch
 
 from sqlstream.planner.catalog import Column
-from sqlstream.planner.firing import Delta, EvictDelta, LateAction, UserEvictor, UserTrigger, When, simple_triggers
 from sqlstream.planner.naming import below_projections
-from sqlstream.planner.nodes import AssignTime, Node, Project, Scan, Session, UserWindow, WindowAggregate
-from sqlstream.planner.physical.aggregate_arguments import read_by
-from sqlstream.planner.physical.side_markers import late_fields
+from sqlstream.planner.nodes import AssignTime, Node, Project, Scan
 
 _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
                     "DATE", "TIMESTAMP"})  # fmt: skip
@@ -33,9 +29,24 @@ class FilesToRead:
         return dict(self.columns)[field]
 
 
+@dataclass(frozen=True)
+class FieldsRead:
+    """``names``: the fields of its input that an operator reads, ``keys`` and ``time`` among them."""
+
+    names: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    time: str | None = None
+
+
+@singledispatch
+def fields_read(node: Node) -> FieldsRead | None:
+    """What an operator reads of its input, where it takes fields as they are; None where something is computed."""
+    return None
+
+
 def candidate(node: Node) -> Scan | None:
-    """The scan of a table of Parquet files that only projections and times part from a window."""
-    if not isinstance(node, WindowAggregate):
+    """The scan of a table of Parquet files that only projections and times part from an operator."""
+    if len(node.inputs) != 1:
         return None
     *_, last = _below(node)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
@@ -43,76 +54,39 @@ def candidate(node: Node) -> Scan | None:
     return last if (last.table.option("format") or "").strip().lower() == "parquet" else None
 
 
-def times_between(node: WindowAggregate) -> Iterator[AssignTime]:
-    """The time attributes between a window and the scan below it."""
+def times_between(node: Node) -> Iterator[AssignTime]:
+    """The time attributes between an operator and the scan below it."""
     return (below for below in _below(node) if isinstance(below, AssignTime))
 
 
-def files_to_read(node: WindowAggregate, scan: Scan) -> FilesToRead | None:
-    """What the exchange of the window reads; None where something is computed that it needs."""
-    fields = None if node.grouping_sets is not None else _read(node)
-    if fields is None:
+def files_to_read(node: Node, scan: Scan) -> FilesToRead | None:
+    """What the exchange of the operator reads; None where something is computed that it needs."""
+    read = fields_read(node)
+    if read is None:
         return None
     found: dict[str, Column] = {}
-    for name in fields:
+    for name in read.names:
         column = _column(node, name, scan)
-        if column is None or (name == node.time and column.type.name != "TIMESTAMP"):
+        if column is None or (name == read.time and column.type.name != "TIMESTAMP"):
             return None
         found[name] = column
-    if not found or not all(found[key].type.name in _KEYS for key in node.keys):
+    if not found or not all(found[key].type.name in _KEYS for key in read.keys):
         return None
     return FilesToRead(scan, tuple(found.items()))
 
 
-def _below(node: WindowAggregate) -> Iterator[Node]:
+def _below(node: Node) -> Iterator[Node]:
     """What stands below the node, as far as it leaves rows as they are, and what stands below that."""
-    below = node.input
+    (below,) = node.inputs
     while isinstance(below, Project | AssignTime):
         yield below
         below = below.input
     yield below
 
 
-def _read(node: WindowAggregate) -> list[str] | None:
-    """The fields that the operator reads; None where it reads what is computed."""
-    expressions = [read for item in node.aggregates for read in read_by(item)]
-    computes = any(not isinstance(read, exp.Column) for read in expressions)
-    if computes or _window_computes(node) or _firing_computes(node):
-        return None
-    every = [f.name for f in node.input.schema] if _classes_of_users(node) else []
-    late = [f.name for f in late_fields(node)] if node.firing.late.action is LateAction.TO else []
-    time = [node.time] if node.time is not None else []
-    return list(dict.fromkeys([*node.keys, *time, *(read.name for read in expressions), *late, *every]))
-
-
-def _window_computes(node: WindowAggregate) -> bool:
-    match node.window:
-        case None:
-            return True
-        case Session(gap_ms=int(), start_when=None, end_when=None):
-            return False
-        case Session():
-            return True
-    return False
-
-
-def _firing_computes(node: WindowAggregate) -> bool:
-    eviction = node.firing.eviction
-    evicts = eviction is not None and isinstance(eviction.evictor, EvictDelta)
-    return evicts or any(isinstance(found, When | Delta) for found in simple_triggers(node.firing.trigger))
-
-
-def _classes_of_users(node: WindowAggregate) -> bool:
-    """True where classes of the user see whole rows."""
-    eviction = node.firing.eviction
-    evicts = eviction is not None and isinstance(eviction.evictor, UserEvictor)
-    fires = any(isinstance(found, UserTrigger) for found in simple_triggers(node.firing.trigger))
-    return evicts or fires or isinstance(node.window, UserWindow)
-
-
-def _column(node: WindowAggregate, name: str, scan: Scan) -> Column | None:
+def _column(node: Node, name: str, scan: Scan) -> Column | None:
     """The column of the file that the field is; None where it is computed, or of a type that is not read alike."""
-    below: Node = node.input
+    (below,) = node.inputs
     while below is not scan:
         found = below_projections(below, name)
         if found is None:

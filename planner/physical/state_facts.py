@@ -12,12 +12,8 @@ from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.explain.window_text import firing_text, window_text
-from sqlstream.planner.firing import LateAction
-from sqlstream.planner.meanings import Names, meaning, names_of
-from sqlstream.planner.nodes import AlignBarriers, AssignWindows, Item, Lookup, Node, ProcessTable, WindowAggregate
-from sqlstream.planner.physical.kernels import Kind, kind_of
-from sqlstream.planner.properties import keeps_state
+from sqlstream.planner.meanings import Names, names_of
+from sqlstream.planner.nodes import Node
 
 
 @singledispatch
@@ -26,29 +22,22 @@ def title_of(node: Node) -> tuple[str, str]:
     return type(node).__name__, type(node).__name__
 
 
-@title_of.register
-def _(node: AlignBarriers) -> tuple[str, str]:
-    return "barriers", "barriers"
+@singledispatch
+def function_with_state(node: Node) -> str | None:
+    """The function of the user that declares what the operator keeps; None where it is none of a user."""
+    return None
 
 
-@title_of.register
-def _(node: AssignWindows) -> tuple[str, str]:
-    return "windows", "windows"
+@singledispatch
+def shapes_state(node: Node) -> bool:
+    """True for nodes without state whose facts that of operators above depends on, which read their windows."""
+    return False
 
 
-@title_of.register
-def _(node: WindowAggregate) -> tuple[str, str]:
-    return "window aggregate", "window aggregate"
-
-
-@title_of.register
-def _(node: Lookup) -> tuple[str, str]:
-    return "lookup that defers rows", f'lookup in "{node.source.name}"'
-
-
-@title_of.register
-def _(node: ProcessTable) -> tuple[str, str]:
-    return "process function", f'process function "{node.function}"'
+@singledispatch
+def reads_windows(node: Node, above: bool) -> bool:
+    """True where the node, or one ``above`` that the node leaves this to, reads the windows of its input."""
+    return above
 
 
 @singledispatch
@@ -58,74 +47,6 @@ def state_facts(node: Node) -> Iterator[tuple[str, str]]:
         value = getattr(node, field.name)
         if not isinstance(value, Node) and not (isinstance(value, tuple) and value and isinstance(value[0], Node)):
             yield field.name.replace("_", " "), _text(value)
-
-
-@state_facts.register
-def _(node: AssignWindows) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.partition_by, names)
-    yield "window", window_text(node.window)
-    yield "time", names.get(node.time or "", "the clock")
-    yield "kind of time", node.domain.value
-    if keeps_state(node):
-        yield "columns", rows_fact(node.input)
-
-
-@state_facts.register
-def _(node: WindowAggregate) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "keys", keys_fact(node.input, node.keys, names)
-    if node.grouping_sets is not None:
-        yield "grouping sets", ", ".join(f"({', '.join(names[k] for k in s)})" for s in node.grouping_sets)
-    if node.window is not None:
-        yield "window", window_text(node.window)
-        yield "time", names.get(node.time or "", "the clock")
-    yield "kind of time", node.domain.value
-    yield "aggregates", ", ".join(meaning(a.expression, names) for a in node.aggregates)
-    yield "types of aggregates", ", ".join(_types(a, node) for a in node.aggregates)
-    yield "firing", "; ".join(_firing(node)) or "once, when the window closes"
-    yield "columns of the pane", ", ".join(n for n, c in (("kind", node.pane), ("index", node.pane_index)) if c)
-    if kind_of(node) not in (Kind.PANES, Kind.SESSIONS):  # the others may hold rows, under names made of expressions
-        read = {c.name for a in node.aggregates for c in a.expression.find_all(exp.Column)}
-        yield "columns", ", ".join(f.name for f in node.input.schema if f.name in read)
-
-
-@state_facts.register
-def _(node: AlignBarriers) -> Iterator[tuple[str, str]]:
-    """How many rows may wait, and how long, may change."""
-    names = names_of(node.input)
-    yield "channel", meaning(node.channel, names)
-    yield "number of channels", str(node.channels)
-    ways = {"marker": node.marker, "id": node.id, "CANCEL WHEN": node.cancel_when, "END WHEN": node.end_when}
-    yield from ((name, meaning(found, names)) for name, found in ways.items() if found is not None)
-    yield "guarantee", "at least once" if node.at_least_once else "exactly once"
-    yield "type of the id", str(node.output.type)
-    yield "columns", rows_fact(node.input)
-
-
-@state_facts.register
-def _(node: Lookup) -> Iterator[tuple[str, str]]:
-    names = names_of(node.input)
-    yield "table", node.source.name
-    yield "keys", ", ".join(f"{k.name} = {meaning(k.expression, names)} {k.type}" for k in node.keys)
-    yield "columns that are read", ", ".join(f"{f.name} {f.type}" for f in node.read)
-    yield "order", node.options.order.name
-    yield "columns", rows_fact(node.input)
-
-
-@state_facts.register
-def _(node: ProcessTable) -> Iterator[tuple[str, str]]:
-    yield "uid", node.uid
-    yield "function", node.function
-    for table, argument in zip(node.tables, node.arguments, strict=True):
-        names = names_of(table)
-        yield f'keys of "{argument.parameter}"', keys_fact(table, argument.partition_by, names)
-        yield f'event time of "{argument.parameter}"', names.get(argument.time or "", "none")
-        if node.in_order:
-            read = (*argument.fields, *argument.passed)
-            types = {f.name: f.type for f in table.schema}
-            yield f'columns of "{argument.parameter}"', ", ".join(f"{names[n]} {types[n]}" for n in read)
-    yield "order of rows", "by event time" if node.in_order else "as they come"
 
 
 def keys_fact(rows: Node, keys: tuple[str, ...], names: Names) -> str:
@@ -138,21 +59,6 @@ def rows_fact(node: Node) -> str:
     """The rows that state holds whole, by position."""
     names = names_of(node)
     return ", ".join(f"{names[f.name]} {f.type}" for f in node.schema)
-
-
-def _types(aggregate: Item, node: WindowAggregate) -> str:
-    types = {f.name: f.type for f in node.input.schema}
-    read = [str(types[c.name]) for c in aggregate.expression.find_all(exp.Column) if c.name in types]
-    return f"{aggregate.type} of {', '.join(read)}" if read else str(aggregate.type)
-
-
-def _firing(node: WindowAggregate) -> list[str]:
-    """Where late rows go may change; that they go somewhere else than away is part of what the kernel reads."""
-    late = node.firing.late
-    plain = dataclasses.replace(late, table=None, values=())
-    texts = firing_text(dataclasses.replace(node.firing, late=plain))
-    return [t.removesuffix(" TO") + " TO a table" if late.action is LateAction.TO and t.startswith("LATE") else t
-            for t in texts]  # fmt: skip
 
 
 def _text(value: object) -> str:

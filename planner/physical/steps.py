@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sqlstream.planner.nodes import AssignTime, Lookup, Node, Scan, WindowAggregate
+from sqlstream.planner.nodes import AssignTime, Node, Scan
 from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.clocks import PlanClocks
 from sqlstream.planner.physical.gears import Gear
@@ -15,10 +15,12 @@ from sqlstream.planner.physical.readers import FilesToRead
 
 @dataclass(frozen=True)
 class Step:
-    """``node`` is the operator of the optimized plan; the steps of its inputs are ``inputs``."""
+    """``node`` is the operator of the optimized plan; the steps of its inputs are ``inputs``. ``drops_before``: rows of
+    the kind -U do not go up, because nobody above reads them."""
 
     node: Node
     inputs: tuple[Step, ...] = ()
+    drops_before: bool = field(default=False, kw_only=True)
 
     @property
     def input(self) -> Step:
@@ -78,23 +80,6 @@ class Mark(Step):
     node: AssignTime
     told: Told = Told.NOT
     metric: int | None = None
-    skipped: bool = False
-
-
-@dataclass(frozen=True)
-class NumberedLookup:
-    """A lookup with its number in the plan, counted from the top."""
-
-    number: int
-    node: Lookup
-
-
-@dataclass(frozen=True)
-class Ask(Step):
-    """Lookups that are asked at the same time, from the lowest to that of ``node``."""
-
-    node: Lookup
-    lookups: tuple[NumberedLookup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +103,9 @@ class Operator(Step):
     none: all rows go to one key group. ``in_order``: it, or one above, looks at the order in which rows arrived.
     ``ticks``: processing time comes as ticks. ``stateful_above`` is the next operator with state above. ``told`` is the
     watermark that its exchange tells Spark, ``files`` what that reads. ``link``: it runs in the call of the operator
-    below; ``apart`` says why it does not. ``lookup``: what a lookup that defers asks.
+    below; ``apart`` says why it does not. ``lookup``: the number of a lookup that defers rows among the lookups of
+    the plan. ``held_back_ms``: how far its watermark stays behind that of the query. ``ports``: how many of its
+    inputs have an exchange of their own.
     """
 
     number: int = 0
@@ -130,7 +117,9 @@ class Operator(Step):
     files: FilesToRead | None = None
     link: Link | None = None
     apart: str | None = None
-    lookup: NumberedLookup | None = None
+    lookup: int | None = None
+    held_back_ms: int = 0
+    ports: int = 1
 
     @property
     def keyed(self) -> bool:
@@ -143,7 +132,6 @@ class Operator(Step):
         while isinstance(below, Compute):
             below = below.input
         assert isinstance(below, Operator), below
-        assert isinstance(below.node, WindowAggregate), below.node
         return below
 
 

@@ -11,62 +11,33 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.text import tree
-from sqlstream.planner.nodes import (
-    AlignBarriers,
-    AlignedWindow,
-    AssignWindows,
-    Correlate,
-    Cumulate,
-    Filter,
-    Hop,
-    Insert,
-    Lookup,
-    Node,
-    Output,
-    ProcessTable,
-    Project,
-    Session,
-    StatementSet,
-    Tumble,
-    Union,
-    WindowAggregate,
-)
-from sqlstream.planner.physical.kernels import kind_of
-from sqlstream.planner.physical.steps import (
-    Ask,
-    Compute,
-    Mark,
-    NativeState,
-    NumberedLookup,
-    Operator,
-    PhysicalPlan,
-    Read,
-    Step,
-    Told,
-    Write,
-)
-from sqlstream.planner.properties import keeps_rows
+from sqlstream.planner.nodes import Correlate, Filter, Insert, Node, Output, Project, StatementSet, Union
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, PhysicalPlan, Read, Step, Told, Write
 
 
 @with_room
 def explain_physical(plan: PhysicalPlan) -> str:
     """The steps as a tree, the root first."""
-    return tree(plan.root, lambda step: f"{_nodes(step)}: {_step(step)}")
+    return tree(plan.root, lambda step: f"{label(step)}: {runs(step)}{_dropped(step)}")
 
 
-def _nodes(step: Step) -> str:
-    if isinstance(step, Ask):
-        return " and ".join(describe(lookup.node) for lookup in reversed(step.lookups))
+def _dropped(step: Step) -> str:
+    return ", then a filter that drops -U, which nobody above reads" if step.drops_before else ""
+
+
+@singledispatch
+def label(step: Step) -> str:
+    """The node that the step carries out, or the nodes."""
     return describe(step.node)
 
 
 @singledispatch
-def _step(step: Step) -> str:
+def runs(step: Step) -> str:
     """What runs, in a few words."""
     raise TypeError(f"no description for {type(step).__name__}")
 
 
-@_step.register
+@runs.register
 def _(step: Read) -> str:
     if step.by_exchange:
         return "Spark lists the files, the exchange above reads their columns"
@@ -74,7 +45,7 @@ def _(step: Read) -> str:
     return f'stream of connector "{step.node.table.connector}"{filters}'
 
 
-@_step.register
+@runs.register
 def _(step: Mark) -> str:
     node, delay = step.node, readable(step.node.delay_ms)
     if step.told is Told.BY_BLOBS:
@@ -91,62 +62,47 @@ def _(step: Mark) -> str:
     )
 
 
-@_step.register
+@runs.register
 def _(step: Compute) -> str:
     if step.skipped:
         return "nothing, the operator above reads what it needs"
     return computed(step.node)
 
 
-@_step.register
-def _(step: Ask) -> str:
-    (first, *rest) = step.lookups
-    together = f"{1 + len(rest)} lookups asked together: " if rest else ""
-    return f"{together}{_asked(first.node)}, explode of the answers{_aside(step.lookups)}"
-
-
-def _aside(lookups: tuple[NumberedLookup, ...]) -> str:
-    return ", failed rows aside" if any(lookup.node.failed is not None for lookup in lookups) else ""
-
-
-def _asked(node: Lookup) -> str:
-    options = node.options
-    how = f"up to {options.capacity} at the same time per task" if options.asynchronous else "one after the other"
-    return f"keys, mapInArrow that asks for them {how}"
-
-
-@_step.register
+@runs.register
 def _(step: NativeState) -> str:
     return native_state(step.node)
 
 
-@_step.register
+@runs.register
 def _(step: Operator) -> str:
+    before, behind = before_exchange(step.node), behind_kernel(step.node)
+    late = f", watermark {readable(step.held_back_ms)} behind" if step.held_back_ms else ""
+    parts = (before, _exchange(step), f"kernel {kernel(step.node)}{late}", "state in RocksDB", behind)
     apart = f" (not in the call of the operator below: {step.apart})" if step.apart is not None else ""
-    if step.lookup is not None:
-        node = step.lookup.node
-        waits = f"{_exchange(step)}, kernel {kernel(node)}, state in RocksDB"
-        return f"{_asked(node)}, {waits}, explode of the answers{_aside((step.lookup,))}{apart}"
-    before = "".join(f"{part}, " for part in _before(step.node))
-    return f"{before}{_exchange(step)}, kernel {kernel(step.node)}, state in RocksDB{apart}"
+    return f"{', '.join(part for part in parts if part is not None)}{apart}"
 
 
 def _exchange(step: Operator) -> str:
     if step.link is not None:
         return "in the call of the operator below"
-    return "exchange by key group" if step.keyed else "exchange to one key group"
+    how = "exchange by key group" if step.keyed else "exchange to one key group"
+    return how if step.ports == 1 else f"{how} of each input"
 
 
-def _before(node: Node) -> list[str]:
-    """What Catalyst does with the rows before the exchange."""
-    if isinstance(node, WindowAggregate) and node.grouping_sets is not None:
-        return ["explode of the grouping sets"]
-    if isinstance(node, ProcessTable) and len(node.tables) > 1:
-        return [f"union of {len(node.tables)} tables"]
-    return []
+@singledispatch
+def before_exchange(node: Node) -> str | None:
+    """What happens to the rows of an operator with state before its exchange; None where nothing does."""
+    return None
 
 
-@_step.register
+@singledispatch
+def behind_kernel(node: Node) -> str | None:
+    """What happens to what the kernel of an operator emits; None where nothing does."""
+    return None
+
+
+@runs.register
 def _(step: Write) -> str:
     match step.node:
         case Insert(table=table):
@@ -164,30 +120,6 @@ def _(step: Write) -> str:
 def kernel(node: Node) -> str:
     """What the kernel of an operator is or does, behind the word "kernel"."""
     raise TypeError(f"no description of the kernel of {type(node).__name__}")
-
-
-@kernel.register(AssignWindows)
-@kernel.register(WindowAggregate)
-def _(node: AssignWindows | WindowAggregate) -> str:
-    reason = keeps_rows(node)
-    return f"of {kind_of(node).value}, {f'rows kept ({reason})' if reason else 'aggregates of the rows kept'}"
-
-
-@kernel.register
-def _(node: Lookup) -> str:
-    return "that keeps rows until they are answered"
-
-
-@kernel.register
-def _(node: AlignBarriers) -> str:
-    held = "counts the markers" if node.at_least_once else f"holds up to {node.most_held:,} rows of channels that wait"
-    return f"that {held}"
-
-
-@kernel.register
-def _(node: ProcessTable) -> str:
-    order = ", rows kept until the watermark passes them" if node.in_order else ""
-    return f"that calls the function row by row{order}"
 
 
 # --- without kernels ------------------------------------------------------------------------------------------
@@ -220,42 +152,7 @@ def _(node: Correlate) -> str:
     return f"{name}{', outer' if node.outer else ''}"
 
 
-@computed.register
-def _(node: ProcessTable) -> str:
-    return "mapInArrow that calls the function row by row"
-
-
-@computed.register
-def _(node: AssignWindows) -> str:
-    window = node.window
-    assert isinstance(window, AlignedWindow), window
-    if window.zone is not None:
-        return f"mapInArrow that assigns windows on the clock of {window.zone}"
-    match window:
-        case Tumble():
-            return "projection, one window per row"
-        case Hop(slide_ms=slide, size_ms=size):
-            return f"explode of up to {-(-size // slide)} windows per row"
-        case Cumulate(step_ms=step, size_ms=size):
-            return f"explode of up to {size // step} windows per row"
-
-
 @singledispatch
 def native_state(node: Node) -> str:
     """What an operator with state becomes that is Spark's own."""
     raise TypeError(f"Spark has no operator for {type(node).__name__}")
-
-
-@native_state.register
-def _(node: AssignWindows) -> str:
-    return "streaming aggregation by session_window that keeps all rows until the session closes, then inline"
-
-
-@native_state.register
-def _(node: WindowAggregate) -> str:
-    sets = f"explode of {len(node.grouping_sets)} grouping sets, " if node.grouping_sets is not None else ""
-    window = "session_window" if isinstance(node.window, Session) else "window"
-    keys = ", ".join([*node.keys, window])
-    distinct = any(item.expression.find(exp.Distinct) for item in node.aggregates)
-    collected = ", DISTINCT values kept as sets" if distinct else ""
-    return f"{sets}streaming aggregation by {keys} in append mode, state in RocksDB{collected}"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
+from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Correlate, Filter, Item, Lookup, Node, Project, Scan, WindowAggregate
+from sqlstream.planner.nodes import Correlate, Filter, Item, Node, Project, Scan
 from sqlstream.planner.rewriting import bottom_up, node_of, over_children
 
 _INT_LIMIT = 2**31
+_INT_DIGITS = 10
 
 _ARITHMETIC = {exp.Add: operator.add, exp.Sub: operator.sub, exp.Mul: operator.mul}
 _COMPARISONS = {
@@ -24,35 +26,37 @@ _COMPARISONS = {
 
 
 def fold_constants(plan: Node) -> Node:
-    return bottom_up(plan, _fold_node)
+    return bottom_up(plan, with_folded)
 
 
-def _fold_node(node: Node) -> Node:
-    match node:
-        case Filter():
-            condition = folded(node.condition)
-            return node.input if _is(condition, True) else replace(node, condition=condition)
-        case Project():
-            return replace(node, items=tuple(map(_item, node.items)))
-        case WindowAggregate():
-            return replace(node, aggregates=tuple(map(_item, node.aggregates)))
-        case Correlate():
-            return replace(node, function=folded(node.function))
-        case Lookup():
-            return _folded_lookup(node)
-        case Scan():
-            return replace(node, predicates=tuple(map(folded, node.predicates)))
+@singledispatch
+def with_folded(node: Node) -> Node:
+    """The node with the constant parts of its expressions computed."""
     return node
 
 
-def _folded_lookup(node: Lookup) -> Lookup:
-    condition = folded(node.condition) if node.condition is not None else None
-    rest = None if condition is not None and _is(condition, True) else condition
-    keys, outputs = tuple(map(_item, node.keys)), tuple(map(_item, node.outputs))
-    return replace(node, keys=keys, outputs=outputs, condition=rest)
+@with_folded.register
+def _(node: Filter) -> Node:
+    condition = folded(node.condition)
+    return node.input if is_boolean(condition, True) else replace(node, condition=condition)
 
 
-def _item(item: Item) -> Item:
+@with_folded.register
+def _(node: Project) -> Node:
+    return replace(node, items=tuple(map(folded_item, node.items)))
+
+
+@with_folded.register
+def _(node: Correlate) -> Node:
+    return replace(node, function=folded(node.function))
+
+
+@with_folded.register
+def _(node: Scan) -> Node:
+    return replace(node, predicates=tuple(map(folded, node.predicates)))
+
+
+def folded_item(item: Item) -> Item:
     return replace(item, expression=folded(item.expression))
 
 
@@ -79,11 +83,11 @@ def _fold(node: exp.Expr) -> exp.Expr:
 def _logic(node: exp.Connector) -> exp.Expr:
     """``x AND TRUE`` is x and ``x AND FALSE`` is FALSE, also for NULL; OR the other way round."""
     neutral = isinstance(node, exp.And)
-    if _is(node.left, neutral):
+    if is_boolean(node.left, neutral):
         return node.right
-    if _is(node.right, neutral):
+    if is_boolean(node.right, neutral):
         return node.left
-    if _is(node.left, not neutral) or _is(node.right, not neutral):
+    if is_boolean(node.left, not neutral) or is_boolean(node.right, not neutral):
         return exp.Boolean(this=not neutral)
     return node
 
@@ -115,10 +119,10 @@ def _integer(node: exp.Expr) -> int | None:
         inner = _integer(node.this)
         return None if inner is None else -inner
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-        value = int(node.name)
-        return value if value < _INT_LIMIT else None
+        digits = node.name.lstrip("0") or "0"  # Python reads no number of thousands of digits
+        return value if len(digits) <= _INT_DIGITS and (value := int(digits)) < _INT_LIMIT else None
     return None
 
 
-def _is(node: exp.Expr, value: bool) -> bool:
+def is_boolean(node: exp.Expr, value: bool) -> bool:
     return isinstance(node, exp.Boolean) and node.this is value

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from sqlstream.planner.fusing import fused
-from sqlstream.planner.nodes import Node, WindowAggregate
+from functools import singledispatch
+
+from sqlstream.planner.nodes import Node
 from sqlstream.planner.rewriting import bottom_up
 
 
 def fuse_windows_into_aggregate(plan: Node) -> Node:
-    return bottom_up(plan, lambda node: fused(node) if isinstance(node, WindowAggregate) else node)
+    return bottom_up(plan, with_windows)
+
+
+@singledispatch
+def with_windows(node: Node) -> Node:
+    """An aggregate that assigns the windows of a table function below it; other nodes as they are."""
+    return node

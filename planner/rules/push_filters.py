@@ -9,21 +9,7 @@ from itertools import islice
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.firing import LateAction
-from sqlstream.planner.nodes import (
-    AlignedWindow,
-    AssignTime,
-    AssignWindows,
-    Correlate,
-    Filter,
-    Lookup,
-    Node,
-    Project,
-    Scan,
-    Unary,
-    Union,
-    WindowAggregate,
-)
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Node, Project, Scan, Unary, Union
 from sqlstream.planner.rewriting import (
     both,
     bottom_up,
@@ -46,23 +32,23 @@ def push_filters(plan: Node) -> Node:
 
     def rule(node: Node) -> Node:
         if isinstance(node, Filter):
-            return _filter(node.input, conjuncts(node.condition))
+            return filtered(node.input, conjuncts(node.condition))
         return merge(node) if isinstance(node, Project) else node
 
     return bottom_up(bottom_up(plan, rule), with_balanced_condition)
 
 
-def _filter(node: Node, conditions: Conditions) -> Node:
+def filtered(node: Node, conditions: Conditions) -> Node:
     """``node`` filtered by all conditions, each as deep as it may go."""
     pushed, kept = _divided(node, conditions, guarded=False)
-    below = _into(node, pushed) if pushed else node
+    below = into(node, pushed) if pushed else node
     return Filter(below, conjunction(kept)) if kept else below
 
 
 def _beside(node: Filter, conditions: Conditions) -> Node:
     """``node``, whose own conditions can go no deeper, filtered by more conditions."""
     pushed, kept = _divided(node.input, conditions, guarded=True)
-    below = _into(node.input, pushed) if pushed else node.input
+    below = into(node.input, pushed) if pushed else node.input
     return Filter(below, both(node.condition, conjunction(kept)) if kept else node.condition)
 
 
@@ -135,56 +121,33 @@ def _(node: Correlate, read: set[str]) -> bool:
     return not read & {f.name for f in node.outputs}
 
 
-@passes.register
-def _(node: Lookup, read: set[str]) -> bool:
-    """UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them."""
-    return not node.outer or not read & {o.name for o in node.outputs}
+@singledispatch
+def into(node: Node, conditions: Conditions) -> Node:
+    """``node`` with the conditions below it, each of which passes it."""
+    assert isinstance(node, Unary), f"no condition passes {type(node).__name__}"
+    return replace(node, input=filtered(node.input, conditions))
 
 
-@passes.register
-def _(node: AssignWindows, read: set[str]) -> bool:
-    if not isinstance(node.window, AlignedWindow):
-        # UNSAFE but on keys: a filtered row still holds its session together, or fills its count.
-        return bool(read) and read <= set(node.partition_by)
-    return not read & {node.columns.start, node.columns.end, node.columns.time}
+@into.register
+def _(node: Scan, conditions: Conditions) -> Node:
+    return replace(node, predicates=(*node.predicates, *conditions))
 
 
-@passes.register
-def _(node: WindowAggregate, read: set[str]) -> bool:
-    """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where somebody gets the
-    late rows of all keys."""
-    keyed = bool(read) and read <= set(node.keys) and node.grouping_sets is None
-    return keyed and node.firing.late.action is LateAction.DROP
+@into.register
+def _(node: Filter, conditions: Conditions) -> Node:
+    return _beside(node, conditions)
 
 
-def _into(node: Node, conditions: Conditions) -> Node:
-    """``node`` with the conditions below it."""
-    match node:
-        case Scan():
-            return replace(node, predicates=(*node.predicates, *conditions))
-        case Filter():
-            return _beside(node, conditions)
-        case Union():
-            branches = tuple(_filter(b, [c.copy() for c in conditions]) for b in node.branches)
-            return replace(node, branches=branches)
-        case Project():
-            values = {i.name: i.expression for i in node.items}
-            return replace(node, input=_filter(node.input, [substituted(c, values) for c in conditions]))
-        case Lookup():
-            return _into_lookup(node, conditions)
-        case Unary():
-            return replace(node, input=_filter(node.input, conditions))
-    raise TypeError(f"no condition passes {type(node).__name__}")
+@into.register
+def _(node: Union, conditions: Conditions) -> Node:
+    branches = tuple(filtered(b, [c.copy() for c in conditions]) for b in node.branches)
+    return replace(node, branches=branches)
 
 
-def _into_lookup(node: Lookup, conditions: Conditions) -> Node:
-    """Rows that the left side alone rules out are not asked for; the others are part of ON."""
-    added = {o.name for o in node.outputs}
-    below = [c for c in conditions if not columns_of(c) & added]
-    rest = [c for c in conditions if columns_of(c) & added]
-    given = conjuncts(node.condition) if node.condition is not None else []
-    together = conjunction([*given, *rest]) if given or rest else None
-    return replace(node, input=_filter(node.input, below) if below else node.input, condition=together)
+@into.register
+def _(node: Project, conditions: Conditions) -> Node:
+    values = {i.name: i.expression for i in node.items}
+    return replace(node, input=filtered(node.input, [substituted(c, values) for c in conditions]))
 
 
 _TOTAL = (

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
+from functools import singledispatch
 
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.nodes import Lookup, Node
-from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts, node_of
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.rewriting import bottom_up, node_of
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison
 
@@ -38,27 +38,13 @@ def nothing(table: Table, comparison: Comparison) -> bool:
 
 def push_lookup_filters(plan: Node, accepts: Accepts = nothing) -> Node:
     """Conjuncts of ON that the source of a table ``accepts`` become filters of the lookup."""
-    return bottom_up(plan, lambda node: _pushed(node, accepts) if isinstance(node, Lookup) else node)
+    return bottom_up(plan, lambda node: with_filters(node, accepts))
 
 
-def _pushed(node: Lookup, accepts: Accepts) -> Lookup:
-    if node.condition is None or not isinstance(node.source, Table):
-        return node
-    table, columns = node.source, _columns(node)
-    filters, kept = list(node.filters), list[exp.Expression]()
-    for condition in conjuncts(node.condition):
-        found = comparisons(condition, columns)
-        if found and all(accepts(table, c) for c in found):
-            filters += [c for c in found if c not in filters]
-        else:
-            kept.append(condition)
-    return replace(node, filters=tuple(filters), condition=conjunction(kept) if kept else None)
-
-
-def _columns(node: Lookup) -> Columns:
-    types = {f.name: f.type for f in node.read}
-    found = ((o.name, o.expression.name) for o in node.outputs if isinstance(o.expression, exp.Column))
-    return {output: (column, types[column]) for output, column in found}
+@singledispatch
+def with_filters(node: Node, accepts: Accepts) -> Node:
+    """A lookup with what its source accepts; other nodes as they are."""
+    return node
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:

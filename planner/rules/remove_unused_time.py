@@ -8,7 +8,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Item, Node, ProcessTable, Project, WindowAggregate
+from sqlstream.planner.nodes import AssignTime, Item, Node, Project
 from sqlstream.planner.rewriting import with_inputs
 
 Names = frozenset[str]
@@ -34,17 +34,6 @@ def _remove(node: Node, needed: Names) -> Node:
 def needed_below(node: Node, needed: Names) -> Names:
     """The fields of the inputs of ``node`` whose watermark it or a node above needs, which needs ``needed``."""
     return needed
-
-
-@needed_below.register(AssignWindows)
-@needed_below.register(WindowAggregate)
-def _(node: AssignWindows | WindowAggregate, needed: Names) -> Names:
-    return frozenset({node.time} if node.time is not None else ())
-
-
-@needed_below.register
-def _(node: ProcessTable, needed: Names) -> Names:
-    return frozenset(a.time for a in node.arguments if a.time is not None)
 
 
 @needed_below.register

@@ -13,6 +13,7 @@ from sqlstream.planner.rules.merge_projects import merge_projects
 from sqlstream.planner.rules.prune_columns import prune_columns
 from sqlstream.planner.rules.push_filters import push_filters
 from sqlstream.planner.rules.push_lookup_filters import Accepts, nothing, push_lookup_filters
+from sqlstream.planner.rules.remove_normalize import remove_normalize
 from sqlstream.planner.rules.remove_unused_time import remove_unused_time
 
 
@@ -42,6 +43,7 @@ def stages(accepts: Accepts = nothing) -> tuple[Stage, ...]:
     return (
         Stage("fold_constants", fold_constants),
         Stage("remove_unused_time", remove_unused_time),
+        Stage("remove_normalize", remove_normalize),
         Stage("push_filters", push_filters),
         Stage("merge_projects", merge_projects),
         Stage("push_lookup_filters", _PushLookupFilters(accepts)),

@@ -63,7 +63,7 @@ def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str
 
 def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
     """What the scripts say that is allowed and hardly meant, each with the name of its script."""
-    from sqlstream.checking import script_warnings
+    from sqlstream.statements.checking import script_warnings
 
     return [(script.name, found) for script in scripts for found in script_warnings(script.text)]
 

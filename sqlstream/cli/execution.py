@@ -18,10 +18,11 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Explain, Show, Statement
 from sqlstream.jobs import Job, JobState
-from sqlstream.results import Query, Rows, shown_rows_of
+from sqlstream.query import Query
+from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import OK as DEFINED
 from sqlstream.session import Session
-from sqlstream.startup import SparkStart, needs_spark
+from sqlstream.spark.startup import SparkStart, needs_spark
 
 _WAIT_SECONDS = 0.2
 

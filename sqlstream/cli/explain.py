@@ -83,8 +83,8 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 
 def _declare(statement: Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
-    from sqlstream.definitions import table_of_query
     from sqlstream.grammar.nodes import CreateTable
+    from sqlstream.statements.definitions import table_of_query
 
     if isinstance(statement, CreateTable):
         table = table_of_query(statement, session.workspace)

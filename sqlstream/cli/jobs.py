@@ -90,7 +90,7 @@ def _timeout(function: Callable[..., Any]) -> Callable[..., Any]:
 @_output
 def list_jobs(directory: str, output: str) -> None:
     """List the jobs of a directory, oldest first."""
-    from sqlstream.job_listings import job_rows
+    from sqlstream.statements.job_listings import job_rows
 
     _print(job_rows(job.record for job in _jobs(directory)), output)
 
@@ -102,8 +102,8 @@ def list_jobs(directory: str, output: str) -> None:
 @click.option("--record", is_flag=True, help="The whole record as JSON, with the plan.")
 def show_job(job: str, directory: str, output: str, record: bool) -> None:
     """Show what a job is and has done."""
-    from sqlstream.job_listings import properties
-    from sqlstream.jobs.records import to_text
+    from sqlstream.jobs.records.record import to_text
+    from sqlstream.statements.job_listings import properties
 
     found = _job(job, directory).record
     if record:
@@ -165,8 +165,8 @@ def savepoint_job(job: str, path: str | None, directory: str, timeout: float) ->
 @_output
 def list_checkpoints(job: str | None, directory: str, output: str) -> None:
     """List the epochs of jobs, newest first."""
-    from sqlstream.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
     from sqlstream.results import Rows
+    from sqlstream.statements.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
 
     found = _jobs(directory) if job is None else (_job(job, directory),)
     rows = [row for each in found for row in checkpoint_rows(each.name, each.checkpoints())]
@@ -175,7 +175,7 @@ def list_checkpoints(job: str | None, directory: str, output: str) -> None:
 
 def _jobs(directory: str) -> tuple[RecordedJob, ...]:
     from sqlstream.jobs import recorded_jobs
-    from sqlstream.jobs.storage import local_storage_at
+    from sqlstream.jobs.checkpoints.storage import local_storage_at
 
     require_text(directory, "--dir")
     try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import csv
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Protocol, TextIO
+
+from rich.cells import cell_len
 
 Row = Sequence[object]
 FORMATS = ("table", "jsonl", "csv")
@@ -77,7 +78,7 @@ class TableWriter:
 
     def _begin(self, cells: Sequence[Sequence[str]], rows: Sequence[Row]) -> None:
         columns = list(zip(self._names, *cells, strict=True))
-        self._widths = [min(max(map(width_of, column)), max(_WIDEST, width_of(column[0]))) for column in columns]
+        self._widths = [min(max(map(cell_len, column)), max(_WIDEST, cell_len(column[0]))) for column in columns]
         self._right = [_is_numeric(row[i] for row in rows) for i in range(len(self._names))]
         self._line(self._names, [False] * len(self._names))
         self._out.write("+".join("-" * (width + 2) for width in self._widths) + "\n")
@@ -192,16 +193,11 @@ def _is_numeric(values: Iterable[object]) -> bool:
     return bool(present) and all(isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in present)
 
 
-def width_of(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
-
 def _one_line(text: str) -> str:
     """Control characters as escapes: a value must neither break its table nor steer the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _pad(text: str, width: int, right: bool) -> str:
-    space = " " * (width - width_of(text))
+    space = " " * (width - cell_len(text))
     return space + text if right else text + space

@@ -10,15 +10,15 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.cli.status import StatusLine
-from sqlstream.jobs.waiting import waiting_text
+from sqlstream.jobs.reports.waiting import waiting_text
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.suggestions import counted
 from sqlstream.times import watermark_text
 
 if TYPE_CHECKING:
-    from sqlstream.jobs.job import Job
-    from sqlstream.jobs.lookups import LookupTotals
-    from sqlstream.jobs.progress import Progress
+    from sqlstream.jobs.lifecycle.job import Job
+    from sqlstream.jobs.reports.lookups import LookupTotals
+    from sqlstream.jobs.reports.progress import Progress
 
 _LINE_SECONDS = 2.0
 
@@ -32,7 +32,14 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
         f"{progress.rows_per_second:,.0f} rows/s",
         "end of input" if progress.input_ended else f"watermark {watermark_text(progress.watermark_ms)}",
     ]
-    parts += [*_late(progress), *_bad(progress), *_lookups(progress), *_pending(progress), *_restarts(progress)]
+    parts += [
+        *_late(progress),
+        *_bad(progress),
+        *_missing(progress),
+        *_lookups(progress),
+        *_pending(progress),
+        *_restarts(progress),
+    ]
     parts += [waiting_text(progress.waiting)] if progress.waiting else []
     return f"{name}: {', '.join(parts)}, {seconds:.0f} s"
 
@@ -53,6 +60,12 @@ def _bad(progress: Progress) -> list[str]:
         return []
     apart = ", ".join(f"{name}: {rows:,}" for name, rows in found.items())
     return [f"{sum(found.values()):,} bad" + (f" ({apart})" if len(found) > 1 else "")]
+
+
+def _missing(progress: Progress) -> list[str]:
+    """The files that were gone, where tables skip such."""
+    count = sum(progress.missing_files.values())
+    return [f"{count:,} missing file{'' if count == 1 else 's'}"] if count else []
 
 
 def _lookups(progress: Progress) -> list[str]:

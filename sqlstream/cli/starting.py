@@ -9,10 +9,10 @@ from sqlstream.cli.status import working
 from sqlstream.grammar import to_sql
 from sqlstream.grammar.nodes import Query, Statement
 from sqlstream.secrets import shown_script
-from sqlstream.startup import starts_job
+from sqlstream.spark.startup import starts_job
 
 if TYPE_CHECKING:
-    from sqlstream.startup import SparkStart
+    from sqlstream.spark.startup import SparkStart
 
 
 def wait_for_spark(start: SparkStart, shown: bool = True) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import RLock, Timer
 from typing import TYPE_CHECKING
 
-from sqlstream.standard_error import keep_stderr
+from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment, all_changes
 from sqlstream.planner.catalog import Table
 
 if TYPE_CHECKING:
@@ -25,5 +25,5 @@ CONNECTOR = Connector(
     doc="A sink that computes every row and keeps none.",
     write=write,
     write_batches=write_batches,
-    takes_updates=lambda table: True,
+    takes_changes=all_changes,
 )

@@ -27,7 +27,7 @@ from sqlstream.options import (
     parsed,
 )
 from sqlstream.planner import bad_rows
-from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
 from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
@@ -117,6 +117,20 @@ RequireIntact = Callable[[Environment, Table, Stay | None, bool], None]
 MakeLookup = Callable[["Environment", Table, Request], LookupSource]
 
 
+def _inserts_only(table: Table) -> frozenset[RowKind]:
+    return APPEND_ONLY
+
+
+def upserts(table: Table) -> frozenset[RowKind]:
+    """What a sink takes that knows rows by the PRIMARY KEY, where its table has one."""
+    return UPSERT if table.primary_key else APPEND_ONLY
+
+
+def all_changes(table: Table) -> frozenset[RowKind]:
+    """What a sink takes that writes down each change."""
+    return ALL_KINDS
+
+
 def _never(table: Table) -> bool:
     return False
 
@@ -162,8 +176,11 @@ class Connector:
     ``write_batches(environment, table)`` returns a function of a micro-batch and its number, which writes its rows; a
     batch that runs again takes the place of what it wrote before. ``write(environment, table, rows)`` returns the
     writer of a streaming DataFrame, not yet started (the job adds checkpoint, trigger and name), where Spark has a
-    streaming sink of its own. Rows have exactly the physical columns of the table; where ``takes_updates(table)``,
+    streaming sink of its own. Rows have exactly the physical columns of the table;
     those of updating queries have their kind in the column ROW_KIND behind them.
+    ``takes_changes(table)``: the kinds of rows that a sink wants, inserts only where nothing is said; without -U it
+    replaces rows by the PRIMARY KEY, and where -U comes nevertheless, for there is no other row to come, it deletes.
+    ``has_kinds``: where ``Table.changelog`` says more than inserts, ``read`` adds the column ROW_KIND.
     ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
     ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
@@ -192,7 +209,8 @@ class Connector:
     has_places: HasPlaces = _has_no_places
     write_batches: WriteBatches | None = None
     write: Write | None = None
-    takes_updates: Callable[[Table], bool] = _never
+    takes_changes: Callable[[Table], frozenset[RowKind]] = _inserts_only
+    has_kinds: bool = False
     bounded: Callable[[Table], bool] = _never
     check: Check = _no_check
     ready: Check = _no_check

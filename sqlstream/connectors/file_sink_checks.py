@@ -8,10 +8,10 @@ from pathlib import Path
 from sqlstream.connectors.connector import PATH_ERROR, Stay
 from sqlstream.connectors.file_columns import is_hidden
 from sqlstream.connectors.file_sink_log import LOG, newest_folder, newest_logged
-from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.errors import ConnectorError, ExecutionError, repeating
 from sqlstream.planner.catalog import Table
 
-SINK_LOG_GONE = "SS420"
+SINK_LOG_GONE = repeating("SS420")
 OTHER_SINK = "SS434"
 
 _LOOKS = 3

@@ -182,8 +182,6 @@ def _matching(path: str) -> Iterable[Path]:
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from sqlstream.udfs.spark.file_checks import checked, with_known_files
-
     values = CONNECTOR.values(table)
     path = values["path"]
     _require_columns(environment, table, columns)
@@ -191,34 +189,38 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     beside = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in chosen if c.metadata_key is not None}
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
     if values["format"] == "json":
-        return _json_rows(environment, table, columns, beside, parts)
-    _require_files_of_pending(environment, table)
+        return _checked(environment, table, _json_rows(environment, table, columns, beside, parts))
     parses = values["format"] == "csv"
     files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
-    checks = _needs_checks(environment, table, columns)
-    files = with_known_files(files) if checks else files
     rows = files.select(
         *((beside[c.name] if c.name in beside else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
         *(column.alias(name) for name, column in parts.items()),
     )
-    return checked(files, rows, {c.name: c.type for c in _in_files(table, columns)}) if checks else rows
+    return _checked(environment, table, rows, _columns_to_check(table, columns))
 
 
-def _require_files_of_pending(environment: Environment, table: Table) -> None:
-    """SS529 where a micro-batch is to run again, and one of its files is gone: Spark would leave it out. Not through
-    Spark Connect, as with ``_needs_checks``."""
-    from sqlstream.spark import is_connect
+def _checked(
+    environment: Environment, table: Table, rows: DataFrame, columns: tuple[tuple[str, DataType], ...] = ()
+) -> DataFrame:
+    """The rows, whose files are looked at in each micro-batch (``file_checks``) where tasks see what this process does:
+    not in other file systems, nor through Spark Connect.
+    """
+    from sqlstream.spark.connect import is_connect
+    from sqlstream.udfs.spark.file_checks import checked
 
     path = local_path(table.option("path") or "")
-    if path is None or environment.logs is None or not environment.resumed or is_connect(environment.spark):
-        return
+    if path is None or environment.logs is None or is_connect(environment.spark):
+        return rows
     values = CONNECTOR.values(table)
-    root = str(Path(re.split(r"[*?\[{]", path)[0] or ".").absolute())
     skips = values["source.missing-files"] == "skip"
-    listed = ListedFiles(table.name, environment.logs, root, values["format"], skips)
-    if listed.is_pending:
-        listed.gone()
+    return checked(rows, ListedFiles(table.name, environment.logs, _root(path), values["format"], skips, columns))
+
+
+def _root(path: str) -> str:
+    """What the paths of all files begin with."""
+    root = os.path.abspath(re.split(r"[*?\[{]", path)[0] or ".")  # noqa: PTH100 - Spark, too, takes ".." out
+    return root if glob.has_magic(path) or Path(root).is_file() else f"{root.rstrip('/')}/"
 
 
 _LINE = "__line"
@@ -240,7 +242,6 @@ def _json_rows(
     keep = {name: beside[name] if name in beside else F.col(quoted(name)) for name in columns if name not in in_files}
     place = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
-    _require_files_of_pending(environment, table)
     files = _files(environment, table, schema, "text")
     rows = decode(
         files,
@@ -265,18 +266,16 @@ def _require_columns(environment: Environment, table: Table, columns: tuple[str,
         raise SqlStreamError.of(wrong)
 
 
-def _needs_checks(environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-    """True of Parquet files that are not all known at the start, of which Spark takes a column that is not there for
-    one of NULLs. Not through Spark Connect, where the two readers of the files would be two sources.
+def _columns_to_check(table: Table, columns: tuple[str, ...]) -> tuple[tuple[str, DataType], ...]:
+    """Those of Parquet files that are not all known at the start, where Spark takes a column that is not there for one
+    of NULLs.
     """
-    from sqlstream.spark import is_connect
-
     path = local_path(table.option("path") or "")
     if path is None or CONNECTOR.values(table)["format"] != "parquet" or missing_are_null(table):
-        return False
-    if not _in_files(table, columns) or is_connect(environment.spark):
-        return False
-    return not is_bounded(table) or has_more_files(_matching(path), MOST_FILES)
+        return ()
+    if is_bounded(table) and not has_more_files(_matching(path), MOST_FILES):
+        return ()
+    return tuple((c.name, c.type) for c in _in_files(table, columns))
 
 
 def _files(environment: Environment, table: Table, schema: str, format: str | None = None) -> DataFrame:  # noqa: A002
@@ -328,14 +327,13 @@ def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> 
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    _require_files_of_pending(environment, table)
     files = _files(environment, table, _BINARY_FILE, "binaryFile").select(
         F.input_file_name().alias(FILE),
         F.col("length").alias(LENGTH),
         *([F.input_file_name().alias(PARTS[1])] if named else []),
     )
     shares = _shares(environment.spark, table, stats)
-    listed = files.coalesce(1).withColumn(SHARES, F.lit(shares))
+    listed = _checked(environment, table, files).coalesce(1).withColumn(SHARES, F.lit(shares))
     if shares == 1:
         return listed.withColumn(SHARE, F.lit(0))
     # A union would be a source for each share, and Spark's checkpoint lets no later start have more or fewer of them.
@@ -435,6 +433,8 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     if values["format"] == "csv":
         # Without enforceSchema=false a header that names other columns would be skipped silently.
         options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}
+    if values["source.missing-files"] == "skip":
+        options["ignoreMissingFiles"] = "true"  # those that are gone once the others have been looked for
     if values["source.max-files-per-trigger"] is not None:
         options["maxFilesPerTrigger"] = str(values["source.max-files-per-trigger"])
     return options
@@ -565,7 +565,7 @@ CONNECTOR = Connector(
         Option(
             "source.missing-files",
             one_of("fail", "skip"),
-            "What happens where a file of a micro-batch that runs again is gone: the job fails, or goes on without it.",
+            "What happens where a file is gone between listing and reading it: the job fails, or goes on without it.",
             "fail",
         ),
         Option("source.max-files-per-trigger", integer(1), "Read at most so many files in one micro-batch."),

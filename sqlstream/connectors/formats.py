@@ -218,22 +218,37 @@ def decode(
     parsed = [c for c in _columns_of_records(table) if tolerant or not of_files or c.name in columns]
     parse = F.from_json if is_json else F.from_csv
     fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
-    if not tolerant and not is_json:
-        row = parse(F.col(value), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
-        return messages.select(row.alias(_ROW), *kept).select(*fields, *(F.col(quoted(n)) for n in keep or {}))
-    row = parse(F.col(value), f"{_with_comma(schema_ddl(parsed))}{CORRUPT} STRING", reading(values) | _TO_CORRUPT)
     kept = [column.alias(f"__kept{i}") for i, column in enumerate((keep or {}).values())]
-    where = (F.lit(None) if place is None else place).cast("STRING").alias(_PLACE)
-    given = messages.select(row.alias(_ROW), *kept, F.col(value).alias(_TEXT), where)
     fields += [F.col(f"__kept{i}").alias(name) for i, name in enumerate(keep or {})]
-    if of_files:  # of a line without a value, from which no row comes
+    where = (F.lit(None) if place is None else place).cast("STRING").alias(_PLACE)
+    texts = messages.select(*kept, F.col(value).alias(_TEXT), where)
+    if not tolerant and not is_json:
+        if not columns:  # nothing is parsed for what is known beside the text
+            return texts.select(*fields)
+        row = parse(F.col(_TEXT), schema_ddl(parsed), reading(values) | {"mode": "FAILFAST"})
+        return _once(texts, row).select(*fields)
+    row = parse(F.col(_TEXT), f"{_with_comma(schema_ddl(parsed))}{CORRUPT} STRING", reading(values) | _TO_CORRUPT)
+    given = _once(texts, row)
+    if of_files and tolerant:
         given = given.where(F.col(_ROW).isNotNull())
     bad = F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
     bad = (bad | _goes_on(F.col(_TEXT))) if is_json else bad
     if tolerant:
         return given.select(*fields, bad_column(table, values, bad, _TEXT, f"{_ROW}.", F.col(_PLACE)))
     wrong = what_is_wrong(parsed, values, _TEXT, f"{_ROW}.")
-    return without_bad(given, bad, wrong, F.col(_TEXT), F.col(_PLACE)).select(*fields)
+    no_row = F.col(_ROW).isNull() if of_files else F.lit(False)
+    return without_bad(given, bad, wrong, F.col(_TEXT), F.col(_PLACE), no_row).select(*fields)
+
+
+def _once(texts: DataFrame, row: SparkColumn) -> DataFrame:
+    """The texts with the column ``_ROW``, which Spark computes once for each.
+
+    It would move an expression into each condition and each column that reads a field of it, but moves none through the
+    explosion of an array, here one of a single element.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return texts.select("*", F.explode(F.array(row)).alias(_ROW))
 
 
 _ROW, _TEXT, _PLACE = "__row", "__text", "__place"
@@ -271,9 +286,10 @@ def _goes_on(text: SparkColumn) -> SparkColumn:
 
 
 def without_bad(
-    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, place: SparkColumn
+    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, place: SparkColumn, none: SparkColumn
 ) -> DataFrame:
-    """The rows; at a ``bad`` one the job fails with SS402: what is ``wrong``, the place, the beginning of the record.
+    """The rows but for those of which ``none`` is true; at a ``bad`` one the job fails with SS402: what is ``wrong``,
+    the place, the beginning of the record.
 
     No optimizer moves the check, because it names the file that is being read.
     """
@@ -285,7 +301,7 @@ def without_bad(
     shown = F.regexp_replace(F.left(record, F.lit(_SHOWN)), r"\s+", " ")
     text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong)
     text = F.concat(text, F.coalesce(F.concat(F.lit(": "), shown), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
-    return rows.where(F.when(bad, F.raise_error(text)).otherwise(F.lit(True)))
+    return rows.where(F.when(none, F.lit(False)).when(bad, F.raise_error(text)).otherwise(F.lit(True)))
 
 
 def bad_column(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlstream.connectors.connector import Connector
+from sqlstream.connectors.connector import Connector, upserts
 from sqlstream.connectors.database_tables import filters
 from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, write_batches
 from sqlstream.connectors.postgres_server import of_url
@@ -75,7 +75,7 @@ CONNECTOR = Connector(
         *OPTIONS,
     ),
     write_batches=write_batches,
-    takes_updates=lambda table: bool(table.primary_key),
+    takes_changes=upserts,
     check=check,
     lookup=lookup,
     filters=filters,

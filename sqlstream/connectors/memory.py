@@ -14,8 +14,8 @@ from sqlstream.connectors.connector import BatchWriter, Connector, Environment, 
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import UnsupportedError
 from sqlstream.path_names import as_segment
-from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.spark import shares_files
+from sqlstream.planner.catalog import Table
+from sqlstream.spark.connect import shares_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,7 +76,7 @@ CONNECTOR = Connector(
     read=read,
     write=write,
     write_batches=write_batches,
-    takes_updates=lambda table: table.changelog != APPEND_ONLY,
+    takes_changes=lambda table: table.changelog,
     bounded=lambda table: True,
     drop=drop,
 )

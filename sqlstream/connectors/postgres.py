@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, upserts
 from sqlstream.connectors.database_tables import (
     CONNECTIONS,
     READABLE,
@@ -198,7 +198,7 @@ CONNECTOR = Connector(
         *OPTIONS,
     ),
     write_batches=write_batches,
-    takes_updates=lambda table: bool(table.primary_key),
+    takes_changes=upserts,
     check=check,
     lookup=lookup,
     filters=filters,

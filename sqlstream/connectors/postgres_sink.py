@@ -145,9 +145,10 @@ class PostgresWriter:
             f"ORDER BY {keys}, {_PARTITION} DESC, {_POSITION} DESC)"
         )
         equal = " AND ".join(f"t.{k} = l.{k}" for k in key_names)
-        server.execute(f"DELETE FROM {self.target} t USING {last} l WHERE l.{_KIND} = '-D' AND {equal}", [parts])
+        gone = f"{_KIND} IN ('-D', '-U')"  # where a row is updated, the one that takes its place follows
+        server.execute(f"DELETE FROM {self.target} t USING {last} l WHERE {gone} AND {equal}", [parts])
         server.execute(
-            f"INSERT INTO {self.target} ({names}) SELECT {names} FROM {last} l WHERE {_KIND} <> '-D' "
+            f"INSERT INTO {self.target} ({names}) SELECT {names} FROM {last} l WHERE NOT {gone} "
             f"ON CONFLICT ({keys}) DO {self._update()}",
             [parts],
         )
@@ -199,14 +200,14 @@ class Staging:
         return part
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        """The values of the columns in UTC, and the kind; without rows that say what was there before."""
+        """The values of the columns in UTC, and the kind."""
         import pyarrow as pa
 
         columns = [batch.column(name).cast(type_.to_arrow()) for name, _, type_ in self.writer.columns]
         added = pa.array([RowKind.INSERT.value] * batch.num_rows)
         kinds = batch.column(ROW_KIND) if ROW_KIND in batch.schema.names else added
         lists = [python_list(column, f'a value of table "{self.writer.name}"') for column in (*columns, kinds)]
-        return (row for row in zip(*lists, strict=True) if row[-1] != RowKind.UPDATE_BEFORE.value)
+        return zip(*lists, strict=True)
 
 
 def _with_first(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

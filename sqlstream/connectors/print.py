@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment, all_changes
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import BOOLEAN, NAME, Option
 from sqlstream.planner.catalog import Table
-from sqlstream.spark import is_connect
+from sqlstream.spark.connect import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,5 +55,5 @@ CONNECTOR = Connector(
         Option("standard-error", BOOLEAN, "Print on standard error.", "false", source=False, sink=True),
     ),
     write_batches=write_batches,
-    takes_updates=lambda table: True,
+    takes_changes=all_changes,
 )

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, upserts
 from sqlstream.connectors.json_columns import COLUMN_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.redis_sink import RedisWriter
 from sqlstream.connectors.secrets import resolved, secrets_of
@@ -202,7 +202,7 @@ CONNECTOR = Connector(
     ),
     lookup=lookup,
     write_batches=write_batches,
-    takes_updates=lambda table: bool(table.primary_key),
+    takes_changes=upserts,
     check=check,
     variables=("host", "password", "url", "username"),
 )

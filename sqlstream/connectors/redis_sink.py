@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 NULL_KEY = "SS578"
 
+_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
+"""Where the row is updated, the one that takes its place follows."""
+
 Row = Mapping[str, Any]
 
 
@@ -60,10 +63,8 @@ class RedisWriter:
         changes: dict[str, Row | None] = {}
         for row in python_list(batch, f'a value of table "{self.table}"'):
             kind = row.pop(ROW_KIND, RowKind.INSERT.value)
-            if kind == RowKind.UPDATE_BEFORE.value:
-                continue  # the row that takes its place follows
             name = self._name(row)
-            changes[name] = None if kind == RowKind.DELETE.value else row
+            changes[name] = None if kind in _GONE else row
             if len(changes) == self.batch_rows:
                 yield changes
                 changes = {}

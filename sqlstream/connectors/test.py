@@ -20,8 +20,10 @@ from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, NAME, STRING, WRONG_VALUE, Kind, Option, duration_ms, hint_of, integer, one_of
 from sqlstream.path_names import as_segment
-from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
+from sqlstream.types import STRING as STRING_TYPE
 from sqlstream.types import TIMESTAMP, DataType
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.fed import Asked, Behaviour, FedSource, asked
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 OUTSIDE_A_TEST = "SS515"
 
 _CLOCK = Column("__processing_time", TIMESTAMP)
+_KIND = Column(ROW_KIND, STRING_TYPE)
 
 
 def _delay_ms(text: str) -> tuple[int, int]:
@@ -65,6 +68,8 @@ _WITHOUT_VALUES = ("VARIANT", "INTERVAL", "VOID")
 _LOOKUP_ONLY = ("test.misses-first", "test.delay", "test.delay-column", "test.wait-for-rows", "test.fail")
 
 
+Arrival = tuple[Sequence[Any], int, str]
+
 # --- the test's side ------------------------------------------------------------------------------------------
 
 
@@ -75,18 +80,19 @@ def open_tables(directory: Path, tables: Iterable[Table]) -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def feed(
-    directory: Path, table: Table, number: int, rows: Sequence[tuple[Sequence[Any], int]], suffix: str = ""
-) -> None:
-    """One file with (values of the physical columns as Arrow takes them, clock in ms) in arrival order.
+def feed(directory: Path, table: Table, number: int, rows: Sequence[Arrival], suffix: str = "") -> None:
+    """One file with (values of the physical columns as Arrow takes them, clock in ms, kind) in arrival order.
 
     ``suffix`` WITHDRAWN: a lookup table has these rows no longer.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = (*table.physical_columns, _CLOCK)
-    records = ((*values, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=clock)) for values, clock in rows)
+    columns = (*table.physical_columns, _CLOCK, _KIND)
+    records = (
+        (*values, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=clock), kind)
+        for values, clock, kind in rows
+    )
     arrays = [
         pa.array(values, c.type.to_arrow()) for values, c in zip(zip(*records, strict=True), columns, strict=True)
     ]
@@ -127,9 +133,10 @@ def _outputs(directory: Path, table: Table) -> Path:
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     folder = _inputs(environment.directory, table)
     _require_test(folder, table)
-    schema = schema_ddl((*table.physical_columns, _CLOCK))
+    schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
     names = [quoted(c.name) for c in (*columns_of(table, columns), _CLOCK)]
-    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names)
+    kinds = [quoted(_KIND.name)] if table.changelog != APPEND_ONLY else []
+    return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*names, *kinds)
 
 
 def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
@@ -163,6 +170,13 @@ def _keep(folder: Path, batch: DataFrame, number: int) -> None:
     with pa.ipc.new_file(hidden, rows.schema) as file:
         file.write_table(rows)
     hidden.rename(target)
+
+
+def _takes_changes(table: Table) -> frozenset[RowKind]:
+    """A table stands for those of other connectors: it upserts by its PRIMARY KEY, unless its mode says otherwise."""
+    if table.changelog != APPEND_ONLY:
+        return table.changelog
+    return UPSERT if table.primary_key else ALL_KINDS
 
 
 def _require_test(folder: Path, table: Table) -> None:
@@ -210,7 +224,8 @@ CONNECTOR = Connector(
     options=_OPTIONS,
     read=read,
     write_batches=write_batches,
-    takes_updates=lambda table: True,
+    takes_changes=_takes_changes,
+    has_kinds=True,
     check=check,
     lookup=lookup,
 )

@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlstream.jobs.checkpoint import checkpoint_exists, run_of
-    from sqlstream.jobs.job import Job, JobState
-    from sqlstream.jobs.progress import Progress
-    from sqlstream.jobs.recorded_job import RecordedJob, recorded_jobs
-    from sqlstream.jobs.runtime import JobRuntime, Sources
-    from sqlstream.jobs.start import start_job
+    from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, run_of
+    from sqlstream.jobs.lifecycle.job import Job, JobState
+    from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
+    from sqlstream.jobs.lifecycle.start import start_job
+    from sqlstream.jobs.records.recorded_job import RecordedJob, recorded_jobs
+    from sqlstream.jobs.reports.progress import Progress
 
 __all__ = [
     "Job",
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "checkpoint": ("checkpoint_exists", "run_of"),
-    "job": ("Job", "JobState"),
-    "progress": ("Progress",),
-    "recorded_job": ("RecordedJob", "recorded_jobs"),
-    "runtime": ("JobRuntime", "Sources"),
-    "start": ("start_job",),
+    "checkpoints.checkpoint": ("checkpoint_exists", "run_of"),
+    "lifecycle.job": ("Job", "JobState"),
+    "lifecycle.runtime": ("JobRuntime", "Sources"),
+    "lifecycle.start": ("start_job",),
+    "records.recorded_job": ("RecordedJob", "recorded_jobs"),
+    "reports.progress": ("Progress",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -21,12 +21,13 @@ from sqlstream.errors import ConnectorError, Span, SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Statement
 from sqlstream.jobs import Job
-from sqlstream.results import Query, Rows, shown_rows_of
+from sqlstream.query import Query
+from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
 from sqlstream.shell.commands import HELP, Command, meaning
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.statements import Part, is_blank, joined, split
-from sqlstream.startup import SparkStart, needs_spark
+from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.udfs.texts import reason_of
 
 UNREADABLE_FILE = "SS544"

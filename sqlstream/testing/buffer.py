@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Arrival = tuple[tuple[Any, ...], int]
-"""The values of a row and the clock when it came, in ms."""
+Arrival = tuple[tuple[Any, ...], int, str]
+"""The values of a row, the clock when it came, in ms, and its kind."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Buffer:
         now = self._least(self.flushed) if table in self.tables else None
         return now is not None and event_ms is not None and event_ms <= now
 
-    def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int) -> None:
-        self._rows.setdefault(table, []).append((values, clock_ms))
+    def add_row(self, table: str, values: tuple[Any, ...], clock_ms: int, kind: str = "+I") -> None:
+        self._rows.setdefault(table, []).append((values, clock_ms, kind))
 
     def lift(self, table: str, watermark_ms: int) -> None:
         """A step lifts the watermark. Watermarks never fall: a lower one changes nothing."""

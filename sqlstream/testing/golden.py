@@ -89,7 +89,8 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
         lines = [(*_spelled(changes, test), *behind) for changes, behind in zip(came, side, strict=True)]
         wanted = [_in_order_of_tables(steps[part], test) for part in parts]
         matches = all(_same(expected, found, test) for expected, found in zip(wanted, lines, strict=True))
-    merge(change for changes in came for change in changes)  # raises where a changelog withdraws what it never gave
+    # Raises where a changelog withdraws what it never gave.
+    merge((change for changes in came for change in changes), test.output_key)
     expected = block.expected if not restart else lines_of(_with_outputs(steps, parts, wanted))
     return Outcome(lines_of(_with_outputs(steps, parts, lines)), matches, expected)
 

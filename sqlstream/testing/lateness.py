@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.jobs.progress import late_rows
+from sqlstream.jobs.reports.progress import late_rows
 
 if TYPE_CHECKING:
     from sqlstream.testing.buffer import Flush

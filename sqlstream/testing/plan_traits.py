@@ -10,26 +10,15 @@ from typing import Any
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.nodes import (
     AssignTime,
-    AssignWindows,
-    Correlate,
-    Filter,
-    GlobalWindow,
-    Insert,
-    Lookup,
     Node,
-    Output,
-    Project,
     Scan,
     StatementSet,
-    Union,
-    UserWindow,
-    WindowAggregate,
 )
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.properties import ArrivalOrder, arrival_order
-from sqlstream.table_uses import side_tables
+from sqlstream.planner.physical.clocks import Waiting
+from sqlstream.planner.properties import ArrivalOrder, arrival_order, is_joint
+from sqlstream.table_uses import looked_up_tables, side_tables
 
-_STATELESS = (Scan, AssignTime, Project, Filter, Union, Correlate, Output, Insert, StatementSet)
 _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 
@@ -56,9 +45,8 @@ class PlanTraits:
     @cached_property
     def lookup_tables(self) -> dict[str, Table]:
         """The tables with the connector ``test`` that lookups ask, by lower-case name."""
-        sources = (node.source for node in self.root.walk() if isinstance(node, Lookup))
-        tables = (source for source in sources if isinstance(source, Table) and source.connector == "test")
-        return {table.name.casefold(): table for table in tables}
+        tables = looked_up_tables(self.root)
+        return {table.name.casefold(): table for table in tables if table.connector == "test"}
 
     @cached_property
     def times(self) -> dict[str, AssignTime]:
@@ -88,7 +76,7 @@ class PlanTraits:
     @property
     def defers(self) -> bool:
         """True where rows may wait in state for the answers to lookups."""
-        return self.plan.clocks.lookups_wait
+        return Waiting.ANSWERS in self.plan.clocks.waiting
 
     @property
     def ends_by_tick(self) -> bool:
@@ -108,7 +96,7 @@ class PlanTraits:
     @property
     def joint(self) -> bool:
         """True where rows and watermarks may share a micro-batch."""
-        return all(map(_is_joint, self.root.walk()))
+        return all(map(is_joint, self.root.walk()))
 
     def delay_ms(self, table: str) -> int | None:
         """By how much the watermark follows the rows of a table; None where no window waits for it."""
@@ -123,17 +111,3 @@ class PlanTraits:
         names = [c.name for c in table.physical_columns]
         value = values[names.index(time.column)] if time.column in names else None
         return None if value is None else int(value) // 1000
-
-
-def _is_joint(node: Node) -> bool:
-    """Does it emit at once what a row gives alone, or else only where a watermark closes a window?
-
-    One micro-batch or several come to the same then. Triggers, joins and changelogs emit in between.
-    """
-    if isinstance(node, AssignWindows):
-        return not isinstance(node.window, (GlobalWindow, UserWindow))
-    if isinstance(node, WindowAggregate):
-        return node.firing.is_default and not isinstance(node.window, (GlobalWindow, UserWindow))
-    if isinstance(node, Lookup):
-        return not node.options.defers
-    return isinstance(node, _STATELESS)

@@ -25,11 +25,11 @@ from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import describe_process_function, row_type
 from sqlstream.udfs.process.failures import FAILED_ROW
 from sqlstream.udfs.process.function import Descriptor, ProcessFunction
-from sqlstream.udfs.process.kernel import (
+from sqlstream.udfs.process.kernel import Process
+from sqlstream.udfs.process.process_call import (
     ROWTIME,
     TABLE,
     TIME,
-    Process,
     input_column,
     key_column,
     passed_column,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlstream.session import Session
 from sqlstream.settings import Settings
-from sqlstream.spark import spark_session
-from sqlstream.spark_settings import SparkHandle
+from sqlstream.spark.handle import SparkHandle
+from sqlstream.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

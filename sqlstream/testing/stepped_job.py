@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors import Environment
 from sqlstream.connectors import test as test_connector
 from sqlstream.connectors.connector import BatchWriter
-from sqlstream.jobs.checkpoint import open_checkpoint
-from sqlstream.jobs.clock import Clock
-from sqlstream.jobs.control import ControlRows
-from sqlstream.jobs.failure import job_error
-from sqlstream.jobs.launch import Launch
-from sqlstream.jobs.progress import pending_rows
-from sqlstream.jobs.runtime import JobRuntime
+from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
+from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.storage import local_storage_at
+from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks, restored_watermarks
+from sqlstream.jobs.lifecycle.clock import Clock
+from sqlstream.jobs.lifecycle.failure import job_error
+from sqlstream.jobs.lifecycle.launch import Launch
+from sqlstream.jobs.lifecycle.runtime import JobRuntime
+from sqlstream.jobs.reports.progress import pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.repartition import repartition
-from sqlstream.jobs.storage import local_storage_at
-from sqlstream.jobs.watermarks import SourceWatermarks, restored_watermarks
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
@@ -205,7 +205,7 @@ class SteppedJob:
         self._flushes += 1
         test_connector.open_tables(self._directory, [table])
         suffix = WITHDRAWN if withdrawn else ""
-        test_connector.feed(self._directory, table, self._flushes, [(values, 0) for values in rows], suffix)
+        test_connector.feed(self._directory, table, self._flushes, [(values, 0, "+I") for values in rows], suffix)
 
     def asked_keys(self, table: Table) -> tuple[tuple[str, ...], ...]:
         """The keys of the requests to a lookup table."""

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sqlstream.definitions import DEFINITIONS
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script, to_sql
 from sqlstream.planner import unsupported
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import UPSERT, Table
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS
-from sqlstream.planner.nodes import StatementSet
+from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import Planned, Root, engine_of, plan_of
-from sqlstream.testing.buffer import Buffer
+from sqlstream.statements.definitions import DEFINITIONS
+from sqlstream.testing.buffer import Arrival, Buffer
 from sqlstream.testing.changelog import KINDS, Change, changes_of
 from sqlstream.testing.lateness import LateCount
 from sqlstream.testing.plan_traits import PlanTraits
@@ -88,7 +88,7 @@ class StreamTest:
         if not all(self._buffer.takes(target.name, time_ms) for time_ms in times):
             self._flush()
         for number, (values, time_ms) in enumerate(zip(arriving, times, strict=True)):
-            self._arrive(target.name, values, time_ms, behind_others=number > 0)
+            self._arrive(target.name, (values, self._clock_ms, kind), time_ms, behind_others=number > 0)
         came = [time_ms for time_ms in times if time_ms is not None]
         if came and target.name in self._moved_by_rows:
             self._buffer.reach(target.name, max(came) - self._moved_by_rows[target.name])
@@ -179,6 +179,14 @@ class StreamTest:
         return self._job.sink_of(None).types
 
     @property
+    def output_key(self) -> tuple[int, ...] | None:
+        """The positions of the columns by which the table of an INSERT replaces rows; None where -U tells."""
+        plan = self._traits.root
+        if not isinstance(plan, Insert) or plan.takes != UPSERT:
+            return None
+        return tuple(map(self.output_names.index, plan.table.primary_key))
+
+    @property
     def first_table(self) -> str | None:
         """The table whose rows ``output()`` gives, of a statement set; None for others."""
         plan = self._traits.root
@@ -242,14 +250,14 @@ class StreamTest:
 
     # --- micro-batches ----------------------------------------------------------------------------------------
 
-    def _arrive(self, table: str, values: tuple[Any, ...], time_ms: int | None, *, behind_others: bool) -> None:
+    def _arrive(self, table: str, row: Arrival, time_ms: int | None, *, behind_others: bool) -> None:
         late = self._traits.has_windows and not self._late.counted and self._buffer.may_be_late(table, time_ms)
         # Alone in its micro-batch, a late row can be counted exactly. Behind other rows of its call it stays with
         # them: by itself it would meet the watermark that they have moved.
         alone = late and not (behind_others and table in self._moved_by_rows)
         if alone:
             self._flush()
-        self._buffer.add_row(table, values, self._clock_ms)
+        self._buffer.add_row(table, *row)
         self._late.expect(late)
         if alone:
             self._flush()

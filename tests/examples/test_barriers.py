@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sqlstream
-from sqlstream.results import Query
+from sqlstream.query import Query
 
 _FOLDER = Path("examples/barriers")
 

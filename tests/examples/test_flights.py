@@ -9,7 +9,7 @@ from pandas.testing import assert_frame_equal
 import sqlstream
 from examples.flights.demo import script
 from examples.flights.prepare import hours_behind
-from sqlstream.results import Query
+from sqlstream.query import Query
 from tests.examples import flights_in_pandas
 from tests.examples.frames import comparable
 

@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal
 
 import sqlstream
 from examples.flights.demo import script
-from sqlstream.results import Query
+from sqlstream.query import Query
 from tests.examples.frames import comparable
 
 _FOLDER = Path("examples/process")

@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 import sqlstream
 from examples.flights.demo import script
 from sqlstream.planner.catalog import RowKind
-from sqlstream.results import Query
+from sqlstream.query import Query
 from tests.examples import windows_in_pandas
 from tests.examples.frames import comparable
 

@@ -233,3 +233,16 @@ def test_a_comment_in_a_long_statement_stays_beside_its_word() -> None:
     casts = ", ".join(f"a{i}::int /* {i} */" for i in range(300))
     formatted = format_script(f"SELECT {casts} FROM t")
     assert re.findall(r"CAST\(a(\d+) AS INT /\* (\d+) \*/\)", formatted) == [(str(i), str(i)) for i in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("values(1),(2)a", "VALUES\n  (1),\n  (2) AS a;\n"),
+        ("SELECT d FROM x LATERAL VIEW E() `t` AS o", "SELECT\n  d\nFROM x\nLATERAL VIEW\nE() `t` AS o;\n"),
+        ("SELECT a FROM W(TABLE b PARTITION BY@R)", "SELECT\n  a\nFROM W(TABLE b PARTITION BY ${R});\n"),
+    ],
+)
+def test_rare_texts_keep_their_trees(text: str, expected: str) -> None:
+    assert format_script(text) == expected
+    assert format_script(expected) == expected

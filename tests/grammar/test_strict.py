@@ -33,6 +33,7 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT a AS r'\\d' FROM t", 'unexpected "\\d"', "r'\\d'"),
         ("SELECT a AS x'1F' FROM t", 'unexpected "1F"', "x'1F'"),
         ("SELECT a AS 5 FROM t", 'unexpected "5"', "5"),
+        ("SELECT 1,.0.BD", "this is not a number of the dialect", "0.BD"),
         ("SELECT 2147483648 .len", "a number has no fields", "2147483648"),
         ("SELECT 'a'.len", "a text has no fields", "'a'"),
         ('SELECT "a"."len"', "a text has no fields", '"a"'),

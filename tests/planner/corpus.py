@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Node, Unary
 from sqlstream.testing.golden_format import parse_golden
 from tests.planner.plans import plan
 
@@ -29,6 +29,35 @@ _SET = """
     END
 """
 
+_OVER = "SELECT item, AVG(price) OVER (PARTITION BY item ORDER BY ts ROWS 9 PRECEDING) FROM bids"
+_JOIN = """
+    SELECT a.item, b.price FROM bids AS a LEFT JOIN bids AS b
+    ON a.auction = b.auction AND b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts
+"""
+_JOIN_OF_ALL = """
+    SELECT b.item, c.v FROM bids AS b LEFT JOIN clicks AS c ON b.item = c.k AND b.n > c.v AND upper(c.k) <> 'X'
+    UNION ALL SELECT item, n FROM bids AS b LEFT ANTI JOIN plain AS p ON b.item IS NOT DISTINCT FROM p.k
+"""
+
+_USERS = """
+    CREATE TABLE users (id INT, PRIMARY KEY (id) NOT ENFORCED)
+    WITH ('connector' = 'test', 'changelog-mode' = 'I,UA,D');
+"""
+_CHANGED = "SELECT a.id FROM users AS a LEFT JOIN users AS b ON a.id = b.id"
+
+
+def kinds_of_nodes() -> list[type[Node]]:
+    """All that plans are made of: the nodes that every plan has, and those in the rooms of operators."""
+    found, waiting = [], [Node]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind not in (Node, Unary) and kind.__module__.startswith(
+            ("sqlstream.planner.nodes", "sqlstream.planner.operators.")
+        ):
+            found.append(kind)
+    return sorted(found, key=lambda kind: kind.__name__)
+
 
 @cache
 def corpus() -> dict[str, Node]:
@@ -41,7 +70,9 @@ def corpus() -> dict[str, Node]:
     )
     found = {title: found for file in files for title, found in _plans(file).items()}
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
-    own |= {"statement sets": plan(_SET)}
+    own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
+    own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
+    own |= {"changes by key": plan(_CHANGED, _USERS)}
     return {**found, **own}
 
 

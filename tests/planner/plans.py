@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from sqlstream.catalog import Catalog
-from sqlstream.checking import check_script
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable, CreateView, Insert, Query, StatementSet
 from sqlstream.planner.binder import bind_insert, bind_query, bind_statement_set, bind_table, bind_view
@@ -16,6 +15,7 @@ from sqlstream.planner.nodes import Node, Output
 from sqlstream.planner.nodes import StatementSet as StatementSetPlan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
 from sqlstream.planner.rules import optimize
+from sqlstream.statements.checking import check_script
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
 from sqlstream.udfs.signature import ProcessSignature, TableParameter
 from sqlstream.workspace import Workspace

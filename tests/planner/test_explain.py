@@ -3,7 +3,9 @@
 import pytest
 
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
+from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.mermaid import mermaid
+from sqlstream.planner.nodes import Node
 from tests.planner.plans import plan
 
 QUERY = "SELECT item, COUNT(*) FROM bids WHERE item <> '<\"a\">' GROUP BY item, TUMBLE(ts, INTERVAL '1' HOUR)"
@@ -16,7 +18,7 @@ def test_the_formats_of_a_stage_differ(stage):
 
 
 def test_a_diagram_of_changelog_modes_shows_them():
-    assert "[I] time ts" in explain(plan(QUERY), "MERMAID", "CHANGELOG_MODE")
+    assert "[append] time ts" in explain(plan(QUERY), "MERMAID", "CHANGELOG_MODE")
 
 
 def test_stages_of_the_lowering_are_not_the_planners():
@@ -25,8 +27,8 @@ def test_stages_of_the_lowering_are_not_the_planners():
 
 
 def test_mermaid_has_a_box_per_node_and_an_arrow_per_input():
-    root = plan("SELECT item FROM bids WHERE item = '<a>' UNION ALL SELECT k FROM plain")
-    lines = mermaid(root).splitlines()
+    root: Node = plan("SELECT item FROM bids WHERE item = '<a>' UNION ALL SELECT k FROM plain")
+    lines = mermaid(root, describe).splitlines()
     nodes = list(root.walk())
     assert lines[0] == "flowchart TD"
     assert len([line for line in lines if "-->" in line]) == len(nodes) - 1

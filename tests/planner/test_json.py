@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from sqlstream.grammar import parse_query
-from sqlstream.planner import firing, nodes
+from sqlstream.planner import firing, nodes, windows
 from sqlstream.planner.catalog import Column, Function, FunctionKind, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.explain.to_json import VERSION
+from sqlstream.planner.operators.barriers import AlignBarriers
+from sqlstream.planner.operators.lookup import FailedRows, Lookup
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.rules import optimize, trace
 from sqlstream.types import UNKNOWN, DataType, parse_type
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
 from sqlstream.udfs.lookup.source import Comparison
-from tests.planner.corpus import corpus
+from tests.planner.corpus import corpus, kinds_of_nodes
 from tests.planner.plans import plan
 
 TITLES = list(corpus())
@@ -37,13 +41,12 @@ def test_plans_of_every_stage_come_back_equal(title):
 def test_every_kind_of_node_is_in_the_corpus():
     plans = [p for bound in corpus().values() for p in (bound, optimize(bound))]
     found = {type(n) for p in plans for n in p.walk()}
-    kinds = {c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, nodes.Node)}
-    assert found == kinds - {nodes.Node, nodes.Unary}
+    assert found == set(kinds_of_nodes())
 
 
 def test_every_window_and_every_trigger_is_in_the_corpus():
-    aggregates = [n for p in corpus().values() for n in optimize(p).walk() if isinstance(n, nodes.WindowAggregate)]
-    assert {type(n.window) for n in aggregates} == {*get_args(nodes.Window), type(None)}
+    aggregates = [n for p in corpus().values() for n in optimize(p).walk() if isinstance(n, WindowAggregate)]
+    assert {type(n.window) for n in aggregates} == {*get_args(windows.Window), type(None)}
     triggers = {type(t) for n in aggregates if n.firing.trigger for t in parts(n.firing.trigger)}
     assert triggers == {*get_args(firing.Trigger)}
     evictors = {type(n.firing.eviction.evictor) for n in aggregates if n.firing.eviction}
@@ -134,20 +137,20 @@ ITEMS = st.builds(nodes.Item, NAMES, EXPRESSIONS, TYPES, st.booleans(), st.none(
 FIELDS = st.builds(nodes.Field, NAMES, TYPES, st.booleans(), st.none() | DOMAINS)
 MILLISECONDS = st.integers(-(10**12), 10**12)
 ZONES = st.sampled_from([None, "Europe/Berlin"])
-ROWS = st.builds(nodes.Rows, st.integers(1, 10**6))
+ROWS = st.builds(windows.Rows, st.integers(1, 10**6))
 CALLS = st.builds(firing.PythonCall, NAMES, st.lists(EXPRESSIONS, max_size=2).map(tuple))
 WINDOWS = st.one_of(
-    st.builds(nodes.Tumble, MILLISECONDS, MILLISECONDS, ZONES),
-    st.builds(nodes.Hop, MILLISECONDS, MILLISECONDS, MILLISECONDS, ZONES),
-    st.builds(nodes.Cumulate, MILLISECONDS, MILLISECONDS, MILLISECONDS, ZONES),
+    st.builds(windows.Tumble, MILLISECONDS, MILLISECONDS, ZONES),
+    st.builds(windows.Hop, MILLISECONDS, MILLISECONDS, MILLISECONDS, ZONES),
+    st.builds(windows.Cumulate, MILLISECONDS, MILLISECONDS, MILLISECONDS, ZONES),
     st.builds(
-        nodes.Session, MILLISECONDS | EXPRESSIONS, st.none() | MILLISECONDS, st.none() | EXPRESSIONS,
+        windows.Session, MILLISECONDS | EXPRESSIONS, st.none() | MILLISECONDS, st.none() | EXPRESSIONS,
         st.none() | EXPRESSIONS,
     ),
-    st.builds(nodes.CountWindow, st.integers(1), st.integers(1), st.booleans()),
-    st.builds(nodes.RowMeasured, ROWS | MILLISECONDS, ROWS | MILLISECONDS, MILLISECONDS),
-    st.just(nodes.GlobalWindow()),
-    st.builds(nodes.UserWindow, CALLS),
+    st.builds(windows.CountWindow, st.integers(1), st.integers(1), st.booleans()),
+    st.builds(windows.RowMeasured, ROWS | MILLISECONDS, ROWS | MILLISECONDS, MILLISECONDS),
+    st.just(windows.GlobalWindow()),
+    st.builds(windows.UserWindow, CALLS),
 )  # fmt: skip
 PULSES = st.one_of(
     st.builds(firing.EveryRows, st.integers(1)),
@@ -172,7 +175,7 @@ EVICTORS = st.one_of(
     st.builds(firing.EvictDelta, EXPRESSIONS, EXPRESSIONS, st.booleans()),
     st.builds(firing.UserEvictor, CALLS),
 )
-COLUMNS = st.builds(nodes.WindowColumns, NAMES, NAMES, NAMES)
+COLUMNS = st.builds(windows.WindowColumns, NAMES, NAMES, NAMES)
 
 
 def tuples(of, least=0):
@@ -220,17 +223,17 @@ PLANS = st.recursive(
         st.builds(nodes.Union, tuples(below, 1)),
         st.builds(nodes.Correlate, below, EXPRESSIONS, tuples(FIELDS), st.booleans()),
         st.builds(
-            nodes.Lookup, below, TABLES | FUNCTIONS, tuples(ITEMS), tuples(FIELDS), tuples(ITEMS), st.booleans(),
+            Lookup, below, TABLES | FUNCTIONS, tuples(ITEMS), tuples(FIELDS), tuples(ITEMS), st.booleans(),
             tuples(COMPARISONS), st.none() | EXPRESSIONS, LOOKUPS,
-            st.none() | st.builds(nodes.FailedRows, TABLES, tuples(EXPRESSIONS)),
+            st.none() | st.builds(FailedRows, TABLES, tuples(EXPRESSIONS)),
         ),
         st.builds(
-            nodes.AlignBarriers, below, EXPRESSIONS, st.integers(1), EXPRESSIONS, EXPRESSIONS, FIELDS,
+            AlignBarriers, below, EXPRESSIONS, st.integers(1), EXPRESSIONS, EXPRESSIONS, FIELDS,
             st.none() | EXPRESSIONS, st.none() | EXPRESSIONS, st.booleans(), st.none() | MILLISECONDS, st.integers(1),
         ),
-        st.builds(nodes.AssignWindows, below, WINDOWS, st.none() | NAMES, tuples(NAMES), COLUMNS, DOMAINS),
+        st.builds(AssignWindows, below, WINDOWS, st.none() | NAMES, tuples(NAMES), COLUMNS, DOMAINS),
         st.builds(
-            nodes.WindowAggregate, below, tuples(NAMES), tuples(ITEMS), COLUMNS,
+            WindowAggregate, below, tuples(NAMES), tuples(ITEMS), COLUMNS,
             st.none() | WINDOWS, st.none() | NAMES, st.none() | tuples(tuples(NAMES)),
             st.none() | NAMES, DOMAINS, FIRINGS, st.none() | NAMES, st.none() | NAMES,
         ),

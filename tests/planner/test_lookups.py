@@ -13,11 +13,12 @@ from sqlglot import exp
 
 from sqlstream.grammar import parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
-from sqlstream.jobs.fingerprint import Part, fingerprint
+from sqlstream.jobs.identity.fingerprint import Part, fingerprint
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.nodes import LOOKUP_ERROR, Filter, Lookup, Output
+from sqlstream.planner.nodes import Filter, Output
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.properties import ArrivalOrder, arrival_order, bounded, time_attributes, unique_keys
 from sqlstream.planner.rewriting import conjuncts
 from sqlstream.planner.rules import optimize, stages

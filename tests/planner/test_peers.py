@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sqlstream.checking import check_script
+from sqlstream.statements.checking import check_script
 from sqlstream.workspace import Workspace
 from tests.peers import MISSING, PEERS
 from tests.planner.plans import no_tables

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import Node, ProcessInput, ProcessTable
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT
 from tests.planner.plans import bound, error, errors, optimized, plan

@@ -4,8 +4,10 @@ import pytest
 from sqlglot import exp
 
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table, TimeDomain
+from sqlstream.planner.changes import changes_of
 from sqlstream.planner.explain.text import properties_text
-from sqlstream.planner.nodes import Filter, Node, Scan, Session, Tumble, WindowAggregate
+from sqlstream.planner.nodes import Filter, Node, Scan
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import (
     ArrivalOrder,
     WindowInfo,
@@ -19,6 +21,7 @@ from sqlstream.planner.properties import (
     window_of,
 )
 from sqlstream.planner.rules import optimize
+from sqlstream.planner.windows import Session, Tumble
 from sqlstream.types import INT
 from tests.planner.plans import plan
 
@@ -114,7 +117,7 @@ def test_sessions_know_their_keys():
 def test_properties_are_one_line():
     found = optimize(plan(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end"))
     node = next(n for n in found.walk() if isinstance(n, WindowAggregate))
-    assert properties_text(node) == (
-        "[I] time window_time (event time), watermark delay 5 s, unique (item, window_end, window_start), unbounded, "
-        "order window"
+    assert properties_text(changes_of(node)) == (
+        "[append] time window_time (event time), watermark delay 5 s, unique (item, window_end, window_start), "
+        "unbounded, order window"
     )

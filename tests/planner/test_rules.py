@@ -4,21 +4,14 @@ import pytest
 
 from sqlstream.grammar import parse_query
 from sqlstream.planner.explain import explain
-from sqlstream.planner.nodes import (
-    LOOKUP_ERROR,
-    AssignWindows,
-    Correlate,
-    Filter,
-    Lookup,
-    Node,
-    Project,
-    Scan,
-    Union,
-    WindowAggregate,
-)
-from sqlstream.planner.rewriting import columns_of, read_by_firing, read_by_window
+from sqlstream.planner.nodes import Correlate, Filter, Node, Project, Scan, Union
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.rewriting import columns_of, read_by_firing
 from sqlstream.planner.rules import STAGES, optimize, trace
 from sqlstream.planner.rules.fold_constants import folded
+from sqlstream.planner.windows import read_by_window
 from tests.planner.corpus import corpus
 from tests.planner.plans import optimized, plan
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sqlstream.job_listings import properties
 from sqlstream.jobs import Job
 from sqlstream.session import Session
+from sqlstream.statements.job_listings import properties
 
 pytestmark = pytest.mark.spark
 

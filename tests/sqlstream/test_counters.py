@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.job_listings import properties
 from sqlstream.jobs import Job
 from sqlstream.session import Session
+from sqlstream.statements.job_listings import properties
 from sqlstream.testing.spark import LocalSession
 
 pytestmark = pytest.mark.spark

@@ -13,9 +13,9 @@ import pytest
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job, JobState, recorded_jobs
-from sqlstream.jobs.history import read_epochs
-from sqlstream.jobs.records import read_record
-from sqlstream.jobs.storage import LocalStorage
+from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.jobs.records.history import read_epochs
+from sqlstream.jobs.records.record import read_record
 from sqlstream.results import Rows
 from sqlstream.session import Session, connect
 

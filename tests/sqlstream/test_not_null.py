@@ -14,7 +14,7 @@ from pyarrow import orc
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.results import Query
+from sqlstream.query import Query
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark
@@ -90,6 +90,14 @@ def test_the_exchange_that_reads_parquet_tells_the_row_and_the_job_goes_on(spark
     pq.write_table(ROWS.filter(ROWS["id"].is_valid()), tmp_path / "in" / "2.parquet")
     run()
     assert sorted(map(tuple, (r.values() for r in pq.read_table(tmp_path / "out").to_pylist()))) == [(1, 2), (3, 1)]
+
+
+def test_the_check_of_many_columns_has_one_error_so_that_java_compiles_it(session: Session, tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(12)]
+    pq.write_table(pa.table({name: pa.array([1], pa.int64()) for name in names}), tmp_path / "a.parquet")
+    declare(session, "parquet", tmp_path, ", ".join(f"{name} BIGINT NOT NULL" for name in names))
+    plan = session.dataframe("SELECT * FROM t")._jdf.queryExecution().analyzed().toString()
+    assert plan.count("raise_error(") == 1
 
 
 NESTED: list[tuple[str, str, str | None]] = [

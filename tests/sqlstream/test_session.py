@@ -15,7 +15,8 @@ import sqlstream
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import RowKind
-from sqlstream.results import Query, Rows
+from sqlstream.query import Query
+from sqlstream.results import Rows
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark

@@ -6,7 +6,7 @@ from sqlstream.errors import ConnectorError, Span, UnsupportedError
 from sqlstream.planner.binder import EmitSettings
 from sqlstream.plans import emit_settings
 from sqlstream.settings import OPTIONS, PLANNED, Settings
-from sqlstream.spark_settings import spark_settings
+from sqlstream.spark.handle import spark_settings
 
 
 def test_values_have_the_type_of_their_key() -> None:

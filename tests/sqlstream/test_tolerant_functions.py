@@ -11,7 +11,7 @@ import pytest
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.results import Query
+from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.udfs.process import ProcessContext, ProcessFunction, Row, ValueState
 

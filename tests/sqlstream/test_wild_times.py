@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs import Job
-from sqlstream.results import Query
+from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.types import from_arrow
 
-OVERFLOW = "SS431"
+OVERFLOW = repeating("SS431")
 
 
 def overflow(function: str, type_: pa.DataType) -> ExecutionError:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.kernel import Context, Domain
 
-NULL_EVENT_TIME = "SS401"
+NULL_EVENT_TIME = repeating("SS401")
 
 Times = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]

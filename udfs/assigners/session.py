@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.assigners.assigner import Assigned, Times, micros, per_row, times_of
 from sqlstream.udfs.event_times import LONGEST
 from sqlstream.udfs.kernel import Context, Domain
 
-WRONG_GAP = "SS404"
+WRONG_GAP = repeating("SS404")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.barriers.alignment import align
 from sqlstream.udfs.barriers.marks import MOST_HELD, Items, Kind, Memory, Passage, waiting_since
 from sqlstream.udfs.barriers.tracking import track
@@ -39,7 +39,7 @@ ALIGNED = "__aligned"
 HELD_FROM = "__held_from"
 """BIGINT column of stored rows: operators above must not see a watermark of this time or later."""
 
-WRONG_CHANNEL, NO_ID, TOO_MANY_HELD = "SS445", "SS446", "SS447"
+WRONG_CHANNEL, NO_ID, TOO_MANY_HELD = repeating("SS445"), repeating("SS446"), repeating("SS447")
 
 _STATE: StateKey = ("barriers", 0)
 _HELD = 0

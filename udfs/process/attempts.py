@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlstream.udfs.columnar import FunctionError, place_of
 from sqlstream.udfs.process.calls import FAILED, WRONG_ROW
 from sqlstream.udfs.process.cells import UndoLog
 from sqlstream.udfs.process.failures import Failure
 from sqlstream.udfs.process.memories import WRONG_STATE, Memories
+from sqlstream.udfs.process.process_call import ProcessCall
 from sqlstream.udfs.process.timers import KeyTimers
-
-if TYPE_CHECKING:
-    from sqlstream.udfs.process.kernel import Process
 
 _OF_A_ROW = (FAILED, WRONG_ROW, WRONG_STATE)
 """What fails for one row; other errors say that the class or its call is wrong, and fail the job."""
@@ -25,7 +23,7 @@ class Attempts:
     What a call returns and writes is checked at its end where the kernel is tolerant, else when all is written.
     """
 
-    def __init__(self, kernel: Process, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
+    def __init__(self, kernel: ProcessCall, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
         self._kernel = kernel
         self._memories = memories
         self._timers = timers

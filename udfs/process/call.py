@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from sqlstream.udfs.process.failures import failures_table, record_of_row, recor
 from sqlstream.udfs.process.function import ProcessContext
 from sqlstream.udfs.process.function import Timer as UserTimer
 from sqlstream.udfs.process.memories import Memories
+from sqlstream.udfs.process.process_call import TABLE, ProcessCall
 from sqlstream.udfs.process.results import Results
 from sqlstream.udfs.process.timers import KeyTimers
 from sqlstream.udfs.process.waiting import Waiting
@@ -28,16 +29,13 @@ from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
-if TYPE_CHECKING:
-    from sqlstream.udfs.process.kernel import Process
-
 _HASH = pa.schema([(KEY_HASH, pa.int64())])
 
 
 class Call:
     """Reads the state of the keys that rows and timers are about, runs the user's code, and writes what has changed."""
 
-    def __init__(self, kernel: Process, context: Context) -> None:
+    def __init__(self, kernel: ProcessCall, context: Context) -> None:
         self._kernel = kernel
         self._outside = context
         self._clock = Clock(context.processing_time)
@@ -210,10 +208,8 @@ class Call:
         self._access.owner = self._raw[slot]
 
 
-def _made(rows: pa.Table, kernel: Process) -> list[tuple[str, Any]]:
+def _made(rows: pa.Table, kernel: ProcessCall) -> list[tuple[str, Any]]:
     """Per row the parameter of its table and the row as the function sees it."""
-    from sqlstream.udfs.process.kernel import TABLE
-
     if len(kernel.tables) == 1:
         (table,) = kernel.tables
         return [(table.parameter, row) for row in table.rows(rows)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sqlstream.errors import repeating
 from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values, see_line
 from sqlstream.udfs.process.declarations import CELLS
 from sqlstream.udfs.process.fitting import fits
@@ -17,7 +18,7 @@ from sqlstream.udfs.process.function import ProcessContext, Timer
 from sqlstream.udfs.process.values import is_record, record_of
 
 FAILED = "SS440"
-WRONG_ROW = "SS441"
+WRONG_ROW = repeating("SS441")
 
 _LONGEST = 200
 

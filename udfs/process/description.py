@@ -22,10 +22,6 @@ IMPLICIT = ("on_time", "uid")
 """Arguments of every call."""
 
 
-def is_process_function(kind: type) -> bool:
-    return issubclass(kind, ProcessFunction) or hasattr(kind, "on_timer")
-
-
 def describe_process_function(name: str, kind: Any, target: str) -> Function:
     """The description of a class. ConnectorError SS554, SS555 where it is no process function, with the reason."""
     _check_class(kind, target)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.errors import repeating
 from sqlstream.udfs.columnar import FunctionError, arrow_array, python_values
 from sqlstream.udfs.kernel import KEY_HASH, Domain, Store
 from sqlstream.udfs.keys import dense_ids
@@ -24,7 +25,7 @@ from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.timers import hashable
 
-WRONG_STATE = "SS442"
+WRONG_STATE = repeating("SS442")
 
 _MICROSECONDS = 1000
 

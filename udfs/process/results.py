@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from sqlstream.udfs.process.failures import FAILURE
-
-if TYPE_CHECKING:
-    from sqlstream.udfs.process.kernel import Process
-
+from sqlstream.udfs.process.process_call import ProcessCall
 
 _MOST_OBJECTS = 1 << 15
 """So many rows are kept as objects of Python, which take ten times as much as columns."""
@@ -20,7 +17,7 @@ _MOST_OBJECTS = 1 << 15
 class Results:
     """``keys`` are those of the call, ``rows`` its input, ``shown`` the keys as users see them."""
 
-    def __init__(self, kernel: Process, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:
+    def __init__(self, kernel: ProcessCall, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:
         self._kernel = kernel
         self._keys = keys
         self._rows = rows

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlstream.errors import repeating
 from sqlstream.udfs.columnar import FunctionError
 from sqlstream.udfs.kernel import END_OF_TIME, Context, Domain
 from sqlstream.udfs.process.function import Timer as UserTimer
 from sqlstream.udfs.process.function import TimerAccess
+from sqlstream.udfs.process.process_call import ProcessCall
 from sqlstream.udfs.state.timers import Timer, TimerService
 from sqlstream.udfs.user_rows import clock_ms, microseconds
 
-if TYPE_CHECKING:
-    from sqlstream.udfs.process.kernel import Process
-
-ENDLESS = "SS443"
-NOT_DECLARED = "SS444"
+ENDLESS = repeating("SS443")
+NOT_DECLARED = repeating("SS444")
 
 MOST_AT_THE_END = 100_000
 """How many timers timers may register in one call once time has ended: more are taken for a chain without end."""
@@ -29,7 +28,7 @@ class KeyTimers(TimerAccess):
     What a call of user code registers and deletes counts from ``commit`` on, at its end.
     """
 
-    def __init__(self, kernel: Process, timers: TimerService, context: Context) -> None:
+    def __init__(self, kernel: ProcessCall, timers: TimerService, context: Context) -> None:
         self._kernel = kernel
         self._timers = timers
         self._context = context

@@ -22,7 +22,8 @@ from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 BLOBS_DDL = (
-    "key_group INT, partition INT, number INT, content INT, clock BIGINT, late_table STRING, bytes BINARY, parts STRING"
+    "key_group INT, partition INT, number INT, content INT, clock BIGINT, late_table STRING, bytes BINARY, "
+    "parts STRING, port INT"
 )
 
 

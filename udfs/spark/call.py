@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sqlstream.udfs.driver import GroupContext, MicroBatch, drive
+from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive
 from sqlstream.udfs.exchange import Blob, Content, rows_in_order
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
 from sqlstream.udfs.spark.clocks import Clocks
@@ -31,9 +31,13 @@ class Arrived:
     blobs: Sequence[Blob] = ()
     handed: Mapping[Content, pa.Table] = field(default_factory=dict)
 
-    def rows(self, content: Content) -> list[pa.Table]:
-        """The rows of blobs, in order of arrival, or those that are handed."""
-        return [self.handed[content]] if content in self.handed else rows_in_order(self.of(content))
+    def rows(self, content: Content) -> Ports:
+        """The rows of blobs, or those that are handed."""
+        if content in self.handed:
+            return {0: [self.handed[content]]}
+        blobs = self.of(content)
+        ports = sorted({blob.port for blob in blobs})
+        return {port: rows_in_order(blob for blob in blobs if blob.port == port) for port in ports}
 
     def of(self, content: Content) -> list[Blob]:
         return [blob for blob in self.blobs if blob.content is content]

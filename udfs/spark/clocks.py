@@ -14,7 +14,8 @@ class Clocks:
 
     From ``end_ms`` (milliseconds since 1970) on it is the end of the input. ``chained_by_clock``: operators above
     see the same clock, so that what processing time fires must reach them before it passes. ``ends``: no rows come
-    when the watermark is at the end of the input; where rows may wait below, some do.
+    when the watermark is at the end of the input; where rows may wait below, some do. ``held_back_ms``: how far the
+    kernel's event time stays behind Spark's watermark, but for the end of the input.
     """
 
     watermark: Watermark
@@ -22,6 +23,7 @@ class Clocks:
     end_ms: int
     chained_by_clock: bool = False
     ends: bool = True
+    held_back_ms: int = 0
 
     def of_spark(self, watermark_ms: int) -> int:
         """Microseconds since 1970 of Spark's watermark."""
@@ -37,12 +39,15 @@ class Clocks:
 
         NO_WATERMARK is what is not known.
         """
-        time = self.of_spark(watermark_ms)
+        time = self._held_back(self.of_spark(watermark_ms))
         if self.watermark is Watermark.CLOCK:
             return (time if time == END_OF_TIME else NO_WATERMARK), time
         if time == END_OF_TIME or tick >= self.end_ms * 1000:
             return time, END_OF_TIME
         return time, tick
+
+    def _held_back(self, time: int) -> int:
+        return time if time in (NO_WATERMARK, END_OF_TIME) else max(time - 1000 * self.held_back_ms, NO_WATERMARK)
 
     def spark_timer(self, event_timer: int, processing_timer: int, watermark: int) -> int | None:
         """When Spark must call again, in its milliseconds, above 0 and after ``watermark``; None for never.
@@ -57,6 +62,7 @@ class Clocks:
             own, other = other, own
         if own == END_OF_TIME and other == END_OF_TIME:
             return None
-        due_ms = self.end_ms if own == END_OF_TIME else min(-(-own // 1000), self.end_ms)
-        after_ms = max(-self.shift_ms, watermark // 1000) + 1  # watermarks that are held may be before Spark's first
+        due_ms = self.end_ms if own == END_OF_TIME else min(-(-own // 1000) + self.held_back_ms, self.end_ms)
+        # Watermarks that are held may be before Spark's first.
+        after_ms = max(-self.shift_ms, watermark // 1000 + self.held_back_ms) + 1
         return max(due_ms, after_ms) + self.shift_ms

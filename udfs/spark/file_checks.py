@@ -1,49 +1,45 @@
-"""A look into each Parquet file that Spark reads: a column that is not there would be one of NULLs."""
+"""A look at the files of each micro-batch before their rows are read: Spark drops those that are gone, and takes a
+column that a Parquet file lacks for one of NULLs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterator
+from itertools import count
+from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.types import DataType
-from sqlstream.udfs.file_schema import mismatches
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, ListedFiles
 from sqlstream.udfs.spark.batches import Batches
 
+_BATCH_ID = "streaming.sql.batchId"  # of a task; from Spark's MicroBatchExecution
+_MISSING = "__missing"
 
-def with_known_files(files: DataFrame) -> DataFrame:
-    """All rows of the files; a relation that tells files is another source to Spark than one that does not."""
-    return files.where(F.col("_metadata.file_block_start") >= 0)
+_numbers = count()
 
 
-def checked(files: DataFrame, rows: DataFrame, wanted: Mapping[str, DataType]) -> DataFrame:
-    """``rows``, which are made of ``with_known_files``; the job fails where one of the ``files`` lacks a column.
+def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
+    """``rows``, which are read once one task has looked at the files of the micro-batch.
 
-    Spark goes through the numbers of the rows once more for this, and reads no column.
+    The task comes when Spark has made its plan of the files, from which it drops those that are gone. It is a table of
+    one row that the stream is joined with: no source, so that offsets in the checkpoint are those of ``rows``.
     """
-    first = files.where(F.col("_metadata.row_index") == 0).select(F.col("_metadata.file_path").alias("file"))
-    none = first.coalesce(1).mapInArrow(_no_rows({name: kind.to_arrow() for name, kind in wanted.items()}), rows.schema)
-    return rows.union(none)
+    look = rows.sparkSession.range(1, numPartitions=1).mapInArrow(_looked_at(listed), f"{_MISSING} BIGINT")
+    name = f"{MISSING_METRIC}/{next(_numbers)}/{quote(listed.table, safe='')}"
+    counted = look.observe(name, F.sum(_MISSING).alias(FILES))
+    return rows.crossJoin(F.broadcast(counted)).drop(_MISSING)
 
 
-def _no_rows(wanted: Mapping[str, pa.DataType]) -> Batches:
+def _looked_at(listed: ListedFiles) -> Batches:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for name in batch.column(0).to_pylist():
-                require_columns(unquote(urlsplit(name).path), wanted)
-        return iter(())
+        context = TaskContext.get()
+        batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
+        missing = listed.count_missing(int(batch)) if batch is not None else 0
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({_MISSING: pa.array([missing], pa.int64())})
 
     return look
-
-
-def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
-    """SS524 where the file lacks a column, SS467 where it is of another type."""
-    with suppress(pa.ArrowException, OSError):  # what cannot be read is for the reader to say
-        schema = pq.read_schema(path)
-        for found in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
-            raise found.error(path)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.event_times import time_text
 from sqlstream.udfs.kernel import END_OF_TIME
 
 Values = np.ndarray[Any, np.dtype[Any]]
 
-TOO_MANY_FIRINGS = "SS468"
+TOO_MANY_FIRINGS = repeating("SS468")
 
 _LOOKS = 1000
 """After so many rounds of firings their pace is looked at."""

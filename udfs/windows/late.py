@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.event_times import time_text
 from sqlstream.udfs.kernel import Context
 from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
 
-LATE_ROW = "SS406"
+LATE_ROW = repeating("SS406")
 
 Values = np.ndarray[Any, np.dtype[Any]]
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Rows, Times, times_of
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
-from sqlstream.udfs.kernel import Context, Domain, Kernel
+from sqlstream.udfs.kernel import MOST_RESULTS, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -40,6 +40,13 @@ from sqlstream.udfs.windows.timeline import NOT_COUNTED, Measure, Timeline
 
 TIME = "__time"
 POSITION = "__position"
+
+_LINE = ("__line_key", "__line_time", "__line_timer", "__line_position")
+_NOW = "__now"
+"""Columns of folded results: those of the timeline, and the clock."""
+
+_FOLDS = 4
+"""Results fold where they are so many times the rows that they are made of."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +135,38 @@ class RowMeasuredKernel(Kernel):
             time = never_back(key[order], time[order])
         rows, line = rows.take(pa.array(order)), Timeline(key[order], time, timer[order], position[order])
         step = self.measure.step(line, self.domain, self._now(context))
-        for firings in step.firings:
-            context.emit(self._fired(rows, line, firings))
+        self._emit(rows, line, step.firings, context)
         own = (pa.array(values) for values in (line.time, step.position, step.timer))
         stay = pa.Table.from_arrays([*rows.select(self.kept.stored.names).columns, *own], schema=self._schema)
         return stay.filter(pa.array(step.kept))
+
+    def _emit(self, rows: pa.Table, line: Timeline, firings: Iterator[Ranges], context: Context) -> None:
+        """Many more results than rows leave as the rows and the clock, from which ``unfold`` makes them."""
+        held, count = list[Ranges](), 0
+        for block in firings:
+            held.append(block)
+            count += (
+                len(block.start) if isinstance(self.function, Aggregates) else int((block.stop - block.start).sum())
+            )
+            if count > MOST_RESULTS and count > _FOLDS * rows.num_rows:
+                context.emit_folded(self._folded(rows, line, self._now(context)))
+                return
+        for block in held:
+            context.emit(self._fired(rows, line, block))
+
+    def _folded(self, rows: pa.Table, line: Timeline, now: int) -> pa.Table:
+        own = (*line, np.full(len(line.key), now))
+        columns = [*rows.select(self.kept.stored.names).columns, *map(pa.array, own)]
+        return pa.Table.from_arrays(columns, names=[*self.kept.stored.names, *_LINE, _NOW])
+
+    def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
+        line = Timeline(*(folded.column(name).to_numpy() for name in _LINE))
+        step = self.measure.step(line, self.domain, folded.column(_NOW)[0].as_py())
+        for firings in step.firings:
+            ends = np.cumsum(firings.stop - firings.start)
+            part = ends // MOST_RESULTS if isinstance(self.function, AllRows) else np.zeros(len(ends), np.int64)
+            for chosen in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(part)) + 1):
+                yield self._fired(folded, line, firings.take(chosen))
 
     def _fired(self, rows: pa.Table, line: Timeline, firings: Ranges) -> pa.Table:
         results, owner = results_of(self.function, rows, line.key, firings)

@@ -14,7 +14,7 @@ from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_node, lower_operator
 from sqlstream.planner.lowering.windows import window_columns, windowed
-from sqlstream.planner.nodes import AssignWindows
+from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import Compute, Operator, Step
 from sqlstream.udfs.spark.batches import WindowsOfRows
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START

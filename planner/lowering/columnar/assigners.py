@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.columnar.inputs import END, START, Inputs
 from sqlstream.planner.lowering.columnar.user_classes import user_class
-from sqlstream.planner.nodes import Cumulate, GlobalWindow, Hop, Session, Tumble, UserWindow, Window
+from sqlstream.planner.windows import Cumulate, GlobalWindow, Hop, Session, Tumble, UserWindow, Window
 from sqlstream.udfs import assigners
 from sqlstream.udfs.kernel import Domain
 

@@ -16,7 +16,9 @@ from sqlstream.planner.lowering.hidden import hidden, hidden_clock
 from sqlstream.planner.lowering.lookup import Asked, asked, joined, step_of
 from sqlstream.planner.lowering.lookup_answers import require_array_functions
 from sqlstream.planner.lowering.lower import Context, lower_operator
-from sqlstream.planner.nodes import Lookup, Node
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.lookup_steps import NumberedLookup
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import window_of
 from sqlstream.udfs.exchange import CLOCK
@@ -29,7 +31,7 @@ _CAME = "__came"
 @lower_operator.register
 def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
     assert step.lookup is not None, step
-    lookup = Asked(step.lookup)
+    lookup = Asked(NumberedLookup(step.lookup, node))
     require_array_functions(node, context)
     rows = asked(context.lower(step.input), (lookup,), context, with_keys=True)
     projected = with_key_hash(_projected(rows, lookup), lookup.keys)

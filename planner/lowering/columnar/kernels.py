@@ -12,17 +12,10 @@ from sqlstream.planner.firing import Accumulation, AfterProcessingTime, AfterWat
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
-from sqlstream.planner.nodes import (
-    AssignWindows,
-    CountWindow,
-    GlobalWindow,
-    RowMeasured,
-    Rows,
-    Session,
-    WindowAggregate,
-)
-from sqlstream.planner.physical.kernels import Kind, kind_of
-from sqlstream.planner.physical.side_markers import late_fields
+from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields
+from sqlstream.planner.operators.window_kernels import Kind, kind_of
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import CountWindow, GlobalWindow, RowMeasured, Rows, Session
 from sqlstream.udfs import assigners
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner

@@ -17,9 +17,7 @@ from sqlstream.planner.lowering.columnar.from_files import Files
 from sqlstream.planner.lowering.columnar.watermarks import told_column, with_watermark
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.planner.lowering.runtime import Runtime
-from sqlstream.planner.nodes import WindowAggregate
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.side_markers import late_marker
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import acts_by_clock
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
@@ -48,7 +46,8 @@ class Running:
     ``output``: what the kernel emits, as Spark's types. ``late_table`` marks its late rows. ``chained``: an operator
     with state stands above. ``keyed``: False where all rows go to one key group. ``goes_on``: rows come in the
     micro-batches after the end of the input, too. ``told``: the watermark that Spark learns from the exchange.
-    ``hashed``: columns whose hash the exchange computes, in place of Spark.
+    ``hashed``: columns whose hash the exchange computes, in place of Spark. ``held_back_ms``: how far its watermark
+    stays behind that of the query.
     """
 
     kernel: Kernel
@@ -63,10 +62,12 @@ class Running:
     goes_on: bool = False
     told: BlobWatermark | None = None
     hashed: tuple[str, ...] = ()
+    held_back_ms: int = 0
 
     @property
     def clocks(self) -> Clocks:
-        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, self.chained_by_clock, ends=not self.goes_on)
+        ends, by_clock = not self.goes_on, self.chained_by_clock
+        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, by_clock, ends, self.held_back_ms)
 
 
 def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:
@@ -79,11 +80,11 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         plan.clocks.watermark,
         ticks=step.ticks,
         chained_by_clock=acts_by_clock(node),
-        late_table=late_marker(node, step.number) if isinstance(node, WindowAggregate) else None,
         chained=step.stateful_above is not None,
         keyed=step.keyed,
         goes_on=plan.clocks.rows_wait,
         told=step.told,
+        held_back_ms=step.held_back_ms,
     )
 
 
@@ -118,21 +119,42 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def run(
-    rows: DataFrame,
+    rows: DataFrame | Sequence[DataFrame],
     operator: Running,
     runtime: Runtime,
     files: Files | None = None,
     above: Sequence[Above] = (),
 ) -> DataFrame:
-    """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads.
+    """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads, by port.
 
     ``files``: where the exchange reads them, in place of Spark. ``above``: operators that run in the same call, each on
     the rows of the one before; what the last one emits comes out.
     """
-    assert KEY_HASH in rows.columns, rows.columns
+    inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
+    assert len(inputs) == operator.kernel.ports, "one input for each port"
+    passing = {name for found in inputs for name in (LATE_TABLE, HOLD) if name in found.columns}
     operators = (operator, *(one.operator for one in above))
-    late = any(one.late_table is not None for one in operators) or LATE_TABLE in rows.columns
+    late = any(one.late_table is not None for one in operators) or LATE_TABLE in passing
     groups = runtime.max_parallelism if operator.keyed else 1
+    blobs = _blobs(inputs[0], operator, runtime, groups, files)
+    for port, found in enumerate(inputs[1:], start=1):
+        exchange = Exchange(operator.kernel, groups, port=port)
+        blobs = blobs.union(found.mapInArrow(to_blobs(exchange, arrow_schema(found.schema)), BLOBS_DDL))
+    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [one.stage for one in above])
+    runtime.runs(tuple(one.number for one in operators), processor)
+    out = _processed(blobs, operator, processor)
+    for stage, one in enumerate(operators):
+        counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
+        out = out.observe(f"{METRIC}/{one.number}", *counted)
+    top = operators[-1]
+    hold = top.chained and (operator.kernel.deferring or HOLD in passing)
+    decoder = Decoder(arrow_schema(top.output), top.kernel, ahead=top.chained, late=late, hold=hold)
+    return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
+
+
+def _blobs(rows: DataFrame, operator: Running, runtime: Runtime, groups: int, files: Files | None) -> DataFrame:
+    """What goes through the exchange for the first port, and what calls key groups."""
+    assert KEY_HASH in rows.columns, rows.columns
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
     told = operator.told
@@ -143,18 +165,7 @@ def run(
     else:
         blobs = files.blobs(exchange, operator.number)
     blobs = with_watermark(told, blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
-    if operator.kernel.deferring:
-        blobs = blobs.union(_calls(exchange, operator, runtime))
-    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [one.stage for one in above])
-    runtime.runs(tuple(one.number for one in operators), processor)
-    out = _processed(blobs, operator, processor)
-    for stage, one in enumerate(operators):
-        counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
-        out = out.observe(f"{METRIC}/{one.number}", *counted)
-    top = operators[-1]
-    hold = top.chained and (operator.kernel.deferring or HOLD in rows.columns)
-    decoder = Decoder(arrow_schema(top.output), top.kernel, ahead=top.chained, late=late, hold=hold)
-    return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
+    return blobs.union(_calls(exchange, operator, runtime)) if operator.kernel.deferring else blobs
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:

@@ -18,7 +18,7 @@ from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.functions import ship
 from sqlstream.planner.lowering.hidden import hidden, hidden_names
 from sqlstream.planner.lowering.lower import Context, lower_node, lower_operator
-from sqlstream.planner.nodes import ProcessInput, ProcessTable
+from sqlstream.planner.operators.process_table import ProcessInput, ProcessTable
 from sqlstream.planner.physical.steps import Operator, Step
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH
@@ -26,11 +26,11 @@ from sqlstream.udfs.process.calls import InputTable
 from sqlstream.udfs.process.description import row_type
 from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
 from sqlstream.udfs.process.function import Descriptor
-from sqlstream.udfs.process.kernel import (
+from sqlstream.udfs.process.kernel import Process
+from sqlstream.udfs.process.process_call import (
     ROWTIME,
     TABLE,
     TIME,
-    Process,
     input_column,
     key_column,
     passed_column,

@@ -20,7 +20,7 @@ TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
 
 _SHIFTED = "__event_time"
-_PLACE = ("partition", "number")
+_PLACE = ("partition", "number", "port")
 
 
 def required_micros(told: BlobWatermark, *, passing: bool) -> str:

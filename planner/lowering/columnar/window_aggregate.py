@@ -17,7 +17,7 @@ from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_i
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.lowering.windows import window_columns
-from sqlstream.planner.nodes import WindowAggregate
+from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_marker
 from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
@@ -36,7 +36,7 @@ def _(node: WindowAggregate, step: Operator, context: Context) -> DataFrame:
 
 def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepared:
     link = step.link
-    below = _prepared(step.operator_below, link.below, context) if link is not None else None
+    below = _prepared(step.operator_below, _below(link), context) if link is not None else None
     rows = in_sets(node, context.lower(step.input)) if below is None or link is None else _rows_of(below, link)
     calls = [split(item, rows, context) for item in node.aggregates]
     inputs = inputs_of(step, rows, context)
@@ -51,9 +51,10 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     aggregates = Aggregates(tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls)), schema)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
+    operator = replace(operator, late_table=late_marker(node, step.number))
     taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
-        return below.with_above(operator, handover_of(link, _emitted(link.below), taken, names, schema))
+        return below.with_above(operator, handover_of(link, _emitted(_below(link)), taken, names, schema))
     hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
     operator = replace(operator, hashed=hashed)
     read = schema if not hashed else schema.remove(schema.get_field_index(KEY_HASH))
@@ -62,9 +63,14 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:
     """What the node reads of the rows of the operator below; nothing ever runs this, but it has names and types."""
-    return below.results.select(*_results(link.below)).select(
+    return below.results.select(*_results(_below(link))).select(
         *(column(name).alias(field) for field, name in link.fields)
     )  # fmt: skip
+
+
+def _below(link: Link) -> WindowAggregate:
+    assert isinstance(link.below, WindowAggregate), link.below
+    return link.below
 
 
 # Names of the kernel's own, which none of the plan's can be.

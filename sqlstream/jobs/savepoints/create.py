@@ -12,15 +12,15 @@ from pathlib import Path
 
 from pyspark import __version__ as spark_version
 
-from sqlstream import __version__
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.checkpoint import PLAN
-from sqlstream.jobs.control import END_FILE
-from sqlstream.jobs.layout import FILE as LAYOUT
+from sqlstream.jobs.checkpoints.checkpoint import PLAN
+from sqlstream.jobs.checkpoints.control import END_FILE
+from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, local_storage_at
+from sqlstream.jobs.checkpoints.watermarks import FILE as WATERMARKS
+from sqlstream.jobs.identity.layout import FILE as LAYOUT
 from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch
 from sqlstream.jobs.savepoints.manifest import CopiedFile, Manifest, copied, write_manifest
-from sqlstream.jobs.storage import LocalStorage, Storage, local_storage_at
-from sqlstream.jobs.watermarks import FILE as WATERMARKS
+from sqlstream.version import __version__
 
 NOT_TAKEN = "SS426"
 

@@ -14,6 +14,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from sqlstream.udfs.listed_files import end_of_log, offsets_of
+
 WHOLE = {".zip", ".snapshot"}
 CHANGES = {".changelog", ".delta"}
 
@@ -51,33 +53,58 @@ def _logs(spark: Path, epoch: int) -> Iterator[str]:
 
 
 def _sources(spark: Path, epoch: int) -> Iterator[str]:
-    lines = (spark / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()[2:]
-    for folder in _folders(spark / "sources"):
-        position = int(folder.name)
-        offset = lines[position] if position < len(lines) else "-"
+    lines, folders = offsets_of(spark, epoch), _folders(spark / "sources")
+    for folder, line in zip(folders, _lines_of(folders, _histories(spark, len(lines))), strict=True):
+        offset = lines[line] if line < len(lines) else "-"
         for name in _of_source(folder, offset):
             yield f"sources/{folder.name}/{name}"
+
+
+def _histories(spark: Path, lines: int) -> list[tuple[str, ...]]:
+    """What each line of offsets has been, the newest first, in the micro-batches that are known of this query."""
+    known = (offsets_of(spark, n) for n in sorted(_numbers(spark / "offsets"), reverse=True))
+    return [*zip(*(offsets for offsets in known if len(offsets) == lines), strict=True)]
+
+
+def _lines_of(folders: list[Path], histories: list[tuple[str, ...]]) -> list[int]:
+    """The line of offsets for each folder of a source.
+
+    Sources are numbered as they come first in a query; one that a query reads in several places, as a statement set
+    does, has a line for each. Lines that have always been equal are taken for those of one source, unless there are
+    more sources than that leaves: then the newest entries of their logs tell. Sources of which nothing tells which is
+    which have been read as far as each other.
+    """
+    sources = max((int(folder.name) for folder in folders), default=-1) + 1
+    first = sorted({history: line for line, history in reversed([*enumerate(histories)])}.values())
+    if len(histories) <= sources:
+        return [int(folder.name) for folder in folders]
+    if len(first) >= sources:
+        return [first[int(folder.name)] for folder in folders]
+    found: list[int] = []
+    for folder in folders:
+        after = found[-1] + 1 if found else 0
+        ends = {newest_entry(folder), newest_entry(folder) - 1}  # an entry comes before its offsets
+        fits = [line for line in range(after, len(histories)) if (end_of_log(histories[line][0]) or 0) in ends]
+        found.append(fits[0] if fits else after)
+    return found
+
+
+def newest_entry(folder: Path) -> int:
+    """The last one of the log of a source; -1 where there is none."""
+    names = (_LOGGED.fullmatch(path.name) for path in folder.iterdir())
+    return max((int(name[1]) for name in names if name is not None), default=-1)
 
 
 def _of_source(folder: Path, offset: str) -> list[str]:
     """All files of a source; of a log of files only what the epoch knows, or Spark takes the rest for read."""
     names = [p.name for p in folder.iterdir() if p.is_file() and not _is_checksum(p.name)]
-    end = _end_of_log(offset)
+    end = end_of_log(offset)
     if end is None and not any(map(_is_log_of_files, (folder / name for name in names))):
         return names
     known = [
         name for name in names if (found := _LOGGED.fullmatch(name)) and int(found[1]) <= (-1 if end is None else end)
     ]
     return known if _is_whole(known, end) else names
-
-
-def _end_of_log(offset: str) -> int | None:
-    """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
-    try:
-        found = json.loads(offset)
-    except ValueError:
-        return None
-    return found["logOffset"] if isinstance(found, dict) and set(found) == {"logOffset"} else None
 
 
 def _is_log_of_files(path: Path) -> bool:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.storage import LocalStorage
+from sqlstream.jobs.checkpoints.storage import LocalStorage
 
 INVALID = "SS428"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.storage import LocalStorage
-from sqlstream.spark import is_connect
+from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.spark.connect import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

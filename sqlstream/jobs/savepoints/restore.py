@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError
-from sqlstream.jobs.checkpoint import PLAN, require_compatible
-from sqlstream.jobs.control import END_FILE
-from sqlstream.jobs.damage import refused_writes_told
-from sqlstream.jobs.fingerprint import Part
-from sqlstream.jobs.layout import Layout, require_same, stored_layout
-from sqlstream.jobs.own_files import remove_checkpoint
-from sqlstream.jobs.records import read_record
+from sqlstream.jobs.checkpoints.checkpoint import PLAN, require_compatible
+from sqlstream.jobs.checkpoints.control import END_FILE
+from sqlstream.jobs.checkpoints.damage import refused_writes_told
+from sqlstream.jobs.checkpoints.own_files import remove_checkpoint
+from sqlstream.jobs.checkpoints.storage import LocalStorage, local_storage_at, storage_at
+from sqlstream.jobs.identity.fingerprint import Part
+from sqlstream.jobs.identity.layout import Layout, require_same, stored_layout
+from sqlstream.jobs.identity.trust import require_trusted
+from sqlstream.jobs.records.record import read_record
 from sqlstream.jobs.savepoints.confinement import require_confined, require_inside
 from sqlstream.jobs.savepoints.create import epoch_of, partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.manifest import copied, read_manifest, require_whole, unreadable
 from sqlstream.jobs.savepoints.repartition import repartition
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
-from sqlstream.jobs.storage import LocalStorage, local_storage_at, storage_at
-from sqlstream.jobs.trust import require_trusted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

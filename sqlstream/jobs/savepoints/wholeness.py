@@ -12,12 +12,12 @@ import zlib
 from pathlib import Path
 from zipfile import BadZipFile
 
-from sqlstream.jobs.checkpoint import PLAN, RUN
-from sqlstream.jobs.damage import ANEW, HINT, damaged, is_json, missing
-from sqlstream.jobs.layout import FILE as LAYOUT
-from sqlstream.jobs.records import read_record
+from sqlstream.jobs.checkpoints.checkpoint import PLAN, RUN
+from sqlstream.jobs.checkpoints.damage import ANEW, HINT, damaged, is_json, missing
+from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage
+from sqlstream.jobs.identity.layout import FILE as LAYOUT
+from sqlstream.jobs.records.record import read_record
 from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch, newest
-from sqlstream.jobs.storage import LocalStorage, Storage
 
 _HEADER = 8
 _MAGIC = b"crc\0"

@@ -8,7 +8,10 @@ from decimal import Decimal
 import pytest
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.nodes import AssignWindows, Hop, Session, Tumble, Union, WindowAggregate, WindowColumns
+from sqlstream.planner.nodes import Union
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import Hop, Session, Tumble, WindowColumns
 from tests.streams import at, in_order, item, table, timed
 
 pytestmark = pytest.mark.spark

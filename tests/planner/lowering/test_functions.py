@@ -12,7 +12,10 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from sqlstream.planner.nodes import AssignWindows, Correlate, Filter, Project, Session, Tumble, WindowAggregate
+from sqlstream.planner.nodes import Correlate, Filter, Project
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import Session, Tumble
 from sqlstream.udfs.functions import scalar
 from tests.streams import at, fields, in_order, item, scan, sql, table, timed
 

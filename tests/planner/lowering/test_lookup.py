@@ -13,20 +13,11 @@ import pytest
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.firing import Firing, LateAction, LateData
 from sqlstream.planner.lowering.side_outputs import main_rows, side_rows
-from sqlstream.planner.nodes import (
-    LOOKUP_ERROR,
-    Correlate,
-    FailedRows,
-    Field,
-    Filter,
-    Item,
-    Lookup,
-    Node,
-    Project,
-    Tumble,
-    WindowAggregate,
-)
+from sqlstream.planner.nodes import Correlate, Field, Filter, Item, Node, Project
+from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows, Lookup
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical import explain_physical
+from sqlstream.planner.windows import Tumble
 from sqlstream.table_uses import side_tables
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream.errors import BindError
 from sqlstream.planner.catalog import Column
+from sqlstream.planner.lowering import conditions
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Project, Scan, Union
 from sqlstream.types import DataType
 from tests.streams import fields, in_order, item, output, scan, sql, table, timed
@@ -31,6 +32,19 @@ def test_projections_filters_and_pushed_predicates(streams):
         Filter(rows, sql("`odd name` < 0 OR id = 2")), (item("twice", "id * 2"), item("l`q", "`odd name` || 'a\\'b'"))
     )
     assert streams.run(plan) == [(2, "-5a'b"), (4, "0a'b")]
+
+
+@pytest.mark.parametrize("most", [2, 3, 50])
+def test_many_conditions_are_those_that_and_joins(streams, monkeypatch, most):
+    """In any number of parts; one that is NULL does not hold, and a division waits for the condition that guards it."""
+    monkeypatch.setattr(conditions, "MOST_TOGETHER", most)
+    streams.write(TAGS, [(i, ["x"] if i % 5 else None, [], None if i == 8 else i) for i in range(10)])
+    guarded = ("id <> 0", "`odd name` <> 3", "id > 1 OR id < 1", "10 / id < 10", "size(tags) > 0")
+    kept = [(2,), (4,), (6,), (7,), (9,)]
+    rows = Scan(TAGS, ("id", "odd name", "tags"), tuple(map(sql, guarded)))
+    assert streams.run(Project(rows, (item("id", "id"),))) == kept
+    filtered = Filter(scan(TAGS), sql(" AND ".join(f"({condition})" for condition in guarded)))
+    assert streams.run(Project(filtered, (item("id", "id"),))) == kept
 
 
 def test_unions_go_by_position(streams):

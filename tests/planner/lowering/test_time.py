@@ -9,7 +9,10 @@ from pyspark.errors import StreamingQueryException
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.nodes import AssignTime, AssignWindows, Filter, Project, Scan, Tumble, Union, WindowAggregate
+from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan, Union
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import Tumble
 from tests.streams import Streams, at, item, output, scan, sql, table, timed
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
-from sqlstream.jobs.failure import job_error
+from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.too_deep import too_deep_for_spark

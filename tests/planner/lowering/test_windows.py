@@ -9,16 +9,9 @@ import pytest
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.firing import EveryRows, Eviction, Firing, KeepRows, LateData
 from sqlstream.planner.lowering.windows import with_windows
-from sqlstream.planner.nodes import (
-    AssignWindows,
-    CountWindow,
-    Cumulate,
-    Hop,
-    Session,
-    Tumble,
-    WindowAggregate,
-    WindowColumns,
-)
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import CountWindow, Cumulate, Hop, Session, Tumble, WindowColumns
 from tests.streams import item, scan, table, timed
 
 pytestmark = pytest.mark.spark

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.operators.lookup_steps import Ask
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, NumberedLookup, Operator, Read, Step, Told
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
+from sqlstream.planner.properties import side_table
 from sqlstream.udfs.spark.watermark import Watermark
 
 _OPERATORS = {
@@ -34,23 +37,23 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
                 yield f"inputs/{scan.table.name}"
             case Mark(told=Told.BY_ROWS | Told.BY_BLOBS, node=mark):
                 yield from ("watermarks", f"control/{mark.table}")
-            case Operator(link=None, ticks=ticks, lookup=lookup):
-                yield from ("kernels", "calls of Python", "calls of Python")
+            case Operator(link=None, ticks=ticks, lookup=lookup, ports=ports):
+                yield from ("kernels", *(["calls of Python"] * (ports + 1)))
                 yield from ["checkpoint/control-clock"] if ticks else []
                 yield from ["watermarks"] if ticks and ticking else []
-                yield from _asking((lookup,)) if lookup is not None else ()
+                yield from _asking((step.node,)) if lookup is not None else ()
             case NativeState():
                 yield "aggregations of Spark"
             case Ask(lookups=lookups):
-                yield from _asking(lookups)
+                yield from _asking(lookup.node for lookup in lookups)
             case Compute(arrow=True):
                 yield "calls of Python"
         yield from _calls_of_every_key_group(step)
 
 
-def _asking(lookups: tuple[NumberedLookup, ...]) -> Iterator[str]:
+def _asking(lookups: Iterable[Node]) -> Iterator[str]:
     yield "calls of Python"
-    if any(lookup.node.failed is not None for lookup in lookups):
+    if any(side_table(lookup) is not None for lookup in lookups):
         yield "calls of Python"
 
 

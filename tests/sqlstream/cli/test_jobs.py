@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sqlstream.cli import run
-from sqlstream.jobs.records import write_record
-from sqlstream.jobs.storage import LocalStorage
-from tests.sqlstream.jobs.records import GONE, life, record
+from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.jobs.records.record import write_record
+from tests.sqlstream.jobs.records.written import GONE, life, record
 
 
 @pytest.fixture

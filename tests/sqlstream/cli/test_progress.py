@@ -6,7 +6,7 @@ import pytest
 
 from sqlstream.cli.progress import summary
 from sqlstream.jobs import Progress
-from sqlstream.jobs.lookups import LookupTotals
+from sqlstream.jobs.reports.lookups import LookupTotals
 from sqlstream.times import watermark_text
 
 
@@ -40,6 +40,11 @@ def test_summary_counts_late_rows():
 def test_summary_tells_the_late_rows_of_several_operators_apart():
     progress = Progress(late_rows=3, late_by_operator={0: 1, 1: 2})
     assert ", 3 late (operator 0: 1, operator 1: 2), " in summary("job", progress, 0)
+
+
+def test_summary_counts_files_that_were_gone():
+    assert ", 1 missing file, " in summary("job", Progress(missing_files={"t": 1}), 0)
+    assert ", 1,003 missing files, " in summary("job", Progress(missing_files={"t": 3, "u": 1000}), 0)
 
 
 def test_summary_tells_what_lookups_have_asked():

@@ -17,7 +17,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.file_columns import has_more_files, newest_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.results import Query
+from sqlstream.query import Query
 
 ROW = {"id": 1, "price": 2.5, "city": "Ulm"}
 

@@ -7,6 +7,9 @@ import json
 import os
 import random
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,9 @@ from sqlstream.connectors.odd_files import walk, wrong_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
-from sqlstream.results import Query
+from sqlstream.query import Query
 from sqlstream.session import Session
+from sqlstream.statements.job_listings import properties
 from sqlstream.udfs.listed_files import ListedFiles
 
 LINES = '{"id": 1, "name": "a"}\n'
@@ -79,25 +83,49 @@ def test_files_that_readers_would_skip_are_found(
 
 
 @pytest.mark.parametrize("log", ["4", "4.compact"])
-def test_the_newest_files_of_a_checkpoint_are_looked_for(log: str, tmp_path: Path) -> None:
-    data, logs = tmp_path / "in put", tmp_path / "checkpoint" / "spark" / "sources"
-    for source in (logs / "0", logs / "1", tmp_path / "checkpoint" / "control", data):
-        source.mkdir(parents=True)
+def test_the_files_of_a_micro_batch_are_looked_for(log: str, tmp_path: Path) -> None:
+    data, spark = tmp_path / "in put", tmp_path / "checkpoint" / "spark"
+    for folder in (*(spark / "sources" / str(n) for n in range(3)), spark / "offsets", data):
+        folder.mkdir(parents=True)
     (data / "b.json").write_text(LINES)
 
-    def entry(path: Path, batch: int) -> str:
-        return json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": batch})
+    def entry(path: Path, number: int) -> str:
+        return json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": number}, separators=(",", ":"))
 
-    old, control = entry(data / "a.json", 3), entry(tmp_path / "checkpoint" / "control" / "x.json", 4)
-    (logs / "0" / "3").write_text(f"v1\n{old}\n")
-    (logs / "0" / log).write_text(f"v1\n{old}\n{entry(data / 'b.json', 4)}\n")
-    (logs / "1" / "4").write_text(f"v1\n{control}\n")
-    listed = ListedFiles("t", str(logs), str(data), "json")
-    assert listed.gone() == 0
+    def offsets(batch: int, *lines: str) -> None:
+        (spark / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *lines]))
+
+    gone, control = entry(data / "a.json", 3), entry(tmp_path / "checkpoint" / "control" / "x.json", 4)
+    (spark / "sources/0/3").write_text(f"v1\n{gone}\n")  # of the micro-batch before
+    (spark / "sources/0" / log).write_text(f"v1\n{gone}\n{entry(data / 'b.json', 4)}\n")
+    (spark / "sources/1/4").write_text(f"v1\n{control}\n")
+    (spark / "sources/2/2").write_text(f"v1\n{entry(data / 'c.json', 2)}\n")  # nothing new has come since
+    offsets(7, '{"logOffset":3}', '{"logOffset":3}', '{"logOffset":3}', '{"logOffset":2}')
+    offsets(8, '{"logOffset":4}', '{"logOffset":4}', '{"logOffset":4}', '{"logOffset":2}')
+    listed = ListedFiles("t", str(spark / "sources"), f"{data}/", "json")
+    assert listed.count_missing(8) == 0
     (data / "b.json").unlink()
     with pytest.raises(SqlStreamError, match=re.escape(f'SS529: file "{data}/b.json" of table "t" was listed')):
-        listed.gone()
-    assert ListedFiles("t", str(logs), str(data), "json", skips=True).gone() == 1
+        listed.count_missing(8)
+    assert replace(listed, skips=True).count_missing(8) == 1
+    assert replace(listed, root=f"{tmp_path}/in/").count_missing(8) == 0
+    assert listed.count_missing(9) == 0, "one that has not begun"
+
+
+def test_a_micro_batch_may_have_several_entries_of_a_log(tmp_path: Path) -> None:
+    """A job that ends between an entry and the offsets adds another one when it starts again."""
+    spark = tmp_path / "checkpoint" / "spark"
+    for folder in (spark / "sources" / "0", spark / "offsets"):
+        folder.mkdir(parents=True)
+    for number in range(3):
+        line = f'{{"path":"file://{tmp_path}/{number}.json","timestamp":1,"batchId":{number}}}'
+        (spark / "sources/0" / str(number)).write_text(f"v1\n{line}\n")
+    for batch, end in ((0, 0), (1, 2)):
+        (spark / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{end}}}')
+    listed = ListedFiles("t", str(spark / "sources"), f"{tmp_path}/", "json", skips=True)
+    assert listed.count_missing(1) == 2
+    (spark / "offsets" / "0").unlink()
+    assert listed.count_missing(1) == 1, "what is older may be of another micro-batch"
 
 
 # --- while it runs --------------------------------------------------------------------------------------------
@@ -190,6 +218,89 @@ def test_files_that_are_gone_are_left_out_where_the_table_skips_them(spark: Any,
     (tmp_path / "in" / "0.json").unlink()
     run(spark, tmp_path, "json", **{"source.missing-files": "skip"})
     assert rows_in(tmp_path / "out") == 1
+
+
+SINKS = {
+    "Spark's own": "INSERT INTO o SELECT deleting(id) AS id FROM t",
+    "a statement set": "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT deleting(id) AS id FROM t; "
+    "INSERT INTO o2 SELECT id FROM t; END",
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+@pytest.mark.parametrize("sink", SINKS)
+def test_no_file_that_is_deleted_between_listing_and_reading_is_lost(
+    sink: str,
+    format: str,  # noqa: A002
+    skips: bool,
+    spark: Any,
+    tmp_path: Path,
+) -> None:
+    """90 rows in nine files, all of which Spark lists at first; the fourth goes while the first is read."""
+    folder, fourth = tmp_path / "in", tmp_path / "in" / f"3.{format}"
+    folder.mkdir()
+    for number in range(9):
+        write_ids(folder / f"{number}.{format}", format, range(number * 10, number * 10 + 10))
+    whole = fourth.read_bytes()
+
+    def deleting(id: int) -> int:  # noqa: A002
+        fourth.unlink(missing_ok=True)
+        return id
+
+    with pytest.raises(SqlStreamError, match="SS529") if not skips else nullcontext():
+        job = take_ids(spark, tmp_path, format, deleting, SINKS[sink], skips=skips)
+        assert job.progress().missing_files == {"t": 1}
+        assert ('missing files of "t"', "1") in list(properties(job.record))
+    expected = 30  # rows of the micro-batches before
+    if not skips:
+        assert ids_in(tmp_path / "out") == [*range(expected)]
+        fourth.write_bytes(whole)
+        (folder / f"0.{format}").unlink()  # has been read
+        job = take_ids(spark, tmp_path, format, itself, SINKS[sink])
+        assert not job.progress().missing_files
+    assert ids_in(tmp_path / "out") == [n for n in range(90) if not skips or not 30 <= n < 40]
+
+
+def itself(id: int) -> int:  # noqa: A002
+    return id
+
+
+def write_ids(path: Path, format: str, ids: range) -> None:  # noqa: A002
+    if format == "parquet":
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), path)
+    else:
+        path.write_text("".join(f'{{"id": {n}}}\n' if format == "json" else f"{n}\n" for n in ids))
+    os.utime(path, (ids[0] + 1, ids[0] + 1))
+
+
+def take_ids(
+    spark: Any,
+    folder: Path,
+    format: str,  # noqa: A002
+    deleting: Callable[[int], int],
+    statement: str,
+    *,
+    skips: bool = False,
+) -> Job:
+    with Session(spark) as session:
+        session.register_function("deleting", deleting)
+        session.sql(f"""
+            SET 'execution.checkpointing.dir' = '{folder}/checkpoint'; SET 'pipeline.name' = 'taking';
+            CREATE TABLE t (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}/in/../in',
+                'format' = '{format}', 'source.max-files-per-trigger' = '1',
+                'source.missing-files' = '{"skip" if skips else "fail"}');
+            CREATE TABLE o (id BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/out');
+            CREATE TABLE o2 (id BIGINT) WITH ('connector' = 'blackhole')""")
+        job = session.sql(statement)
+        assert isinstance(job, Job)
+        job.wait(300)
+        return job
+
+
+def ids_in(folder: Path) -> list[int]:
+    return sorted(json.loads(line)["id"] for path in folder.rglob("part-*") for line in path.read_text().splitlines())
 
 
 @pytest.mark.spark

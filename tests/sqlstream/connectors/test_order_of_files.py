@@ -7,7 +7,7 @@ import os
 import pytest
 
 import sqlstream
-from sqlstream.results import Query
+from sqlstream.query import Query
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 
 from sqlstream.connectors import connector, validate
 from sqlstream.errors import ConnectorError
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import APPEND_ONLY, UPSERT, Table
 from sqlstream.udfs.lookup.source import Request
 
 _REDIS = {"url": "redis://h", "key": "a:{k}"}
@@ -170,6 +170,6 @@ def test_tables_that_cannot_be_written_are_refused(make_table):
 
 def test_redis_takes_updates_by_primary_key(make_table):
     table = make_table("redis", "k INT; v INT", **_REDIS)
-    assert not connector("redis").takes_updates(table)
-    assert connector("redis").takes_updates(replace(table, primary_key=("k",)))
-    assert not connector("http").takes_updates(make_table("http", "k INT", **_HTTP))
+    assert connector("redis").takes_changes(table) == APPEND_ONLY
+    assert connector("redis").takes_changes(replace(table, primary_key=("k",))) == UPSERT
+    assert connector("http").takes_changes(make_table("http", "k INT", **_HTTP)) == APPEND_ONLY

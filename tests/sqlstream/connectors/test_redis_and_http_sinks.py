@@ -24,7 +24,7 @@ from sqlstream.connectors.redis_sink import RedisWriter
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
-from sqlstream.results import Query
+from sqlstream.query import Query
 from sqlstream.secrets import Secrets
 from tests.redis_server import RedisServer
 

@@ -81,7 +81,7 @@ class Recorded(SteppedJob):
     def process(self, flush):
         now = min(self.reached.values()) if len(self.reached) == len(self._moved_by_rows) else None
         for table, rows in flush.rows.items():
-            for (number, ts), _ in rows:
+            for (number, ts), *_ in rows:
                 if now is not None and now >= ts // 1000 // MINUTE * MINUTE + MINUTE - 1:
                     self.late.add(number)
                 self.reached[table] = max(self.reached.get(table, -DELAY), ts // 1000 - DELAY)

@@ -12,7 +12,7 @@ def test_rows_and_watermarks_go_out_together():
     buffer.add_row("a", (2,), 5)
     buffer.lift("b", 3)
     flush = buffer.take()
-    assert flush.rows == {"a": [((1,), 0), ((2,), 5)]}
+    assert flush.rows == {"a": [((1,), 0, "+I"), ((2,), 5, "+I")]}
     assert flush.watermarks == {"a": 10, "b": 3}
     assert buffer.empty
     assert buffer.flushed == {"a": 10, "b": 3}

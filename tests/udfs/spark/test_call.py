@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from sqlstream.udfs.driver import unfolded
 from sqlstream.udfs.exchange import Blob, Content, to_bytes
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK
 from sqlstream.udfs.spark.call import AFTER_THE_END, Arrived, held_above, run
@@ -50,7 +51,7 @@ class Group:
         self.entry = GroupEntry.from_bytes(self.entry.to_bytes())
         found: dict[bool, list[tuple[object, ...]]] = {True: [], False: []}
         for ahead, tables in context.emitted.items():
-            found[ahead] = [tuple(r.values())[:3] for t in tables for r in t.to_pylist()]
+            found[ahead] = [tuple(r.values())[:3] for t in unfolded(Recorder(), tables) for r in t.to_pylist()]
         return found[True], found[False]
 
     def spark_timer(self):

@@ -11,10 +11,14 @@ import pytest
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.driver import Folded, GroupContext, MicroBatch, drive, unfolded
-from sqlstream.udfs.kernel import KEY_HASH, MOST_RESULTS
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS
 from sqlstream.udfs.state.memory import MemoryStore
-from sqlstream.udfs.windows import aligned, pane_results
+from sqlstream.udfs.windows import aligned, pane_results, row_measured
+from sqlstream.udfs.windows import last_rows as last_rows_module
 from sqlstream.udfs.windows.aligned import AlignedWindows
+from sqlstream.udfs.windows.functions import AllRows
+from sqlstream.udfs.windows.last_rows import LastRows
+from sqlstream.udfs.windows.row_measured import RowMeasuredKernel
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -34,7 +38,7 @@ def windows(assigner):
 def fired(kernel, rows, watermark):
     """What the kernel has emitted when the watermark passes."""
     context = GroupContext(MemoryStore())
-    drive(kernel, context, MicroBatch(-(2**63), -(2**63), rows=[kernel.combine(rows)]), holds=False)
+    drive(kernel, context, MicroBatch(-(2**63), -(2**63), rows={0: [kernel.combine(rows)]}), holds=False)
     drive(kernel, context, MicroBatch(watermark, -(2**63)), holds=False)
     return context.emitted[True] + context.emitted[False]
 
@@ -110,3 +114,51 @@ def test_holes_between_rows_cost_no_parts(monkeypatch):
     assert len(parts) <= 3 * (300 // (FEW // 2) + 1)
     ends = [end for part in parts for end in part.column("window_end").cast(pa.int64()).to_pylist()]
     assert all(before <= after for before, after in pairwise(ends))
+
+
+# --- the last rows at each moment -----------------------------------------------------------------------------
+
+FUNCTIONS: dict[str, Aggregates | AllRows] = {"aggregates": Aggregates(CALLS, SCHEMA), "rows": AllRows(("k", "v"))}
+
+
+def last_rows(function, size=3):
+    return RowMeasuredKernel(SCHEMA, ("k",), "ts", LastRows(size, SECOND), FUNCTIONS[function])
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_last_rows_at_each_second_leave_folded_and_come_out_in_parts(function):
+    """Three rows, and results for years: a call holds the rows."""
+    kernel = last_rows(function)
+    rows = pa.table({"k": ["a", "a", "b"], "v": [1, 2, 3], "ts": [0, SECOND, 0], KEY_HASH: [0] * 3}, schema=SCHEMA)
+    (folded,) = fired(kernel, rows, 10 * DAY)
+    assert isinstance(folded, Folded)
+    assert folded.num_rows == 3
+    sizes = [part.num_rows for part in unfolded(kernel, [folded])]
+    assert sum(sizes) > 4 * MOST_RESULTS
+    assert max(sizes) <= MOST_RESULTS + 3
+
+
+def test_many_rows_in_each_window_come_out_in_parts(monkeypatch):
+    monkeypatch.setattr(row_measured, "MOST_RESULTS", FEW)
+    kernel = last_rows("rows", size=30)
+    rows = rows_of(Random(1), 60, 20, keys=2)
+    (folded,) = fired(kernel, rows, 100 * SECOND)
+    sizes = [part.num_rows for part in unfolded(kernel, [folded])]
+    assert sum(sizes) > 40 * FEW
+    assert max(sizes) < FEW + 30
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("seed", range(4))
+def test_folded_last_rows_are_those_that_are_not_folded(function, seed, monkeypatch):
+    random, kernel = Random(seed), last_rows(function)
+    rows = rows_of(random, 50, 2000)
+    watermark = random.choice([1500, 2500, 9000]) * SECOND if seed else END_OF_TIME
+    plain = pa.concat_tables([kernel.output.empty_table(), *fired(kernel, rows, watermark)])
+    for module in (row_measured, last_rows_module):
+        monkeypatch.setattr(module, "MOST_RESULTS" if module is row_measured else "MOST_FIRINGS", FEW)
+    emitted = fired(kernel, rows, watermark)
+    assert any(isinstance(part, Folded) for part in emitted)
+    parts = list(unfolded(kernel, emitted))
+    assert len(parts) > 1
+    assert pa.concat_tables([kernel.output.empty_table(), *parts]).to_pylist() == plain.to_pylist()

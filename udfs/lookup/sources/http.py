@@ -17,7 +17,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.failures import UNREADABLE, beginning, keys_text, require_texts
 from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
-from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, Unusual, are_plain, is_plain, origin_of
+from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, Unusual, are_plain, can_read, is_plain, origin_of
 from sqlstream.udfs.lookup.sources.json_values import json_object, parse_json, to_json
 from sqlstream.udfs.lookup.sources.scalars import to_text
 from sqlstream.udfs.lookup.sources.templates import Template
@@ -102,7 +102,7 @@ def _plain(source: HttpSource) -> PlainConnections | None:
     if origin is None or source.call.method != "GET" or source.call.body is not None:
         return None
     headers = (*server.headers, *server.private)
-    if server.max_connections or not are_plain(headers):
+    if server.max_connections or not are_plain(headers) or not can_read():
         return None
     return PlainConnections(origin, headers, server.timeout_ms / 1000, server.max_bytes)
 

@@ -2,7 +2,8 @@
 redirect, no cookie.
 
 A session of aiohttp costs twice as much for such a request. It keeps all the rest: ``Unusual`` and OSError say that it
-should ask again, so it is also what tells users of failures. Only GET goes this way, which may be asked twice.
+should ask again, so it is also what tells users of failures. Only GET goes this way, which may be asked twice. The
+answers are read by httptools; where that is not installed, the session asks alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from email.message import Message
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sqlstream.udfs.lookup.deadlines import Deadlines
 from sqlstream.udfs.lookup.sources.templates import Template
@@ -25,15 +27,16 @@ if TYPE_CHECKING:
 IDLE_S = 15.0
 """How long a connection is kept that nobody uses; as aiohttp keeps its own."""
 
-_LONGEST_HEAD = 65_536
-_VERSION = b"HTTP/1.1 "
 _ORIGIN = re.compile(r"(https?)://([A-Za-z0-9.-]+)(?::([0-9]+))?(?=/)")
 _TARGET = re.compile(r"[!\"$-~]*")  # visible ASCII without "#", behind which nothing is sent
 _HEADER = re.compile(r"[!-~]+: ?[\t -~]*")
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "expect", "upgrade"})
-_NAMES = rb"content-(?:length|type|encoding)|transfer-encoding|connection|set-cookie"
-_FIELD = re.compile(rb"\r\n(" + _NAMES + rb")[ \t]*:([^\r\n]*)", re.IGNORECASE)
 _UNREAD = frozenset({b"content-encoding", b"transfer-encoding", b"set-cookie"})
+_LONGEST_HEAD = 65_536
+
+
+_Answer: TypeAlias = tuple[int, bytes, bytes]
+"""Status, body and content type."""
 
 
 class Unusual(Exception):
@@ -48,6 +51,11 @@ class Origin:
     host: str
     port: int
     tls: bool
+
+
+def can_read() -> bool:
+    """True where there is what reads the answers."""
+    return find_spec("httptools") is not None
 
 
 def origin_of(url: Template) -> Origin | None:
@@ -99,12 +107,12 @@ class PlainConnections:
         answer = connection.ask(f"GET {url[len(self._origin.text) :]}{self._rest}".encode("ascii"))
         self._deadlines.add(connection)
         try:
-            head, body = await answer
+            status, body, content_type = await answer
         finally:
             self._deadlines.remove(connection)
             self._keep(connection)
         try:
-            return head.status, body.decode(head.charset)
+            return status, body.decode(_charset(content_type))
         except (UnicodeDecodeError, LookupError):
             raise Unusual from None
 
@@ -145,40 +153,7 @@ def _host(origin: Origin) -> str:
     return origin.host if usual else f"{origin.host}:{origin.port}"
 
 
-@dataclass(frozen=True)
-class _Head:
-    """``closes``: the server will take no more requests on the connection."""
-
-    status: int
-    length: int
-    charset: str
-    closes: bool
-
-
-@lru_cache(1_024)
-def read_head(head: bytes) -> _Head | None:
-    """The head of an answer, without the blank line behind it; None where it is not plain.
-
-    Servers say the same over and over, but for the length and, each second, the date.
-    """
-    status = head[9:12]
-    if not head.startswith(_VERSION) or not status.isdigit() or head[12:13].strip():
-        return None
-    fields: dict[bytes, bytes] = {}
-    for name, value in _FIELD.findall(head):
-        if fields.setdefault(name.lower(), value.strip()) != value.strip():
-            return None
-    code, length = int(status), fields.get(b"content-length", b"")
-    if code < 200 or 300 <= code < 400 or _UNREAD & fields.keys():
-        return None
-    if code == 204:
-        length = b"0"
-    if not length.isdigit():
-        return None
-    closes = fields.get(b"connection", b"keep-alive").lower() != b"keep-alive"
-    return _Head(code, int(length), _charset(fields.get(b"content-type", b"")), closes)
-
-
+@lru_cache(64)
 def _charset(content_type: bytes) -> str:
     message = Message()
     message["Content-Type"] = content_type.decode("latin-1")
@@ -189,14 +164,22 @@ class _Connection(asyncio.Protocol):
     """One request at a time. ``used``: when it had its last answer, by the loop's clock."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most_bytes: int) -> None:
+        from httptools import HttpResponseParser
+
         self._loop = loop
         self._most_bytes = most_bytes
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[tuple[_Head, bytes]] | None = None
-        self._received = bytearray()
-        self._head: _Head | None = None
-        self._begin = 0
+        self._answer: asyncio.Future[_Answer] | None = None
+        self._parser = HttpResponseParser(self)
+        self._expect()
         self.used = 0.0
+
+    def _expect(self) -> None:
+        """The next answer from its beginning."""
+        self._received = 0
+        self._fields: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._is_plain, self._is_whole, self._closes = True, False, False
 
     @property
     def is_open(self) -> bool:
@@ -207,7 +190,7 @@ class _Connection(asyncio.Protocol):
         """Open, and nothing is asked that has no answer."""
         return self._answer is None and self.is_open
 
-    def ask(self, request: bytes) -> asyncio.Future[tuple[_Head, bytes]]:
+    def ask(self, request: bytes) -> asyncio.Future[_Answer]:
         assert self._transport is not None and self._answer is None, "one request at a time"
         answer = self._answer = self._loop.create_future()
         self._transport.write(request)
@@ -228,41 +211,49 @@ class _Connection(asyncio.Protocol):
         self._fail(error or ConnectionResetError())
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
         if self._answer is None:  # nobody has asked
             self.close()
-        elif self._head is not None or self._reads_head():
-            self._read_body()
-
-    def _reads_head(self) -> bool:
-        """Is all of it there?"""
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
-            begun = self._received.startswith(_VERSION[: len(self._received)])
-            if not begun or len(self._received) > _LONGEST_HEAD:
-                self._fail(Unusual())
-            return False
-        self._head, self._begin = read_head(bytes(self._received[:end])), end + 4
-        if self._head is None or self._head.length > self._most_bytes:
-            self._fail(Unusual())
-            return False
-        return True
-
-    def _read_body(self) -> None:
-        head, end = self._head, len(self._received) - self._begin
-        assert head is not None
-        if end < head.length:
             return
-        answer, self._answer, self._head = self._answer, None, None
-        body = bytes(self._received[self._begin :])
-        self._received.clear()
-        if head.closes or end > head.length:
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except Exception:  # the parser has many words for what is no answer
+            self._is_plain = False
+        if not self._is_plain or self._received > _LONGEST_HEAD + self._most_bytes:
+            self._fail(Unusual())
+        elif self._is_whole:
+            self._finish()
+
+    def _finish(self) -> None:
+        answer, self._answer = self._answer, None
+        if self._closes:
             self.close()
         if answer is not None and not answer.done():
-            if end > head.length:
-                answer.set_exception(Unusual())
-            else:
-                answer.set_result((head, body))
+            body, content_type = b"".join(self._body), self._fields.get(b"content-type", b"")
+            answer.set_result((self._parser.get_status_code(), body, content_type))
+        self._expect()
+
+    # --- what the parser calls --------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._is_whole:  # another one than was asked for
+            self._is_plain = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        status, fields = self._parser.get_status_code(), self._fields
+        length = fields.get(b"content-length", b"0" if status == 204 else b"")
+        is_read = self._parser.get_http_version() == "1.1" and (200 <= status < 300 or status >= 400)
+        has_length = length.isdigit() and int(length) <= self._most_bytes
+        self._is_plain = self._is_plain and is_read and has_length and not _UNREAD & fields.keys()
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        self._is_whole, self._closes = True, not self._parser.should_keep_alive()
 
     def _fail(self, error: Exception) -> None:
         """The connection is of no more use."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sqlstream.planner.lowering import explain_spark
-from sqlstream.planner.nodes import Tumble, WindowAggregate
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.windows import Tumble
 from tests.planner.plans import physical
 from tests.streams import item, output, table, timed
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.nodes import Project, Tumble, WindowAggregate
+from sqlstream.planner.nodes import Project
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.windows import Tumble
 from tests.streams import Streams, item, output, table, timed
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.lookup.sources.http_plain import are_plain, origin_of, read_head
+from sqlstream.udfs.lookup.sources.http_plain import Origin, PlainConnections, are_plain, can_read, origin_of
 from sqlstream.udfs.lookup.sources.templates import parse_template
 from tests.udfs.lookup.sources.test_http import client_of, source
 
@@ -90,6 +90,17 @@ def seats(server: Server, asked: Sequence[str] = ("N1", "N2", "N3"), **options: 
     return asyncio.run(run())
 
 
+needs_httptools = pytest.mark.skipif(not can_read(), reason="httptools is not installed")
+
+
+def test_without_what_reads_answers_the_session_asks_alone(monkeypatch):
+    monkeypatch.setattr("sqlstream.udfs.lookup.sources.http_plain.find_spec", lambda _: None)
+    server = Server(PLAIN)
+    assert seats(server) == [7, 7, 7]
+    assert server.plain == [False, False, False]
+
+
+@needs_httptools
 def test_the_session_asks_first_and_then_one_connection_is_used_again():
     server = Server(PLAIN)
     assert seats(server, ["N1", "N 2", "N/3"], headers__X_Tenant="7") == [7, 7, 7]
@@ -101,11 +112,13 @@ def test_the_session_asks_first_and_then_one_connection_is_used_again():
     assert any(line.startswith(b"Host: 127.0.0.1:") for line in lines)
 
 
+@needs_httptools
 def test_answers_come_in_any_pieces():
     pieces = [bytes([byte]) for byte in PLAIN]
     assert seats(Server(PLAIN, pieces)) == [7, 7, 7]
 
 
+@needs_httptools
 @pytest.mark.parametrize(
     ("script", "then"),
     [
@@ -139,6 +152,7 @@ def test_some_requests_are_only_the_sessions(options: dict[str, object]):
     assert not any(server.plain)
 
 
+@needs_httptools
 def test_a_connection_that_the_server_closes_is_not_used_again():
     closing = answer(BODY, "Connection: close")
     server = Server(PLAIN, closing)
@@ -147,6 +161,7 @@ def test_a_connection_that_the_server_closes_is_not_used_again():
     assert server.connections == 3
 
 
+@needs_httptools
 def test_a_connection_lost_under_a_request_is_replaced():
     server = Server(PLAIN, b"", PLAIN)
     assert seats(server) == [7, 7, 7]
@@ -158,6 +173,7 @@ def test_an_answer_that_ends_in_the_middle_is_the_sessions_error():
     assert seats(server, ["N1", "N2"]) == [7, "SS574"]
 
 
+@needs_httptools
 def test_statuses_mean_the_same():
     server = Server(PLAIN, answer(b"gone", status="404 Not Found"), answer(b"oh", status="500 Error"))
 
@@ -177,12 +193,14 @@ def test_answers_have_a_largest_size():
     assert seats(Server(PLAIN, answer(b" " * 500 + BODY)), ["N1", "N2"], max_answer_bytes=400) == [7, "SS576"]
 
 
+@needs_httptools
 def test_a_hanging_server_is_not_waited_for():
     server = Server(PLAIN, None)
     assert seats(server, ["N1", "N2"], timeout="200 ms") == [7, "SS574"]
     assert server.plain == [False, True]
 
 
+@needs_httptools
 def test_a_request_that_is_cancelled_takes_its_connection_with_it():
     server = Server(PLAIN, None, PLAIN)
 
@@ -232,37 +250,54 @@ def test_only_headers_that_are_sent_as_they_are_are_plain(name: str, value: str,
     assert are_plain([(name, value)]) is plain
 
 
-def _with(*fields: str, line: str = "HTTP/1.1 200 OK") -> bytes:
-    return "\r\n".join([line, *fields]).encode()
+def head(*fields: str, line: str = "HTTP/1.1 200 OK") -> bytes:
+    return "\r\n".join([line, *fields, "", ""]).encode()
 
 
+@needs_httptools
 @pytest.mark.parametrize(
-    "head",
+    "script",
     [
-        _with("Content-Length: 1", line="HTTP/1.0 200 OK"),
-        _with("Content-Length: 1", line="HTTP/1.1 2000 OK"),
-        _with("Content-Length: 1", line="HTTP/1.1 100 Continue"),
-        _with("Content-Length: 1", line="HTTP/1.1 304 Not Modified"),
-        _with(),
-        _with("Content-Length: +1"),
-        _with("Content-Length: 1", "Content-Length: 2"),
-        _with("Content-Length: 1", "Transfer-Encoding: chunked"),
+        head("Content-Length: 1", line="HTTP/1.0 200 OK") + b"7",
+        head("Content-Length: 1", line="HTTP/1.1 2000 OK") + b"7",
+        head("Content-Length: 1", line="HTTP/1.1 304 Not Modified"),
+        head(line="HTTP/1.1 100 Continue") + PLAIN,
+        head("Content-Length: +1") + b"7",
+        head("Content-Length: 1", "Content-Length: 2") + b"7",
+        head("Content-Length: 1", "Transfer-Encoding: chunked") + b"1\r\n7\r\n0\r\n\r\n",
+        PLAIN + PLAIN,
+        b"SSH-2.0-OpenSSH\r\n",
     ],
 )
-def test_heads_that_are_not_plain(head: bytes):
-    assert read_head(head) is None
+def test_answers_that_are_not_plain(script: bytes):
+    server = Server(PLAIN, script, PLAIN)
+    assert seats(server)[::2] == [7, 7]
+    assert server.plain[:3] == [False, True, False]
 
 
+@needs_httptools
 @pytest.mark.parametrize(
-    ("head", "read"),
+    ("script", "text"),
     [
-        (_with("content-length:1"), (200, 1, "utf-8", False)),
-        (_with("Content-Length: 3", "Content-Type: text/plain; charset=Latin-1"), (200, 3, "latin-1", False)),
-        (_with("Content-Length: 3", "Connection: Close"), (200, 3, "utf-8", True)),
-        (_with(line="HTTP/1.1 204"), (204, 0, "utf-8", False)),
+        (head("content-length:1") + b"7", "7"),
+        (head("Content-Length: 3", "Content-Type: text/plain; charset=Latin-1") + b'"\xe9"', '"é"'),
+        (head("Content-Length: 3", "Connection: Close") + b'"a"', '"a"'),
+        (head("Content-Length: 0", line="HTTP/1.1 204"), ""),
     ],
 )
-def test_heads_that_are_plain(head: bytes, read: tuple[int, int, str, bool]):
-    found = read_head(head)
-    assert found is not None
-    assert (found.status, found.length, found.charset, found.closes) == read
+def test_answers_that_are_plain(script: bytes, text: str):
+    async def run() -> tuple[int, str]:
+        server = Server(script)
+        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        origin = Origin("http://h", "127.0.0.1", listening.sockets[0].getsockname()[1], tls=False)
+        connections = PlainConnections(origin, (), 5.0, 100)
+        try:
+            return await connections.get("http://h/")
+        finally:
+            connections.close()
+            listening.close()
+            while server.open:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)
+
+    assert asyncio.run(run()) == (int(script[9:12]), text)

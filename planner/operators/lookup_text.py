@@ -1,0 +1,86 @@
+"""What a lookup asks and how, in words. Options of tables are never shown: they may hold secrets."""
+
+from __future__ import annotations
+
+from sqlstream.planner.catalog import Table
+from sqlstream.planner.durations import readable
+from sqlstream.planner.explain.describe import describe
+from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.nodes import Item
+from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Retry
+from sqlstream.udfs.lookup.source import Comparison
+
+
+@describe.register
+def _(node: Lookup) -> str:
+    return f"Lookup({'; '.join(_parts(node))})"
+
+
+def _parts(node: Lookup) -> list[str]:
+    """``c on id = who``, pushed filters, outputs, the rest of ON, and the options."""
+    kind = "" if isinstance(node.source, Table) else "function "
+    keys = ", ".join(f"{k.name} = {sql(k.expression)}" for k in node.keys)
+    parts = [f"{kind}{node.source.name} on {keys}"]
+    if node.filters:
+        parts.append(f"where {' and '.join(map(comparison_text, node.filters))}")
+    parts.append(", ".join(map(_output, node.outputs)))
+    if node.condition is not None:
+        parts.append(f"if {sql(node.condition)}")
+    if node.outer:
+        parts.append("outer")
+    return [*parts, *options_text(node.options, node.failed.table.name if node.failed else "")]
+
+
+def _output(item: Item) -> str:
+    text = sql(item.expression)
+    return text if text == item.name else f"{text} AS {item.name}"
+
+
+def comparison_text(found: Comparison) -> str:
+    """``age > 3``, ``name IN ('a', 'b')``, ``name IS NULL``."""
+    if found.value is None:
+        return f"{found.column} {found.operator}"
+    if isinstance(found.value, tuple):
+        return f"{found.column} {found.operator} ({', '.join(map(_value, found.value))})"
+    return f"{found.column} {found.operator} {_value(found.value)}"
+
+
+def _value(value: object) -> str:
+    return f"'{value}'" if not isinstance(value, (bool, int, float)) else str(value)
+
+
+def options_text(options: LookupOptions, failed: str = "") -> list[str]:
+    """Order, capacity and timeout always, the rest where it is asked for; ``failed`` is the table of ON ERROR TO."""
+    if options.asynchronous:
+        found = [f"{options.order.value.lower()}, capacity {options.capacity}"]
+    else:
+        found = ["one at a time"]
+    found.append(f"timeout {readable(options.timeout_ms)}{_then(options.on_timeout)}")
+    if options.on_error is not OnError.FAIL:
+        found.append(f"on error {options.on_error.value} {failed}".rstrip())
+    found += [_retry(r) for r in options.retries]
+    if options.cache is not None:
+        found.append(_cache(options.cache))
+    if options.batch > 1:
+        within = f" within {readable(options.batch_within_ms)}" if options.batch_within_ms else ""
+        found.append(f"batch {options.batch}{within}")
+    return found
+
+
+def _then(action: OnTimeout) -> str:
+    return "" if action is OnTimeout.FAIL else f" then {action.value}"
+
+
+def _retry(retry: Retry) -> str:
+    on = {(True, False): " on miss", (False, True): " on error"}.get((retry.on_miss, retry.on_error), "")
+    if not retry.exponential:
+        return f"retry{on} {retry.times} times after {readable(retry.delay_ms)}"
+    limit = f" to {readable(retry.limit_ms)}" if retry.limit_ms is not None else ""
+    return f"retry{on} {retry.times} times after {readable(retry.delay_ms)}, doubled{limit}"
+
+
+def _cache(cache: Cache) -> str:
+    ttl = f" for {readable(cache.ttl_ms)}" if cache.ttl_ms is not None else ""
+    negative = f", misses for {readable(cache.negative_ttl_ms)}" if cache.negative_ttl_ms is not None else ""
+    return f"cache {cache.rows} rows{ttl}{negative}"

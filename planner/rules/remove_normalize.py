@@ -1,0 +1,20 @@
+"""Rows of before are not kept where nobody above reads them: changes by key go as they are into a sink by this key."""
+
+from __future__ import annotations
+
+from sqlstream.planner.changes import reads_before, where_unread
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.rewriting import with_inputs
+
+
+def remove_normalize(plan: Node) -> Node:
+    return _remove(plan, above=False)
+
+
+def _remove(node: Node, above: bool) -> Node:
+    """``above``: a node above needs rows of the kind -U."""
+    found = node if above else where_unread(node)
+    if found is not node:
+        return _remove(found, above)
+    inputs = enumerate(node.inputs)
+    return with_inputs(node, tuple(_remove(child, reads_before(node, above, port)) for port, child in inputs))

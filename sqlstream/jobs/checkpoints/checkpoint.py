@@ -1,0 +1,138 @@
+"""A job's checkpoint directory: which plan it belongs to, control rows, and Spark's own checkpoint below ``spark``."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import ExecutionError, repeating
+from sqlstream.jobs.checkpoints.damage import damaged, is_json
+from sqlstream.jobs.checkpoints.storage import Storage, storage_at
+from sqlstream.jobs.identity.compatibility import Difference, difference
+from sqlstream.jobs.identity.fingerprint import Declared, Part, fingerprint, from_text, to_text
+from sqlstream.jobs.identity.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
+from sqlstream.planner.nodes import Node, Scan
+from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.planner.physical.engine import never
+from sqlstream.planner.physical.gears import Gear, gear_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OTHER_PLAN = repeating("SS421")
+PATTERN_AS_PATH = repeating("SS423")
+
+PLAN, RUN = "plan.json", "run.txt"
+_NEW = "('execution.checkpointing.dir')"
+_OF_PATTERNS = "*?[]{}\\"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``path`` is the directory as the user names it, ``plan`` what runs with its layout."""
+
+    path: str
+    storage: Storage
+    layout: Layout
+    plan: PhysicalPlan
+
+    @property
+    def spark_location(self) -> str:
+        return self.storage.location("spark")
+
+    @property
+    def run(self) -> str:
+        """What tells its job from all others, also from one that had this directory before; restarts have the same."""
+        return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
+
+
+def checkpoint_exists(path: str, spark: SparkSession) -> bool:
+    """True where a job has started with this checkpoint directory before; SS423 where none can."""
+    require_plain(path)
+    return storage_at(path, spark).read(PLAN) is not None
+
+
+def run_of(path: str, spark: SparkSession) -> str:
+    """A word of the checkpoint's own, chosen when it is asked for first. SS459 where it has been damaged."""
+    require_plain(path)
+    storage = storage_at(path, spark)
+    found = storage.read(RUN)
+    if found is None:
+        found = uuid.uuid4().hex
+        storage.write(RUN, found)
+    if not re.fullmatch(r"[0-9a-f]{32}", found.strip()):
+        raise damaged(f"{path}/{RUN}", "It does not hold 32 hexadecimal digits.")
+    return found.strip()
+
+
+def open_checkpoint(
+    path: str,
+    plan: Node,
+    spark: SparkSession,
+    gear: str = AUTO,
+    key_groups: int | None = None,
+    declared: Declared | None = None,
+    *,
+    chaining: bool = True,
+    reads_files: Callable[[Scan], bool] = never,
+) -> Checkpoint:
+    """The checkpoint of a plan, new or to go on from.
+
+    ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
+    ``gear`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
+    checkpoint, or to us where it is new. ``declared`` tells the state of process functions. ``chaining``: whether the
+    operators of a new one run in one call, where they can. ``reads_files``: see ``planner.physical.Engine``.
+    """
+    require_plain(path)
+    storage = storage_at(path, spark)
+    stored, laid_out = storage.read(PLAN), stored_layout(storage)
+    layout = laid_out or _new_layout(gear_of(plan, gear), key_groups, chaining)
+    physical = physical_plan(plan, Engine(layout.gear, layout.chained, reads_files))
+    current = fingerprint(physical, declared)
+    if stored is not None:
+        require_compatible(path, stored, current)
+    if laid_out is None:
+        store_layout(storage, layout)
+    require_same(path, layout, gear, key_groups)
+    if stored is None or stored.strip() != to_text(current):
+        storage.write(PLAN, to_text(current))
+    return Checkpoint(path, storage, layout, physical)
+
+
+def _new_layout(gear: Gear, key_groups: int | None, chaining: bool) -> Layout:
+    return Layout(gear.value, key_groups or DEFAULT_KEY_GROUPS, chaining and gear is Gear.COLUMNAR)
+
+
+def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: str = "checkpoint") -> None:
+    """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan; SS459 where nobody
+    can tell."""
+    parts = from_text(stored)
+    if parts is None and not is_json(stored):
+        raise damaged(f"{path}/{PLAN}", "It is no JSON.")
+    if parts is None:
+        message = f'{what} "{path}" was written by another version of sqlstream'
+        raise ExecutionError(OTHER_PLAN, message, hint=f"Start in a new directory {_NEW}.")
+    found = difference(parts, current)
+    if found is not None:
+        raise _other_plan(path, found, what)
+
+
+def require_plain(path: str) -> None:
+    """Spark reads paths as patterns, so it would not find the control rows."""
+    found = next((character for character in path if character in _OF_PATTERNS), None)
+    if found is not None:
+        message = f'the path "{path}" of a checkpoint holds the character "{found}"'
+        raise ExecutionError(PATTERN_AS_PATH, message, hint=f"Spark finds no files there: do without {_OF_PATTERNS}")
+
+
+def _other_plan(path: str, found: Difference, what: str) -> ExecutionError:
+    return ExecutionError(
+        OTHER_PLAN,
+        f'{what} "{path}" belongs to another query: {found.part}',
+        detail=f"It holds {found.text}.",
+        hint=f"Filters, columns, sinks and the delay of watermarks may change{found.exception}; else start in a new "
+        f"directory {_NEW}.",
+    )

@@ -1,0 +1,74 @@
+"""Where a job has written its rows so far, ``sinks.json`` in its checkpoint: what is gone from there is noticed.
+
+Some sinks keep beside the rows what says which of them count, as Spark's file sink its log. Without it a job that goes
+on would begin anew there, and all rows from before would count no longer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors import connector
+from sqlstream.connectors.connector import UNTOLD, Stay
+from sqlstream.jobs.checkpoints.damage import damaged
+from sqlstream.planner.nodes import Insert, StatementSet
+from sqlstream.table_uses import side_tables
+
+if TYPE_CHECKING:
+    from sqlstream.connectors import Environment
+    from sqlstream.jobs.checkpoints.storage import Storage
+    from sqlstream.planner.catalog import Table
+
+FILE = "sinks.json"
+
+
+def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, storage: Storage) -> None:
+    """Look at the tables of a plan before it runs, and write down that it writes there.
+
+    Errors as those of ``Connector.require_intact``; SS459 where the file cannot be read.
+    """
+    after = -1 if environment.after is None else environment.after
+    told = _read(storage)
+    known, unknown = (told, None) if told is not None else ({}, UNTOLD)
+    found = {key: replace(stay, until=after if stay.until is None else stay.until) for key, stay in known.items()}
+    for table, streamed in _sinks(plan):
+        kind = connector(table.connector)
+        if kind.require_intact is None:
+            continue
+        key = f"{table.connector} {kind.place(table)}"
+        kind.require_intact(environment, table, found.get(key, unknown), streamed)
+        found[key] = Stay(since=found[key].since if key in found else after)
+    if found != told:
+        storage.write(FILE, json.dumps({key: asdict(stay) for key, stay in found.items()}, indent=1))
+
+
+def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
+    """A function of a complete micro-batch, which raises an error where the sinks of a running job have lost it."""
+    streamed = (table for table, by_spark in _sinks(plan) if by_spark)
+    checks = [(table, found) for table in streamed if (found := connector(table.connector).require_batch) is not None]
+
+    def require(batch: int) -> None:
+        for table, check in checks:
+            check(table, batch)
+
+    return require
+
+
+def _sinks(plan: Insert | StatementSet) -> Iterator[tuple[Table, bool]]:
+    """The tables that a plan writes, and whether Spark's own sink does."""
+    side = side_tables(plan)
+    for table in plan.tables if isinstance(plan, StatementSet) else (plan.table,):
+        yield table, isinstance(plan, Insert) and not side
+    for table in side:
+        yield table, False
+
+
+def _read(storage: Storage) -> Mapping[str, Stay] | None:
+    text = storage.read(FILE)
+    try:
+        return None if text is None else {key: Stay(**stay) for key, stay in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise damaged(storage.location(FILE), f"It tells no places of sinks: {error}.") from error

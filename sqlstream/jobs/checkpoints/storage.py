@@ -1,0 +1,215 @@
+"""Small files under a checkpoint directory: on this machine directly, elsewhere through Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote, urlparse
+
+from sqlstream.jobs.checkpoints.damage import cannot_read, damaged, refused_writes_told
+from sqlstream.spark.connect import shares_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """``time`` is that of its last change, in seconds since 1970."""
+
+    size: int
+    time: float
+
+
+class Storage(Protocol):
+    """Texts by relative path. A text appears whole or not at all.
+
+    ExecutionErrors: SS459 where a file is no text, SS465 where the disk is full, SS416 where else nothing can be
+    written, SS417 where a text cannot be read. What is not there is no error.
+    """
+
+    can_remove: bool
+
+    def location(self, path: str = "") -> str:
+        """What Spark reads or writes at a relative path."""
+        ...
+
+    def read(self, path: str) -> str | None: ...
+
+    def write(self, path: str, text: str) -> None: ...
+
+    def make_folder(self, path: str) -> None:
+        """Spark's file source wants its directory to be there."""
+        ...
+
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        """The texts whose paths match, by path; ``*`` stands for one name or a part of it."""
+        ...
+
+    def files(self, folder: str) -> Mapping[str, StoredFile]:
+        """All files below a folder, by their path in it; hidden ones, of a dot or an underscore, left out."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a text or a folder with all that is in it, if there; of a link the link. Only where ``can_remove``."""
+        ...
+
+
+def storage_at(root: str, spark: SparkSession) -> Storage:
+    """Local for paths and ``file:`` URLs, unless the session is one of Connect, whose files are the server's."""
+    found = local_storage_at(root)
+    if found is None or not shares_files(spark):
+        return SparkStorage(root.rstrip("/"), spark)
+    return found
+
+
+def local_storage_at(root: str) -> LocalStorage | None:
+    """The storage of a path or a ``file:`` URL; None for all other URLs."""
+    url = urlparse(root)
+    if url.scheme not in ("", "file"):
+        return None
+    return LocalStorage(Path(unquote(url.path) if url.scheme else root).absolute())
+
+
+@dataclass(frozen=True)
+class LocalStorage:
+    root: Path
+    can_remove = True
+
+    def location(self, path: str = "") -> str:
+        return f"file://{self.root / path}"  # Spark takes paths as they are, without the escapes of a URL
+
+    def read(self, path: str) -> str | None:
+        try:
+            return (self.root / path).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except UnicodeDecodeError as error:
+            raise damaged(self.root / path, "It is not UTF-8 text.") from error
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.root / path, error) from None
+
+    def write(self, path: str, text: str) -> None:
+        target = self.root / path
+        hidden = target.with_name(f".{target.name}")  # Spark's file source skips names with a dot
+        with refused_writes_told(self.root / path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(hidden, "w", encoding="utf-8", opener=_not_through_links) as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(target)
+
+    def make_folder(self, path: str) -> None:
+        with refused_writes_told(self.root / path):
+            (self.root / path).mkdir(parents=True, exist_ok=True)
+
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        try:
+            paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.root, error) from None
+        found = sorted(str(path.relative_to(self.root)) for path in paths)
+        texts = ((path, self.read(path)) for path in found)
+        return {path: text for path, text in texts if text is not None}
+
+    def files(self, folder: str) -> Mapping[str, StoredFile]:
+        return dict(_files(self.root / folder, ""))
+
+    def remove(self, path: str) -> None:
+        target = self.root / path
+        with refused_writes_told(target), suppress(FileNotFoundError, NotADirectoryError):
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            else:
+                target.unlink()
+
+
+@dataclass(frozen=True)
+class SparkStorage:
+    """Each text is a directory with one file, as Spark writes it."""
+
+    root: str
+    spark: SparkSession
+    can_remove = False
+
+    def location(self, path: str = "") -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def read(self, path: str) -> str | None:
+        from pyspark.errors import AnalysisException
+
+        try:
+            rows = self.spark.read.text(self.location(path), wholetext=True).collect()
+        except AnalysisException:
+            return None
+        return "".join(str(row[0]) for row in rows).rstrip("\n")
+
+    def write(self, path: str, text: str) -> None:
+        rows = self.spark.createDataFrame([(text,)], "value STRING").coalesce(1)
+        rows.write.mode("overwrite").text(self.location(path))
+
+    def make_folder(self, path: str) -> None:
+        if self.read(path) is None:
+            self.write(f"{path}/created", "")
+
+    def texts(self, pattern: str) -> Mapping[str, str]:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F  # noqa: N812
+
+        try:
+            read = self.spark.read.text(self.location(pattern), wholetext=True)
+            rows = read.select(F.col("_metadata.file_path"), "value").collect()
+        except AnalysisException:
+            return {}
+        depth = len(PurePosixPath(pattern).parts)
+        found = ((PurePosixPath(unquote(row[0])).parts[-depth - 1 : -1], row[1]) for row in rows)
+        return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(found)}
+
+    def files(self, folder: str) -> Mapping[str, StoredFile]:
+        from pyspark.errors import AnalysisException
+
+        try:
+            read = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+            rows = read.load(self.location(folder)).select("path", "length", "modificationTime").collect()
+        except AnalysisException:
+            return {}
+        start = f"{urlparse(self.location(folder)).path.rstrip('/')}/"
+        return {
+            unquote(urlparse(row[0]).path).removeprefix(start): StoredFile(row[1], row[2].timestamp()) for row in rows
+        }
+
+    def remove(self, path: str) -> None:
+        raise TypeError("Spark does not remove files")
+
+
+def _not_through_links(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.name.startswith((".", "_"))
+
+
+def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
+    """Files may vanish meanwhile, because Spark removes old ones."""
+    try:
+        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith((".", "_"))]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        raise cannot_read(folder, error) from None
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(folder / entry.name, f"{prefix}{entry.name}/")
+            continue
+        try:
+            found = entry.stat()
+        except FileNotFoundError:
+            continue
+        yield f"{prefix}{entry.name}", StoredFile(found.st_size, found.st_mtime)

@@ -1,0 +1,248 @@
+"""Spark's exceptions as errors that name their cause."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from urllib.parse import unquote, urlsplit
+
+from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.jobs.checkpoints.damage import NO_SPACE, damaged, disk_full
+from sqlstream.jobs.checkpoints.storage import local_storage_at
+from sqlstream.jobs.lifecycle.file_refusals import refusal
+from sqlstream.jobs.lifecycle.file_refusals import vanished as out_of_reach
+from sqlstream.jobs.records.record import working_elsewhere
+from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
+from sqlstream.planner.lowering.too_deep import too_deep_for_spark
+from sqlstream.spark.gone import is_spark_gone
+from sqlstream.spark.internals import java_trace
+from sqlstream.spark.log import where_spark_tells
+from sqlstream.types import parse_type
+from sqlstream.udfs.file_schema import OTHER_TYPE, type_name
+from sqlstream.udfs.readable_files import unreadable, vanished
+
+JOB_FAILED = "SS400"
+WRONG_HEADER = "SS525"
+SPARK_GONE = "SS464"
+WORKER_GONE = "SS466"
+NO_MODULE = "SS496"
+
+_OURS = re.compile(
+    # An expression of ours that fails, or one of our errors that ends the traceback of a Python worker.
+    r"(?:\[USER_RAISED_EXCEPTION\] |\bFunctionError: |\bsqlstream\.errors\.\w+: )(?P<code>SS\d{3}): (?P<message>.+)"
+    r"(?:\nDETAIL: (?P<detail>.+))?(?:\nHINT: (?P<hint>.+))?"
+)
+_CAUSE = re.compile(r"^(?:Caused by: |: )?([\w.$]+(?:Exception|Error)): (.+)", re.MULTILINE)
+_UNREADABLE = re.compile(  # of the state, or of Spark's logs; the rows of a source are told apart by their path
+    r"(FileNotFoundException|ChecksumException|EOFException): [^\n]*?(/[^\s:]+/spark/(?:state|sources|offsets|commits)"
+    r"/[^\s:]+)"
+)
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+_CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is known to Spark's log alone
+    r'(?:state_server|stateful_processor_api_client)\.py", line(?s:.*?)'
+    r"^(?:EOFError|ConnectionResetError|BrokenPipeError)\b",
+    re.MULTILINE,
+)
+_NO_ROOM_BYTES = 1 << 20
+_MALFORMED = ("[MALFORMED_RECORD_IN_PARSING", "[MALFORMED_CSV_RECORD")
+_READING = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? reading file (?P<file>\S+?)\.(?:\s|$)", re.MULTILINE)
+_OTHER_TYPE = re.compile(  # "actual" is what Parquet calls it: INT64, BINARY
+    r"reading file (?P<file>\S+?)\. Data type mismatches when reading Parquet column \[(?P<column>[^\]]+)\]\. "
+    r"Expected Spark type (?P<wanted>.+?), actual Parquet type (?P<actual>\w+)\."
+)
+_OTHER_HEADER = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: (?P<there>.+)\s+Schema: .+\s+"
+    r"Expected: (?P<wanted>.+) but found: (?P<found>.+)\s+CSV file: (?P<file>\S+)"
+)
+_CONCURRENT = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|another query with same id is already active")
+_NOT_BACK = "Python worker failed to connect back"
+_CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+
+
+def job_error(error: BaseException, name: str | None, checkpoint: str, *, temporary: bool = False) -> SqlStreamError:
+    """The root cause of a failed job: a diagnostic that travelled through Spark as text, or Spark's own words.
+
+    ``name`` None: a query that somebody reads, which does not go on. ``temporary``: nor does a job whose checkpoint
+    vanishes with its session.
+    """
+    if isinstance(error, SqlStreamError):
+        return error
+    text = str(error)
+    in_java = _in_java(error)
+    deep = too_deep_for_spark(text + in_java)
+    found = _spark_gone(error) or _ours(text) or deep or _outside(text + in_java, checkpoint) or _cause(text, in_java)
+    detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
+    return ExecutionError.of([replace(found, detail=detail or None)])
+
+
+def _what_then(name: str | None, checkpoint: str, temporary: bool) -> str:
+    if name is None:
+        return ""
+    if temporary:
+        return (
+            f'Job "{name}" stopped. Its checkpoint was temporary, so another start begins anew; '
+            "'execution.checkpointing.dir' names a directory that stays."
+        )
+    return f'Job "{name}" stopped. It goes on from its last complete batch with the checkpoint "{checkpoint}".'
+
+
+def _in_java(error: BaseException) -> str:
+    """Where Spark failed, with all causes: its message may leave them out, as that of state that cannot be written."""
+    trace = java_trace(error)
+    return f"\n{trace}" if trace else ""
+
+
+_FILE = re.compile(r"error while reading file (\S+?)\.?\s")
+
+
+def _bad_row(text: str, cause: str) -> str:
+    """The file, where it is one, and what is wrong with the row."""
+    files = _FILE.findall(text)
+    where = f'a row of file "{files[-1]}"' if files else "a row"
+    reason = _SQLSTATE.sub("", cause.partition(": ")[2]).rstrip(".")
+    return f"{where} cannot be read: {reason}"
+
+
+def _spark_gone(error: BaseException) -> Diagnostic | None:
+    if not is_spark_gone(error):
+        return None
+    hint = (
+        "Start the job again. Where nobody has killed it, the machine may have been out of memory: see its log, and "
+        f"{where_spark_tells()}."
+    )
+    return Diagnostic(SPARK_GONE, "the process of Spark has ended", hint=hint)
+
+
+def _outside(text: str, checkpoint: str) -> Diagnostic | None:
+    """What has happened to files and processes of the job, and not to its rows."""
+    full = NO_SPACE.search(text)
+    if full:
+        return disk_full(full[1]).diagnostic
+    if _CONCURRENT.search(text):
+        return working_elsewhere(checkpoint).diagnostic
+    files = _other_columns(text) or refusal(text) or _of_source(text) or _damage(text) or out_of_reach(text)
+    return files or _of_workers(text, checkpoint)
+
+
+def _damage(text: str) -> Diagnostic | None:
+    file = _UNREADABLE.search(text)
+    return damaged(file[2], f"Spark has met {file[1]} there.").diagnostic if file else None
+
+
+def _of_workers(text: str, checkpoint: str) -> Diagnostic | None:
+    """What has happened to the Python processes of tasks."""
+    if _NOT_BACK in text:
+        hint = "Start the job again, when the machine has less to do."
+        return Diagnostic(WORKER_GONE, "a Python process of a task has not started in time", hint=hint)
+    if "Python worker exited unexpectedly" in text:
+        hint = (
+            "Start the job again. Where nobody has killed it, look for a lack of memory, or for what its functions do; "
+            f"see {where_spark_tells()}."
+        )
+        return Diagnostic(WORKER_GONE, "a Python process of a task has ended unexpectedly", hint=hint)
+    if _CUT_OFF.search(text):
+        return _cut_off(checkpoint)
+    missing = _NO_MODULE.search(text)
+    return _no_module(missing[1]) if missing else None
+
+
+def _other_columns(text: str) -> Diagnostic | None:
+    """A file that has come while the job ran, and has other columns than the table."""
+    typed = _OTHER_TYPE.search(text)
+    if typed:
+        file = unquote(urlsplit(typed["file"]).path)
+        found = _type_there(file, typed["column"]) or typed["actual"]
+        message = f'column "{typed["column"]}" is {found} in file "{file}", not {parse_type(typed["wanted"])}'
+        return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
+    named = _OTHER_HEADER.search(text)
+    if named is None:
+        return None
+    file = unquote(urlsplit(named["file"]).path)
+    message = f'the header of file "{file}" has "{named["found"].strip()}" in place of "{named["wanted"].strip()}"'
+    hint = f"A table of CSV files has their columns in their order: {named['there'].strip()}."
+    return Diagnostic(WRONG_HEADER, message, hint=hint)
+
+
+def _of_source(text: str) -> Diagnostic | None:
+    """A file of a source that is gone, or that its reader does not take; not of a record within it."""
+    found = _READING.search(text)
+    if found is None or any(record in text for record in _MALFORMED):
+        return None
+    file = unquote(re.sub("^file:/+", "/", found["file"]))
+    causes = [cause for cause in _CAUSE.findall(text) if not cause[0].endswith("SparkException")]
+    if ("FileNotFoundException" in text or "FILE_NOT_EXIST" in text) and "(Permission denied)" not in text:
+        return vanished(file).diagnostic
+    kind, message = causes[-1] if causes else ("", "Spark does not say why")
+    why = _SQLSTATE.sub("", f"{kind.rpartition('.')[2]}: {message.strip()}".removeprefix(": "))
+    return unreadable(file, why).diagnostic
+
+
+def _type_there(file: str, column: str) -> str | None:
+    """The type of the column in a Parquet file; None where that is not to be read from here."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with suppress(pa.ArrowException, OSError):
+        for field in pq.read_schema(file):
+            if field.name.casefold() == column.casefold():
+                return type_name(field.type)
+    return None
+
+
+def _cut_off(checkpoint: str) -> Diagnostic:
+    """State that cannot be written is the most frequent cause."""
+    here = local_storage_at(checkpoint)
+    with suppress(OSError):
+        if here is not None and shutil.disk_usage(here.root).free < _NO_ROOM_BYTES:
+            return disk_full("No space left on device").diagnostic
+    hint = f"Start the job again. The cause, such as a disk that is full, is in {where_spark_tells()}."
+    return Diagnostic(WORKER_GONE, "Spark has cut a Python process of a task off from its state", hint=hint)
+
+
+def is_slow_start(error: BaseException) -> bool:
+    """True where a Python process was not there after the 10 s that Spark waits for it, which is no setting."""
+    return _NOT_BACK in str(error) + _in_java(error)
+
+
+def _no_module(name: str) -> Diagnostic:
+    """Kernels come with the package that is sent; the rest of it runs where Spark Connect writes micro-batches."""
+    hint = "Install it for the Python of Spark's workers."
+    if name.partition(".")[0] == "sqlstream":
+        hint = (
+            "Install sqlstream for the Python of Spark's server: through Spark Connect, statement sets, LATE DATA TO, "
+            "ON ERROR TO and tables of databases and web services are written there."
+        )
+    return Diagnostic(NO_MODULE, f'Python on the side of Spark has no module "{name}"', hint=hint)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True where Ctrl-C or a closing session has cancelled Spark's work; what a function says is its own."""
+    text = str(error)
+    return any(words in text for words in _CANCELLED) and _ours(text) is None
+
+
+def _ours(text: str) -> Diagnostic | None:
+    """What an expression or a Python worker of ours has raised; the last one is the root cause."""
+    found = list(_OURS.finditer(text))
+    if not found:
+        return None
+    parts = {name: part and _SQLSTATE.sub("", part).strip() for name, part in found[-1].groupdict().items()}
+    return Diagnostic(parts["code"], parts["message"], detail=parts["detail"], hint=parts["hint"])
+
+
+def _cause(text: str, in_java: str = "") -> Diagnostic:
+    if any(record in in_java for record in _MALFORMED):
+        text += in_java
+    causes = _CAUSE.findall(text)
+    if not causes:
+        return Diagnostic(
+            JOB_FAILED, text.strip().splitlines()[0] if text.strip() else "the job failed without a message"
+        )
+    kind, message = causes[-1]
+    message = f"{kind.rpartition('.')[2]}: {message.strip()}"
+    if any(record in text for record in _MALFORMED):
+        return Diagnostic(BAD_ROW, _bad_row(text, message), hint=BAD_ROW_HINT)
+    return Diagnostic(JOB_FAILED, message)

@@ -1,0 +1,1 @@
+"""What a job tells other processes of itself, and what these ask of it."""

@@ -1,0 +1,138 @@
+"""The epochs of a job: what its reports say of them, kept in ``epochs.json``, and what is in its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+from sqlstream.jobs.checkpoints.storage import Storage, StoredFile
+from sqlstream.jobs.reports.table_counts import rows_read
+
+FILE = "epochs.json"
+REMEMBERED = 200
+"""Epochs that are told of, also when Spark has removed what could be gone back to."""
+
+_SPARK = "spark"
+_COMMIT = re.compile(r"commits/(\d+)")
+_LOG = re.compile(r"(?:commits|offsets)/(\d+)")
+_STATE = re.compile(r"state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|delta|snapshot|zip)")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A complete micro-batch as reported: ``time`` of its end in seconds since 1970, ``rows`` read."""
+
+    epoch: int
+    time: float
+    rows: int
+    duration_ms: int
+    state_rows: int
+
+
+@dataclass(frozen=True)
+class CheckpointLine:
+    """A line of SHOW CHECKPOINTS. ``size``: bytes that the epoch has added; both are None where nothing is known.
+
+    ``retained``: the job could go on from this epoch.
+    """
+
+    epoch: int
+    time: float
+    rows: int | None
+    duration_ms: int | None
+    size: int | None
+    state_rows: int | None
+    retained: bool
+
+
+class History:
+    """The last epochs of a running job, from Spark's reports."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._epochs = read_epochs(storage)
+        self._changed = False
+        self._lock = Lock()
+
+    def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Those known before change nothing."""
+        with self._lock:
+            for report in reports:
+                number = int(report["batchId"])
+                if number not in self._epochs:
+                    self._epochs[number] = self._epoch(report)
+                    self._changed = True
+
+    def write(self) -> None:
+        """Write down what has come since the last time."""
+        with self._lock:
+            if self._changed:
+                self._epochs = {number: self._epochs[number] for number in sorted(self._epochs)[-REMEMBERED:]}
+                self._storage.write(FILE, json.dumps([asdict(epoch) for epoch in self._epochs.values()]))
+                self._changed = False
+
+    def _epoch(self, report: Mapping[str, Any]) -> Epoch:
+        duration_ms = int(report["batchDuration"])
+        return Epoch(
+            epoch=int(report["batchId"]),
+            time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
+            rows=rows_read(report),
+            duration_ms=duration_ms,
+            state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
+        )
+
+
+def read_epochs(storage: Storage) -> dict[int, Epoch]:
+    """By number; none where the file has been damaged: no job depends on it."""
+    try:
+        found = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
+    except (ValueError, TypeError):
+        return {}
+    return {epoch.epoch: epoch for epoch in found}
+
+
+def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
+    """The epochs of a job that are remembered or in its checkpoint, newest first."""
+    files, epochs = storage.files(_SPARK), read_epochs(storage)
+    commits = {int(found[1]): file for path, file in files.items() if (found := _COMMIT.fullmatch(path))}
+    sizes = _sizes(files)
+    numbers = sorted({*commits, *epochs}, reverse=True)
+    return tuple(_line(number, epochs.get(number), commits.get(number), sizes.get(number)) for number in numbers)
+
+
+def last_committed(storage: Storage) -> int | None:
+    """The number of the newest epoch in a checkpoint."""
+    found = (re.fullmatch(r"\d+", path) for path in storage.files(f"{_SPARK}/commits"))
+    return max((int(number[0]) for number in found if number), default=None)
+
+
+def _line(number: int, epoch: Epoch | None, commit: StoredFile | None, size: int | None) -> CheckpointLine:
+    retained = commit is not None
+    if epoch is not None:
+        return CheckpointLine(
+            number, epoch.time, epoch.rows, epoch.duration_ms, size if retained else None, epoch.state_rows, retained
+        )
+    assert commit is not None
+    return CheckpointLine(number, commit.time, None, None, size, None, retained)
+
+
+def _sizes(files: Mapping[str, StoredFile]) -> dict[int, int]:
+    """Offsets, commit and changes of state by epoch; the state's version 1 is that after epoch 0."""
+    sizes: dict[int, int] = {}
+    for number, size in _parts(files):
+        sizes[number] = sizes.get(number, 0) + size
+    return sizes
+
+
+def _parts(files: Mapping[str, StoredFile]) -> Iterator[tuple[int, int]]:
+    for path, file in files.items():
+        log, state = _LOG.fullmatch(path), _STATE.fullmatch(path)
+        if log:
+            yield int(log[1]), file.size
+        elif state:
+            yield int(state[1]) - 1, file.size

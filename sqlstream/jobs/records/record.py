@@ -1,0 +1,192 @@
+"""What is written down of a job in its checkpoint directory, ``job.json``: what it runs, and how it is doing.
+
+The record outlives the process of the job, and other processes read it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlstream.errors import BindError, ExecutionError
+from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.jobs.records.processes import Process
+from sqlstream.jobs.reports.progress import Progress, progress_from_json
+
+NOT_RUNNING = "SS231"
+UNREADABLE = "SS454"
+GONE = "SS451"
+IN_USE = "SS452"
+
+FILE = "job.json"
+VERSION = 1
+LOST = "LOST"
+LOST_AFTER_S = 60
+_LIVING = ("RUNNING", "RESTARTING")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a job runs. ``plan`` is that of EXPLAIN FORMAT JSON, ``settings`` are those that were given."""
+
+    sql: str = ""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Life:
+    """How a job is doing. Times are in seconds since 1970.
+
+    ``instance`` names one start of the job in one process, to which requests are addressed. ``error`` is the code and
+    the message of a FAILED job, ``last_failure`` that of the last failure, after which the job may have been started
+    again. ``kept``: the checkpoint is still there.
+    """
+
+    status: str
+    process: Process
+    instance: str
+    started: float
+    heartbeat: float
+    ended: float | None = None
+    error: tuple[str, str] | None = None
+    last_failure: tuple[str, str] | None = None
+    progress: Progress = field(default_factory=Progress)
+    kept: bool = True
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """``id`` is Spark's id of the query, which stays over restarts; ``created`` is the time of the first start, and
+    ``starts`` counts them."""
+
+    id: str
+    run_id: str
+    name: str
+    checkpoint: str
+    bounded: bool
+    created: float
+    starts: int
+    description: Description
+    life: Life
+
+    @property
+    def is_lost(self) -> bool:
+        """True where the record says that the job runs, and its process is gone.
+
+        Processes of this machine are looked for; those of others have to give a sign each minute.
+        """
+        if self.life.status not in _LIVING:
+            return False
+        process = self.life.process
+        return not process.is_alive if process.is_here else time.time() - self.life.heartbeat > LOST_AFTER_S
+
+    @property
+    def is_running(self) -> bool:
+        return self.life.status in _LIVING and not self.is_lost
+
+    @property
+    def status(self) -> str:
+        """A ``JobState``, or LOST."""
+        return LOST if self.is_lost else self.life.status
+
+    @property
+    def error(self) -> tuple[str, str] | None:
+        """Code and message of what ended the job."""
+        if not self.is_lost:
+            return self.life.error
+        return GONE, self.gone
+
+    @property
+    def gone(self) -> str:
+        return f"its process {self.life.process.pid} on {self.life.process.host} is gone"
+
+
+def require_running(name: str, status: str) -> None:
+    """BindError SS231 where a job cannot be asked for anything."""
+    if status != "RUNNING":
+        hint = "SHOW JOBS lists the jobs with their status."
+        raise BindError(NOT_RUNNING, f'job "{name}" is not running but {status}', hint=hint)
+
+
+def in_use(record: JobRecord, path: str) -> ExecutionError:
+    """That a running job has the checkpoint at ``path``."""
+    return ExecutionError(
+        IN_USE,
+        f'job "{record.name}" runs already with the checkpoint "{path}"',
+        detail=f"It runs in process {record.life.process.pid} on {record.life.process.host}.",
+        hint="Stop it first (STOP JOB, sqlstream jobs stop), or give this job another 'pipeline.name'.",
+    )
+
+
+def being_started(path: str) -> ExecutionError:
+    """That another start works at the checkpoint at ``path``, and has not yet said which."""
+    message = f'another start of the job with the checkpoint "{path}" is under way'
+    hint = "Wait for it, and see SHOW JOBS; or give this job another 'pipeline.name'."
+    return ExecutionError(IN_USE, message, hint=hint)
+
+
+def working_elsewhere(path: str) -> ExecutionError:
+    """That Spark has met the micro-batches of another job in the checkpoint at ``path``."""
+    message = f'another job works with the checkpoint "{path}"'
+    hint = "Stop one of them (SHOW JOBS, STOP JOB), or give it another 'pipeline.name'."
+    return ExecutionError(IN_USE, message, hint=hint)
+
+
+def to_text(record: JobRecord) -> str:
+    return json.dumps({"version": VERSION, **asdict(record)}, ensure_ascii=False, indent=1)
+
+
+def from_text(text: str, path: str) -> JobRecord:
+    """ExecutionError SS454 where the text is no record, or one of another version."""
+    try:
+        found = json.loads(text)
+        if found.pop("version") != VERSION:
+            raise ValueError("it is of another version of sqlstream")
+        life = found["life"]
+        progress = progress_from_json(life["progress"])
+        read = replace(_made(Life, life), process=Process(**life["process"]), progress=progress)
+        read = replace(read, error=_pair(read.error), last_failure=_pair(read.last_failure))
+        return replace(_made(JobRecord, found), description=_made(Description, found["description"]), life=read)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f'the record "{path}" of a job cannot be read'
+        hint = "Remove the file: the job can go on without it, and writes a new one."
+        raise ExecutionError(UNREADABLE, message, detail=f"{type(error).__name__}: {error}", hint=hint) from error
+
+
+def _pair(found: Sequence[str] | None) -> tuple[str, str] | None:
+    """JSON makes a list of it."""
+    return None if found is None else (found[0], found[1])
+
+
+def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
+    """What a newer version has added is left out."""
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in known})
+
+
+def read_record(storage: Storage) -> JobRecord | None:
+    """The record in a checkpoint directory; None where there is none."""
+    text = storage.read(FILE)
+    return None if text is None else from_text(text, storage.location(FILE))
+
+
+def write_record(storage: Storage, record: JobRecord) -> None:
+    storage.write(FILE, to_text(record))
+
+
+def records_below(storage: Storage) -> dict[str, JobRecord]:
+    """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start."""
+    found = {path.removesuffix(f"/{FILE}"): from_text(text, path) for path, text in storage.texts(f"*/{FILE}").items()}
+    return dict(sorted(found.items(), key=lambda entry: entry[1].created))
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,155 @@
+"""What other processes ask of a job: files in its checkpoint directory, ``requests/<id>.json``, that the process of
+the job answers with ``replies/<id>.json``.
+
+A request is addressed to one start of the job, so that a later one does not act on what has been left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.jobs.records.record import GONE, JobRecord, read_record
+
+NO_ANSWER = "SS453"
+
+KINDS = ("stop", "checkpoint", "savepoint")
+
+_TYPES = {"instance": str, "kind": str, "savepoint": str | bool | None, "drain": bool, "id": str}
+_ID = re.compile(r"[0-9a-f]{32}")
+_POLL_SECONDS = 0.2
+_CHECK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """``kind`` is ``stop``, ``checkpoint`` or ``savepoint``; ``savepoint`` and ``drain`` as ``Job.stop`` takes them."""
+
+    instance: str
+    kind: str
+    savepoint: str | bool | None = None
+    drain: bool = False
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+Answer = str | int | None
+"""The path of a savepoint, the number of an epoch, or nothing."""
+
+
+def send(storage: Storage, request: Request) -> None:
+    storage.write(f"requests/{request.id}.json", json.dumps(asdict(request)))
+
+
+def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
+    """The requests to an instance; those left by others, and what is none, are removed where that can be done."""
+    found = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
+    for path, request in found.items():
+        if (request is None or request.instance != instance) and storage.can_remove:
+            storage.remove(path)
+    return tuple(request for request in found.values() if request is not None and request.instance == instance)
+
+
+def _request(path: str, text: str) -> Request | None:
+    """None for what is no request, or has the id of another one, which names its answer: the job has to go on."""
+    try:
+        values = dict(json.loads(text))
+        found = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
+    except (ValueError, TypeError, KeyError):
+        return None
+    if found is None or found.kind not in KINDS or not _ID.fullmatch(found.id):
+        return None
+    return found if path == f"requests/{found.id}.json" else None
+
+
+def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> None:
+    """Do what is asked and write down what came of it."""
+    try:
+        reply: Mapping[str, object] = {"answer": act()}
+    except SqlStreamError as error:
+        reply = {"error": [asdict(_without_place(d)) for d in error.diagnostics]}
+    except Exception as error:
+        reply = {"error": [asdict(Diagnostic("SS400", f"{type(error).__name__}: {error}"))]}
+    storage.write(f"replies/{request.id}.json", json.dumps(reply))
+    _withdraw(storage, request)
+
+
+def _without_place(diagnostic: Diagnostic) -> Diagnostic:
+    """Without its place in a text that the other process does not have."""
+    return Diagnostic(diagnostic.code, diagnostic.message, detail=diagnostic.detail, hint=diagnostic.hint)
+
+
+def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float) -> Answer:
+    """Send the request to the process of a running job and wait for what it answers.
+
+    ExecutionError SS451 where that process goes before it has answered, SS453 where the time is up; else its error.
+    """
+    send(storage, request)
+    end, check = time.monotonic() + timeout_s, time.monotonic() + _CHECK_SECONDS
+    while time.monotonic() < end:
+        reply = _reply(storage, request)
+        if reply is not None:
+            return _answered(storage, request, reply)
+        if time.monotonic() >= check:
+            found = read_record(storage)
+            if found is not None and not (found.is_running and found.life.instance == request.instance):
+                reply = _reply(storage, request)  # its last act may have been to answer
+                if reply is not None or (request.kind == "stop" and not request.savepoint and not found.is_lost):
+                    return None if reply is None else _answered(storage, request, reply)
+                raise _gone(storage, request, found)
+            check = time.monotonic() + _CHECK_SECONDS
+        time.sleep(_POLL_SECONDS)
+    _withdraw(storage, request)
+    message = f'job "{record.name}" has not answered within {timeout_s:g} seconds'
+    hint = "A long micro-batch may keep it; ask again, with more time."
+    raise ExecutionError(NO_ANSWER, message, hint=hint)
+
+
+def _gone(storage: Storage, request: Request, found: JobRecord) -> ExecutionError:
+    _withdraw(storage, request)
+    message = f'job "{found.name}" is {found.status} and cannot answer any more'
+    hint = "Start it again with its script; it goes on from its checkpoint."
+    return ExecutionError(GONE, message, detail=found.error and found.error[1], hint=hint)
+
+
+def _withdraw(storage: Storage, request: Request) -> None:
+    if storage.can_remove:
+        storage.remove(f"requests/{request.id}.json")
+
+
+def _reply(storage: Storage, request: Request) -> Mapping[str, object] | None:
+    text = storage.read(f"replies/{request.id}.json")
+    if text is None:
+        return None
+    if storage.can_remove:
+        storage.remove(f"replies/{request.id}.json")
+    try:
+        reply: Mapping[str, object] = dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise _no_reply(storage, request, error) from error
+    return reply
+
+
+def _answered(storage: Storage, request: Request, reply: Mapping[str, object]) -> Answer:
+    wrong, found = reply.get("error"), reply.get("answer")
+    try:
+        if isinstance(wrong, list):
+            told = SqlStreamError.of([Diagnostic(**entry) for entry in wrong])
+        elif found is None or isinstance(found, str | int):
+            return found
+        else:
+            raise ValueError(f"{type(found).__name__} is no answer")
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise _no_reply(storage, request, error) from error
+    raise told
+
+
+def _no_reply(storage: Storage, request: Request, error: Exception) -> ExecutionError:
+    message = f'the answer "{storage.location(f"replies/{request.id}.json")}" of a job cannot be read'
+    hint = "SHOW JOBS tells what has become of it; ask again."
+    return ExecutionError(NO_ANSWER, message, detail=f"{type(error).__name__}: {error}", hint=hint)

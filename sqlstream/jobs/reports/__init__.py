@@ -1,0 +1,1 @@
+"""What the reports of Spark's micro-batches say: progress, counts and what still waits."""

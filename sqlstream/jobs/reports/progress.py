@@ -1,0 +1,190 @@
+"""How far a job is, read from the reports of Spark's micro-batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from sqlstream.jobs.reports.lookups import LookupTotals, lookups_of
+from sqlstream.jobs.reports.lookups import added as added_lookups
+from sqlstream.jobs.reports.observed import counts_of
+from sqlstream.jobs.reports.observed import observed as observed_sets
+from sqlstream.jobs.reports.table_counts import added as added_by_name
+from sqlstream.jobs.reports.table_counts import rows_by_table, rows_read
+from sqlstream.jobs.reports.waiting import Waiting, waiting_from_json
+from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_OUT = "rows_out"
+METRICS = "sqlstream"
+LATE_ROWS = "late_rows"
+PENDING = "pending"
+BAD_METRIC, BAD_ROWS = "bad", "rows"
+
+_OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Totals since the job was started, control rows left out.
+
+    ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
+    and for queries that need none. ``late_rows`` are those that windows dropped; on the native gear Spark adds up rows
+    of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
+    columnar gear, numbered from the top, ``lookups`` what each lookup has asked, numbered in the same way.
+    ``pending`` are the rows that wait after the last batch for deferred lookups or barriers; None before the first
+    batch of a query with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has
+    failed and started again. ``bad_rows``: those of each table and function that tolerates them. ``missing_files``:
+    those of each table that were listed, and gone when they were to be read.
+    ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
+    ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    batches: int = 0
+    busy_ms: int = 0
+    watermark_ms: int | None = None
+    late_rows: int = 0
+    late_by_operator: Mapping[int, int] = field(default_factory=dict)
+    lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
+    pending: int | None = None
+    pending_by_operator: Mapping[int, int] = field(default_factory=dict)
+    bad_rows: Mapping[str, int] = field(default_factory=dict)
+    missing_files: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    last_batch: int = -1
+    rows_by_table: Mapping[str, int] = field(default_factory=dict)
+    waiting: tuple[Waiting, ...] = ()
+
+    @property
+    def rows_per_second(self) -> float:
+        """Input rows per second of work."""
+        return self.rows_in * 1000 / self.busy_ms if self.busy_ms else 0.0
+
+    @property
+    def input_ended(self) -> bool:
+        return self.watermark_ms is not None and self.watermark_ms >= END_OF_INPUT_MS
+
+
+def progress_from_json(values: Mapping[str, Any]) -> Progress:
+    """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""
+    known = {f.name for f in fields(Progress)}
+    found = {name: _from_json(value) for name, value in values.items() if name in known}
+    return Progress(**{**found, "waiting": waiting_from_json(values.get("waiting", ()))})
+
+
+def _from_json(value: Any) -> Any:
+    """JSON makes texts of the numbers of operators."""
+    if not isinstance(value, dict):
+        return value
+    found = {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
+    return {key: LookupTotals(**entry) if isinstance(entry, dict) else entry for key, entry in found.items()}
+
+
+def observed(rows: DataFrame) -> DataFrame:
+    """The rows, counted on their way out; late rows, which are on their way to other tables, left out."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
+    return rows.observe(METRICS, counted.alias(ROWS_OUT))
+
+
+def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]]) -> Progress:
+    """The progress after more reports; those counted before are skipped."""
+    for report in sorted(reports, key=lambda r: int(r["batchId"])):
+        if int(report["batchId"]) > progress.last_batch:
+            progress = _after(progress, report)
+    return progress
+
+
+def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
+    watermark = watermark_of(report.get("eventTime", {}).get("watermark"))
+    pending = pending_rows(report)
+    return replace(
+        progress,
+        rows_in=progress.rows_in + rows_read(report),
+        rows_out=progress.rows_out + _rows_out(report),
+        batches=progress.batches + 1,
+        rows_by_table=added_by_name(progress.rows_by_table, rows_by_table(report)),
+        busy_ms=progress.busy_ms + int(report["batchDuration"]),
+        watermark_ms=progress.watermark_ms if watermark is None else watermark,
+        late_rows=progress.late_rows + late_rows(report),
+        late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
+        lookups=added_lookups(progress.lookups, lookups_of(report)),
+        bad_rows=added_by_name(progress.bad_rows, bad_rows(report)),
+        missing_files=added_by_name(progress.missing_files, missing_files(report)),
+        pending=progress.pending if not pending else sum(pending.values()),
+        pending_by_operator=pending or progress.pending_by_operator,
+        last_batch=int(report["batchId"]),
+    )
+
+
+def late_rows(report: Mapping[str, Any]) -> int:
+    """The rows that windows dropped in a micro-batch: on the columnar gear exactly, on Spark's own as Spark counts."""
+    dropped = sum(operator["numRowsDroppedByWatermark"] for operator in report["stateOperators"])
+    return int(dropped) + sum(late_by_operator(report).values())
+
+
+def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
+    """The late rows of each operator of the columnar gear by its number."""
+    return {number: late for number, (late, _) in _operators(report)}
+
+
+def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
+    """The bad rows of a micro-batch by table or function, as far as they are tolerated."""
+    return _by_source(report, BAD_METRIC, BAD_ROWS)
+
+
+def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
+    """The files of a micro-batch that were gone, by table, as far as that is tolerated."""
+    return {table: files for table, files in _by_source(report, MISSING_METRIC, FILES).items() if files}
+
+
+def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, int]:
+    """What is counted in the metrics whose names end with a number and a source."""
+    found: dict[str, int] = {}
+    for number_and_source, metrics in observed_sets(report, kind):
+        source = unquote(number_and_source.partition("/")[2])
+        found[source] = found.get(source, 0) + sum(counts_of(metrics, (counted,)))
+    return found
+
+
+def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
+    """The rows of each operator of the columnar gear that wait after a micro-batch for the answers to lookups, or for
+    barriers, by its number."""
+    return {number: pending for number, (_, pending) in _operators(report)}
+
+
+def _operators(report: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
+    """The late and the waiting rows of each operator of the columnar gear by its number."""
+    for number, metrics in observed_sets(report, _OPERATOR):
+        yield int(number), counts_of(metrics, (LATE_ROWS, PENDING))
+
+
+def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
+    return {number: left.get(number, 0) + right.get(number, 0) for number in sorted({*left, *right})}
+
+
+def _rows_out(report: Mapping[str, Any]) -> int:
+    return sum(sum(counts_of(metrics, (ROWS_OUT,))) for _, metrics in observed_sets(report, METRICS))
+
+
+def watermark_of(text: str | None) -> int | None:
+    """Milliseconds since 1970 of Spark's shifted watermark; None before it moves, at Spark's own 1970."""
+    match = re.fullmatch(r"\+?(\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z", text or "")
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, ms = (int(g) for g in match.groups())
+    cycles, year = divmod(year - 2000, 400)  # the calendar repeats after 400 years of 146,097 days
+    days = date(year + 2000, month, day).toordinal() - date(1970, 1, 1).toordinal() + cycles * 146_097
+    shifted = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + ms
+    return shifted - EPOCH_SHIFT_MS if shifted > 0 else None

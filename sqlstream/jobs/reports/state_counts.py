@@ -1,0 +1,73 @@
+"""Counts what waits in a checkpoint: Spark reads the state of its last epoch, kernels tell what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sqlstream.jobs.records.history import last_committed
+from sqlstream.jobs.reports.waiting import Waiting
+from sqlstream.planner.physical.gears import Gear
+from sqlstream.udfs.kernel import Domain
+from sqlstream.udfs.spark.state_reading import WAITS_DDL, wait_of, waits_of_group
+from sqlstream.udfs.spark.state_server import NAME
+from sqlstream.udfs.waiting import Pending, Wait, added
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sqlstream.jobs.checkpoints.checkpoint import Checkpoint
+    from sqlstream.jobs.lifecycle.runtime import RunningOperator
+
+_MICROS = 1000
+_ENTRIES = ("key.key_group", "user_map_key.name", "user_map_key.number", "user_map_value.text")
+
+
+def waiting_in(
+    checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession
+) -> tuple[Waiting, ...]:
+    """What waits in the last epoch, by operator. A job of Spark per operator with state reads that state."""
+    if last_committed(checkpoint.storage) is None:
+        return ()
+    location = checkpoint.spark_location
+    if checkpoint.layout.gear == Gear.NATIVE.value:
+        return tuple(_windows(location, spark))
+    in_order = sorted(operators, key=lambda operator: min(operator[0]))  # as Spark numbers them
+    found = [
+        waiting
+        for number, operator in enumerate(in_order)
+        for waiting in _waiting_of(location, number, operator, spark)
+    ]
+    return tuple(sorted(found, key=lambda waiting: waiting.operator))
+
+
+def _waiting_of(location: str, number: int, operator: RunningOperator, spark: SparkSession) -> Iterator[Waiting]:
+    numbers, processor = operator
+    reader = spark.read.format("statestore").option("operatorId", number).option("stateVarName", NAME)
+    entries = reader.load(location).select(*_ENTRIES)
+    groups = entries.groupBy("key_group").applyInArrow(waits_of_group(processor), WAITS_DDL)
+    by_stage: dict[int, list[Wait]] = {}
+    for stage, *wait in groups.collect():
+        by_stage.setdefault(stage, []).append(wait_of(*wait))
+    for stage, waits in by_stage.items():
+        yield from (_waiting(numbers[stage], wait) for wait in added(waits))
+
+
+def _waiting(operator: int, wait: Wait) -> Waiting:
+    timed = wait.domain is not None
+    return Waiting(
+        operator,
+        wait.what.value,
+        wait.count,
+        by_clock=wait.domain is Domain.PROCESSING,
+        first_ms=-(-wait.first // _MICROS) if timed else None,
+        last_ms=-(-wait.last // _MICROS) if timed else None,
+    )
+
+
+def _windows(location: str, spark: SparkSession) -> Iterator[Waiting]:
+    """Spark's own operators have a row of state for each open window of a key."""
+    for operator in spark.read.format("state-metadata").load(location).collect():
+        count = spark.read.format("statestore").option("operatorId", operator.operatorId).load(location).count()
+        if count:
+            yield Waiting(operator.operatorId, Pending.WINDOWS.value, count)

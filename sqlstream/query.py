@@ -1,0 +1,108 @@
+"""Queries for the caller, whose rows come while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.errors import ExecutionError
+from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.nodes import Output
+from sqlstream.results import SHOWN, Rows, columns_of, in_time_zone, rows_of, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from sqlstream.jobs import Job
+
+ENDLESS = "SS480"
+
+
+class Query:
+    """A query that runs: an iterator of its rows, which come while it runs. Each row is delivered once.
+
+    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows. Those of an
+    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``. TIMESTAMPs are shown in ``time_zone``.
+    """
+
+    def __init__(self, job: Job, plan: Output, time_zone: str) -> None:
+        self.job = job
+        columns = columns_of(plan)
+        self.columns = tuple(name for name, _ in columns)
+        self.types = tuple(type_ for _, type_ in columns)
+        self._updating = len(columns) > len(plan.names)
+        self._time_zone = time_zone
+        self._incoming = job.results()
+        self._table: pa.Table | None = None
+        self._rows: list[tuple[Any, ...]] = []
+        self._position = 0
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows as they come, one Arrow table per micro-batch; ends with the query and raises its error."""
+        if self._table is not None and self._position < len(self._rows):
+            rest, self._position = self._table.slice(self._position), len(self._rows)
+            yield rest
+        for table in self._incoming:
+            yield in_time_zone(table, self._time_zone)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        while self._position >= len(self._rows):
+            self._table = in_time_zone(next(self._incoming), self._time_zone)
+            self._rows, self._position = rows_of(self._table), 0
+        self._position += 1
+        return self._rows[self._position - 1]
+
+    def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
+        """The rows behind their kinds."""
+        return ((RowKind(row[0]), row[1:]) if self._updating else (RowKind.INSERT, row) for row in self)
+
+    def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
+        """The next ``count`` rows, fewer at the end of the query; waits for them."""
+        return list(islice(self, count))
+
+    def rows(self) -> Rows:
+        """All rows, once the query has ended. ExecutionError SS480 where it never will."""
+        import pyarrow as pa
+
+        if not self.job.is_bounded:
+            hint = "Iterate over it, or fetchmany(n), and stop() it."
+            raise ExecutionError(
+                ENDLESS, "the query reads a source without an end, so it never has all rows", hint=hint
+            )
+        tables = list(self.batches())
+        return Rows.of_arrow(pa.concat_tables(tables) if tables else self._empty())
+
+    def _empty(self) -> pa.Table:
+        return Rows(self.columns, self.types).to_arrow()
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.rows().fetchall()
+
+    def to_arrow(self) -> pa.Table:
+        return self.rows().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.rows().to_pandas()
+
+    def show(self, count: int = SHOWN) -> None:
+        """Print the next ``count`` rows as a table."""
+        import sys
+
+        sys.stdout.write(text_table(self.columns, self.fetchmany(count), count) + "\n")
+
+    def stop(self) -> None:
+        self.job.stop()
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Query {self.job.name} {self.job.state.value}: {', '.join(self.columns)}>"

@@ -1,0 +1,158 @@
+"""Spark for a session: started when it is first needed, and kept at the settings of SET while the session lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
+from sqlstream.spark.connect import is_connect
+from sqlstream.spark.private_settings import JAVA_OPTIONS
+from sqlstream.spark.tuning.choices import FIELDS, NONE, tuning_of
+from sqlstream.udfs.hiding import hiding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MISSING_PACKAGE = "SS482"
+REFUSED_VALUE = "SS594"
+
+
+class SparkHandle:
+    """Spark, started when it is first needed, with the session's settings while the session lives."""
+
+    def __init__(self, spark: SparkSession | str | None) -> None:
+        self._master = spark if isinstance(spark, str) else None
+        self._given = None if isinstance(spark, str) else spark
+        self._spark: SparkSession | None = None
+        self._before: dict[str, str | None] = {}
+        self._tuning = NONE
+
+    def require_possible(self) -> None:
+        """ExecutionError SS413 where another Spark runs in this process already; starts none."""
+        from sqlstream.spark.running import require_master, running_session
+
+        running = running_session() if self._master is not None else None
+        if running is not None:
+            require_master(running, self._master)
+
+    @property
+    def started(self) -> bool:
+        return self._spark is not None
+
+    @property
+    def is_remote(self) -> bool:
+        """True for sessions of Spark Connect, whose files may be on another machine."""
+        if self._given is None:
+            return (self._master or "").startswith("sc://")
+        return is_connect(self._given)
+
+    def get(self, settings: Settings) -> SparkSession:
+        with hiding(settings.secrets):
+            if self._spark is None:
+                self._spark = self._start(settings)
+            self.apply(settings)
+        return self._spark
+
+    def _start(self, settings: Settings) -> SparkSession:
+        from pyspark.errors import PySparkImportError
+
+        from sqlstream.spark.session import prepared, spark_session, tuning_in_effect
+
+        tuning = tuning_of(settings)
+        if self._given is not None:
+            self._tuning = replace(NONE, quiet_errors=tuning.quiet_errors)
+            return prepared(self._given, tuning)
+        try:
+            # The other settings can be put back when the session closes.
+            spark = spark_session(settings.spark, self._master, settings.secrets, tuning)
+            self._tuning = tuning_in_effect()
+            return spark
+        except PySparkImportError as error:
+            hint = "Install what PySpark names: pip install 'pyspark[connect]' for Spark Connect."
+            raise ExecutionError(
+                MISSING_PACKAGE, "Spark misses a Python package", detail=str(error), hint=hint
+            ) from error
+
+    def apply(self, settings: Settings) -> None:
+        """Bring a running Spark to the settings; what is no longer set gets back what was there before."""
+        if self._spark is None:
+            return
+        self._require_tuned(settings)
+        wanted = spark_settings(settings)
+        for key in [k for k in self._before if k not in wanted]:
+            self._restore(key)
+        for key, value in wanted.items():
+            if not _is_set(self._spark.conf.get(key, None), key, value):
+                self._change(key, value)
+
+    def _require_tuned(self, settings: Settings) -> None:
+        """ConnectorError SS523 for what would have had to be done, or left, when Spark started."""
+        for key in settings.given:
+            if key in FIELDS and settings[key] != getattr(self._tuning, FIELDS[key]):
+                raise _not_changeable(key)
+
+    def _change(self, key: str, value: str) -> None:
+        from pyspark.errors import AnalysisException, PySparkException
+
+        from sqlstream.spark.running import only_at_start
+
+        assert self._spark is not None
+        if only_at_start(key):
+            raise _not_changeable(key)
+        before = self._spark.conf.get(key, None)
+        try:
+            self._spark.conf.set(key, value)
+        except AnalysisException as error:
+            raise _not_changeable(key) from error
+        except PySparkException as error:
+            message = f'Spark refuses the value of setting "{key}"'
+            raise ConnectorError(REFUSED_VALUE, message, detail=str(error).partition("\n")[0]) from error
+        self._before.setdefault(key, before)
+
+    def _restore(self, key: str) -> None:
+        assert self._spark is not None
+        value = self._before.pop(key)
+        if value is None:
+            self._spark.conf.unset(key)
+        else:
+            self._spark.conf.set(key, value)
+
+    def release(self) -> None:
+        """Put back the settings that the session has changed; a Spark that has not died goes on for others."""
+        try:
+            for key in list(self._before):
+                self._restore(key)
+        except Exception as error:
+            from sqlstream.spark.gone import is_spark_gone
+
+            if not is_spark_gone(error):
+                raise
+
+
+def _is_set(found: str | None, key: str, value: str) -> bool:
+    """Options of the JVM stand before those that sqlstream adds to them when it starts Spark."""
+    return found == value or (key in JAVA_OPTIONS and (found or "").startswith(f"{value} "))
+
+
+def _not_changeable(key: str) -> ConnectorError:
+    hint = (
+        "Give it to the first connect() of a process, or on the command line with --set: before Spark starts. A "
+        "session that runs already is stopped with SparkSession.active().stop()."
+    )
+    return ConnectorError(STATIC_SETTING, f'setting "{key}" cannot be changed while Spark runs', hint=hint)
+
+
+def spark_settings(settings: Settings) -> Mapping[str, str]:
+    """Spark's settings for those of the session."""
+    found = dict(settings.spark)
+    if settings["table.local-time-zone"] is not None:
+        found["spark.sql.session.timeZone"] = settings["table.local-time-zone"]
+    if settings["parallelism.default"] is not None:
+        found["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
+    retained = settings["execution.checkpointing.num-retained"]
+    if retained is not None:
+        found[RETAINED_BY_SPARK] = str(max(retained, LEAST_RETAINED))
+    return found

@@ -1,0 +1,97 @@
+"""The one door to what PySpark keeps to itself, which any version of it may change.
+
+Each function answers None, or does nothing, where this PySpark has not what it asks for: callers go on without. What
+they ask for is listed in ``PROBES``; ``missing`` says what of that this PySpark has not.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROBES: tuple[tuple[str, str], ...] = (
+    ("pyspark.SparkContext", "_gateway"),
+    ("pyspark.SparkContext", "_active_spark_context"),
+    ("pyspark.SparkContext", "_ensure_initialized"),
+    ("pyspark.SparkContext", "_jvm"),
+    ("pyspark.logger.PySparkLogger", "getLogger"),
+)
+"""Classes and their attributes."""
+
+
+def missing() -> tuple[str, ...]:
+    """What of ``PROBES`` this PySpark has not."""
+    return tuple(f"{owner}.{name}" for owner, name in PROBES if not hasattr(_object(owner), name))
+
+
+def _object(path: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def attribute(value: object, *names: str) -> Any:
+    """What is behind the names; None where one of them is not there."""
+    return reduce(lambda found, name: getattr(found, name, None), names, value)
+
+
+def java_of(spark: SparkSession) -> Any:
+    """The Java of a session that runs in this process, as py4j shows it."""
+    return attribute(spark, "sparkContext", "_jvm")
+
+
+def hadoop_configuration(spark: SparkSession) -> Any:
+    ask: Callable[[], Any] | None = attribute(spark, "sparkContext", "_jsc", "hadoopConfiguration")
+    return None if ask is None else ask()
+
+
+def java_process() -> subprocess.Popen[bytes] | None:
+    """The Java that PySpark has started from this process."""
+    from pyspark import SparkContext
+
+    found: subprocess.Popen[bytes] | None = attribute(SparkContext, "_gateway", "proc")
+    return found
+
+
+def start_java(settings: Mapping[str, str]) -> None:
+    """Start the Java of this process with Spark's settings, before there is a session. AttributeError where this
+    PySpark starts it otherwise: the settings that are kept back must not go where they may be read."""
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    SparkContext._ensure_initialized(conf=conf)
+
+
+def end_connection() -> None:
+    """Close what PySpark has open to Java. Whatever fails there: Java may have died."""
+    from pyspark import SparkContext
+
+    # PySpark's thread that waits for counts from the JVM would print that its connection has ended.
+    for end in (
+        attribute(SparkContext, "_active_spark_context", "_accumulatorServer", "shutdown"),
+        attribute(SparkContext, "_gateway", "shutdown"),
+    ):
+        if end is not None:
+            end()
+
+
+def connect_endpoint(spark: SparkSession) -> str | None:
+    """Host and port of a session of Spark Connect; None for builders other than the default one."""
+    found: str | None = attribute(spark, "client", "_builder", "endpoint")
+    return found
+
+
+def java_trace(error: BaseException) -> str | None:
+    """Where Spark failed in Java, with all causes."""
+    through_connect = getattr(error, "getStackTrace", None)
+    found: str | None = through_connect() if through_connect is not None else getattr(error, "_stackTrace", None)
+    return found

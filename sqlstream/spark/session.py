@@ -1,0 +1,216 @@
+"""The Spark session of jobs: a local one with what streaming needs, or the user's own, classic or Connect.
+
+Nothing here imports PySpark before a session is asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+from sqlstream.errors import Diagnostic, ExecutionError
+from sqlstream.java import require_java
+from sqlstream.secrets import NO_SECRETS, Secrets
+from sqlstream.spark.jvm_exit import end_jvm
+from sqlstream.spark.log import new_log
+from sqlstream.spark.private_settings import start_java
+from sqlstream.spark.running import require_master, running_session
+from sqlstream.spark.tuning.applied import (
+    be_quiet,
+    java_options,
+    tune_running,
+    tuned_settings,
+    while_starting,
+    worker_command,
+)
+from sqlstream.spark.tuning.choices import ALL, NONE, Tuning
+from sqlstream.spark.worker_package import send_package
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNSUITABLE_SESSION = "SS493"
+NOT_STARTED = "SS494"
+
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+
+# Spark walks down its plans and expressions on the stack of the thread that plans, where the usual megabyte takes less
+# than long statements need. It is address space, of which only what is used becomes memory.
+_STACK = "-Xss16m"
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+}
+"""What the jobs rely on; these can be set on a running session."""
+
+# Spark's own checkpoint file manager starts a process for each link that it looks at: 0.1 s and more per micro-batch.
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+# Hive's file system, which Spark would take, replaces no file: a micro-batch that runs again would leave the state of
+# the time before on the disk.
+_FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
+
+# What results depend on, and what they cost; for a session that nobody has set up before.
+_SQL = {
+    "spark.sql.session.timeZone": "UTC",
+    # To look at the bytes of a batch after each row costs as much as half of all else; 10,000 rows are bound enough.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
+}
+
+_LOCAL = _SQL | {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    "spark.hadoop.fs.file.impl": _FILE_SYSTEM,
+    "spark.sql.streaming.pollingDelay": "100",  # ms; Spark's 10 keep a third of a core busy while no rows come
+    # Spark counts so much more for each file where it cuts files for tasks: with its 4 MB, two tasks share a file of 20
+    # MB in parts of 12 and 8, and a micro-batch takes as long as its longest task.
+    "spark.sql.files.openCostInBytes": "262144",
+    # To compress what goes to a file of this machine, and comes from it, takes a third of what tasks of the JVM take.
+    "spark.shuffle.compress": "false",
+    # PySpark would look up, and tell Spark, for each column which of our lines has made it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_MOST_CORES = 10_000
+
+_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def spark_session(
+    settings: Mapping[str, str] | None = None,
+    master: str | None = None,
+    secrets: Secrets = NO_SECRETS,
+    tuning: Tuning = ALL,
+) -> SparkSession:
+    """The running session, or a new one on ``master`` (all cores of this machine) with Spark's ``settings``.
+
+    ``tuning`` is what is done to a new one on this machine. Settings that hold a secret, one of ``secrets`` or what
+    their key tells to be one, are on no command line.
+
+    ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where the running session is another one,
+    SS49x where Java is missing or too old.
+    """
+    from pyspark.sql import SparkSession
+
+    active = running_session()
+    if active is not None:
+        require_master(active, master)
+        return prepared(active, tuning)
+    if master is not None and master.startswith("sc://"):
+        return prepared(_as_at_home(SparkSession.builder.remote(master).getOrCreate()), tuning)
+    return _local_session(master or os.environ.get("SPARK_MASTER", "local[*]"), settings or {}, secrets, tuning)
+
+
+_in_effect = NONE
+
+
+def tuning_in_effect() -> Tuning:
+    """What has been done to the Spark that this process has started; nothing where it has started none."""
+    return _in_effect
+
+
+def _as_at_home(spark: SparkSession) -> SparkSession:
+    """A new session of Connect with the settings of a local one, and state for as many partitions as there are cores:
+    each partition costs a task in every micro-batch, and Spark's default are 200."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for key, value in _SQL.items():
+        spark.conf.set(key, value)
+    if spark.conf.get(_PARTITIONS) == "200":
+        numbers = spark.range(_MOST_CORES).select(F.spark_partition_id().alias("number"))
+        spark.conf.set(_PARTITIONS, str(numbers.agg(F.max("number")).collect()[0][0] + 1))
+    return spark
+
+
+def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
+    """A session of the user: settings that jobs rely on are added where unset, and SS493 says which are wrong."""
+    for key, value in STREAMING.items():
+        if spark.conf.get(key, None) is None:
+            spark.conf.set(key, value)
+    require_suitable(spark)
+    be_quiet(tuning)
+    send_package(spark)
+    return spark
+
+
+def require_suitable(spark: SparkSession) -> None:
+    """ExecutionError SS493 that lists the settings under which results would be wrong."""
+    wrong = [
+        Diagnostic(UNSUITABLE_SESSION, f'Spark\'s setting "{key}" is "{found}"', hint=f'Set it to "{needed}".')
+        for key, needed in STREAMING.items()
+        if key.endswith(("noDataMicroBatches.enabled", "multipleWatermarkPolicy"))
+        and (found := spark.conf.get(key, needed)) != needed
+    ]
+    if wrong:
+        raise ExecutionError.of(wrong)
+
+
+def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, tuning: Tuning) -> SparkSession:
+    global _in_effect
+    from pyspark.sql import SparkSession
+
+    require_java()
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = worker_command(master, tuning)
+    here = _THIS_MACHINE if _is_here(master) else {}
+    if here:
+        # Read before the settings: quiets a warning about host names.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName("sqlstream")
+    parallelism = {_PARTITIONS: str(_cores(master))}
+    ours = {**_LOCAL, **here, **tuned_settings(master, tuning), **STREAMING, **parallelism}
+    given = {**ours, **settings, **_jvm_options(settings, tuning)}
+    for key, value in given.items():
+        builder = builder.config(key, value)
+    own = {"spark.master": master, "spark.app.name": "sqlstream"}
+    spark = _started(builder, new_log(), lambda: start_java(own | given, secrets), tuning)
+    _in_effect = tuning
+    atexit.register(end_jvm)
+    tune_running(spark, tuning)
+    send_package(spark)
+    return spark
+
+
+def _is_here(master: str) -> bool:
+    """True where all of Spark runs on this machine: executors elsewhere must find the driver by another address."""
+    return master.startswith("local") or urlparse(master).hostname in ("localhost", "127.0.0.1")
+
+
+def _jvm_options(settings: Mapping[str, str], tuning: Tuning = ALL) -> dict[str, str]:
+    """The JVM options that the settings ask for, and ours where these say nothing of the same."""
+    stated = settings.get(_JVM_OPTIONS, "")
+    stack = "" if "-Xss" in stated else _STACK
+    return {_JVM_OPTIONS: " ".join(filter(None, (stated, stack, *java_options(stated, tuning))))}
+
+
+def _started(
+    builder: SparkSession.Builder, log: Path, prepare: Callable[[], None] = lambda: None, tuning: Tuning = ALL
+) -> SparkSession:
+    try:
+        with while_starting(log, tuning):
+            prepare()
+            return builder.getOrCreate()
+    except Exception as error:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        detail, hint = "\n".join(lines[-5:]) or str(error), f'All that Spark has said is in "{log}".'
+        raise ExecutionError(NOT_STARTED, "Spark did not start", detail=detail, hint=hint) from error
+
+
+def _cores(master: str) -> int:
+    """Cores of ``local[n]``; all of this machine for ``local[*]`` and for masters elsewhere."""
+    inside = master.removeprefix("local[").removesuffix("]")
+    return int(inside) if inside.isdigit() else (1 if master == "local" else os.cpu_count() or 1)

@@ -1,0 +1,60 @@
+"""Spark started on a thread of its own, while the user still types."""
+
+from __future__ import annotations
+
+import time
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, Statement, StatementSet
+from sqlstream.spark.connect import is_connect
+from sqlstream.spark.tuning.standard_error import keep_stderr
+
+if TYPE_CHECKING:
+    from sqlstream.session import Session
+
+
+def starts_job(statement: Statement) -> bool:
+    """True for queries, INSERTs and what else runs on."""
+    creates = isinstance(statement, CreateTable) and statement.query is not None
+    return creates or isinstance(statement, Query | Insert | StatementSet)
+
+
+def needs_spark(statement: Statement) -> bool:
+    """True for statements that start a job, and for EXPLAIN SPARK."""
+    return starts_job(statement) or (isinstance(statement, Explain) and statement.stage == "SPARK")
+
+
+class SparkStart:
+    """Starts the session's Spark at once; ``wait`` returns when it is there or raises what kept it from starting.
+
+    Off the main thread PySpark leaves Ctrl-C to us; on it, Ctrl-C would cancel the work of every job.
+    Until ``wait`` has returned the session must not be used for anything that needs Spark.
+    """
+
+    def __init__(self, session: Session) -> None:
+        keep_stderr()
+        self._session = session
+        self._error: Exception | None = None
+        self._seconds = 0.0
+        self._thread = Thread(target=self._start, name="sqlstream-start", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def advice(self) -> str | None:
+        """How the next start takes less time, once Spark is there; None where it cannot, or where it was said."""
+        from sqlstream.spark.tuning.archived_classes import advice
+
+        return None if is_connect(self._session.spark) else advice(self._seconds)
+
+    def _start(self) -> None:
+        begin = time.monotonic()
+        try:
+            self._session.spark  # noqa: B018
+            self._seconds = time.monotonic() - begin
+        except Exception as error:
+            self._error = error

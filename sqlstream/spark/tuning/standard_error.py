@@ -1,0 +1,32 @@
+"""Standard error of this process while Spark starts in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def keep_stderr() -> None:
+    """Starting Spark takes descriptor 2 for its log; this process's own messages go on to where it led before."""
+    with contextlib.suppress(OSError):  # a captured stderr has no descriptor
+        if sys.stderr.fileno() == 2:
+            sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding)
+
+
+@contextlib.contextmanager
+def messages_to(log: Path) -> Iterator[None]:
+    """What is written to stderr goes to ``log``; a JVM started meanwhile keeps writing there. OSError where this
+    process has no standard error."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)

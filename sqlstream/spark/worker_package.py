@@ -1,0 +1,129 @@
+"""This package as an archive for Spark's workers, which then need not have it installed.
+
+Python imports from the archive as from a folder. It holds compiled modules, too, for Pythons of this version: without
+them each worker would compile anew what it imports.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.util
+import os
+import py_compile
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import TYPE_CHECKING
+
+from sqlstream import version
+from sqlstream.errors import ExecutionError
+from sqlstream.spark.connect import is_connect
+from sqlstream.user_folders import cache_folder, made, temporary_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOT_SENT = "SS495"
+
+_MESSAGE = "Spark does not take the package for its workers"
+
+# Streaming queries run in a copy of the session. With artifacts apart by session, Spark plans its micro-batches as if
+# there were none of that session, and workers look for the package where it is not.
+_APART = "spark.sql.artifact.isolation.enabled"
+
+_LEFT_OUT = ("cli", "shell", "testing")
+"""Parts that only somebody at a terminal or in a test needs."""
+_KINDS = (".py", ".lark")
+
+
+def worker_package() -> Path:
+    """The archive, made once for what it holds and kept in the user's cache directory."""
+    root = Path(version.__file__).parent
+    if not root.is_dir():
+        return _archive_around(root)
+    sources = {path: path.read_bytes() for path in _sources(root)}
+    file = _folder() / f"sqlstream-{version.__version__}-{_digest(root, sources)}.zip"
+    if not file.is_file():
+        _write(file, root, sources)
+    return file
+
+
+def send_package(spark: SparkSession) -> None:
+    """Give the package to the workers of a session, unless they run on this machine as part of it.
+
+    ExecutionError SS495 where Spark does not take it.
+    """
+    path_before = list(sys.path)
+    try:
+        if is_connect(spark):
+            spark.conf.set(_APART, "false")
+            spark.addArtifacts(str(worker_package()), pyfile=True)
+        elif not _on_this_machine(spark.sparkContext.master or ""):
+            spark.sparkContext.addPyFile(str(worker_package()))
+    except Exception as error:
+        hint = "Install sqlstream for the Python of Spark's workers, or ask who runs Spark to allow artifacts."
+        raise ExecutionError(NOT_SENT, _MESSAGE, detail=str(error), hint=hint) from error
+    finally:
+        sys.path[:] = path_before  # PySpark would have this process import from the archive, too
+
+
+def _on_this_machine(master: str) -> bool:
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def _archive_around(root: Path) -> Path:
+    """The archive that the package itself is imported from."""
+    return next(parent for parent in root.parents if parent.is_file())
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    """All files of the package, also of its folders that are links."""
+    for folder, inside, names in os.walk(root, followlinks=True):
+        if Path(folder) == root:
+            inside[:] = [name for name in inside if name not in _LEFT_OUT]
+        inside.sort()
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(_KINDS))
+
+
+def _digest(root: Path, sources: Mapping[Path, bytes]) -> str:
+    found = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for path, content in sources.items():
+        found.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+        found.update(content)
+    return found.hexdigest()[:12]
+
+
+def _folder() -> Path:
+    folder = made(cache_folder())
+    if folder is None:
+        folder = temporary_folder("sqlstream-package-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _write(file: Path, root: Path, sources: Mapping[Path, bytes]) -> None:
+    """Whole or not at all, whoever else writes it at this moment."""
+    handle, fresh = tempfile.mkstemp(prefix=".sqlstream-", dir=file.parent)
+    with (
+        tempfile.TemporaryDirectory(prefix="sqlstream-compiled-") as compiled,
+        os.fdopen(handle, "wb") as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for path, content in sources.items():
+            name = f"sqlstream/{path.relative_to(root)}"
+            archive.writestr(name, content)
+            if path.suffix == ".py":
+                archive.writestr(f"{name}c", _compiled(path, Path(compiled)))
+    Path(fresh).replace(file)
+
+
+def _compiled(path: Path, folder: Path) -> bytes:
+    """What Python keeps of a compiled module, to be used without a look at its source."""
+    file = folder / "module.pyc"
+    py_compile.compile(str(path), str(file), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    return file.read_bytes()

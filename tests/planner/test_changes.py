@@ -1,0 +1,152 @@
+"""Which changes nodes take and emit, by which keys, and where -U goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
+from sqlstream.planner.changes import (
+    Changes,
+    changes_of,
+    made_by,
+    maker_of,
+    not_taken,
+    reads_before,
+    takes_changes,
+    upsert_keys,
+)
+from sqlstream.planner.naming import field_of
+from sqlstream.planner.nodes import Insert, Item, Node, Output, Project, Scan, Union
+from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.operators.over import Over
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.physical import Engine, physical_plan
+from sqlstream.planner.physical.steps import Read
+from sqlstream.planner.rules import optimize
+from sqlstream.types import INT, STRING, DataType
+from tests.planner.plans import plan
+
+COLUMNS = (Column("k", INT), Column("j", INT), Column("v", STRING))
+CHANGED = Table("changed", COLUMNS, "test", primary_key=("k", "j"), changelog=ALL_KINDS)
+SINK = Table("sink", COLUMNS, "test", primary_key=("k", "j"))
+SCAN = Scan(CHANGED, ("k", "j", "v"))
+KEY = frozenset({"k", "j"})
+RETRACTING = "GROUP BY item, window_start, window_end TRIGGER EVERY 1 ROWS RETRACTING"
+TUMBLE = "FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
+
+
+def project(node: Node, **items: str) -> Project:
+    types = {f.name: f.type for f in node.schema}
+    return Project(node, tuple(Item(name, field_of(column), types[column]) for name, column in items.items()))
+
+
+def found(text: str, kind: type[Node]) -> Node:
+    return next(node for node in plan(text).walk() if isinstance(node, kind))
+
+
+# --- what is taken --------------------------------------------------------------------------------------------
+
+
+def test_nodes_without_state_pass_all_kinds_and_those_with_state_take_inserts():
+    assert takes_changes(project(SCAN, a="v")) == ALL_KINDS
+    assert takes_changes(found("SELECT item, ROW_NUMBER() OVER (ORDER BY ts) AS n FROM bids", Over)) == APPEND_ONLY
+    assert takes_changes(Normalize(SCAN, ("k", "j"))) == ALL_KINDS
+
+
+def test_a_sink_takes_what_its_connector_does_and_deletes_by_what_is_withdrawn():
+    assert takes_changes(Insert(SCAN, SINK, takes=APPEND_ONLY)) == APPEND_ONLY
+    assert takes_changes(Insert(SCAN, SINK, takes=UPSERT)) == ALL_KINDS
+    deletes = frozenset({RowKind.INSERT, RowKind.DELETE})
+    ((port, kinds),) = not_taken(Insert(SCAN, SINK, takes=deletes))
+    assert (port, kinds) == (0, frozenset({RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}))
+
+
+def test_changes_are_traced_to_who_makes_them():
+    windows = plan(f"SELECT item, COUNT(*) {TUMBLE} {RETRACTING} UNION ALL SELECT item, 1 FROM bids")
+    maker = maker_of(windows, frozenset({RowKind.UPDATE_BEFORE}))
+    assert isinstance(maker, WindowAggregate) and made_by(maker) == "the windows with RETRACTING"
+    maker = maker_of(Normalize(project(SCAN, k="k", j="j"), ("k", "j")), ALL_KINDS)
+    assert made_by(maker) == 'table "changed"'
+
+
+@pytest.mark.parametrize(
+    ("text", "taker"),
+    [
+        ("SELECT id, ROW_NUMBER() OVER (ORDER BY ts) FROM cdc", "OVER"),
+        ("SELECT * FROM SESSION(TABLE cdc PARTITION BY id, DESCRIPTOR(ts), INTERVAL '1' SECOND)", "SESSION in FROM"),
+        ("SELECT id, COUNT(*) FROM cdc GROUP BY id, TUMBLE(ts, INTERVAL '1' SECOND)", "an aggregate over windows"),
+        ("SELECT * FROM cdc AS a JOIN bids AS b ON a.id = b.price AND a.ts = b.ts", "the INNER JOIN"),
+    ],
+)
+def test_operators_that_take_no_changes_are_named(text, taker):
+    with pytest.raises(SqlStreamError, match="SS325") as error:
+        plan(text)
+    (diagnostic,) = error.value.diagnostics
+    detail = f'Rows of the kinds UB,UA,D come from table "cdc", and {taker} does not take them.'
+    assert diagnostic.detail == detail
+    assert diagnostic.span is not None
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+def test_keys_go_through_projections_under_all_of_their_names():
+    assert upsert_keys(SCAN) == {KEY}
+    assert upsert_keys(project(SCAN, a="k", b="j", c="k")) == {frozenset("ab"), frozenset("cb")}
+    assert upsert_keys(project(SCAN, a="k", v="v")) == frozenset()
+    assert upsert_keys(Union((SCAN, SCAN))) == frozenset()
+
+
+@pytest.mark.parametrize(("kind", "keeps"), [("BIGINT", True), ("STRING", True), ("TINYINT", False), ("DOUBLE", False)])
+def test_casts_that_tell_all_values_apart_keep_keys(kind, keeps):
+    wider = Item("k", exp.cast(field_of("k"), kind), DataType(kind))
+    cast = Project(SCAN, (wider, Item("j", field_of("j"), INT)))
+    assert upsert_keys(cast) == (frozenset({KEY}) if keeps else frozenset())
+
+
+def test_windows_are_part_of_the_key():
+    aggregate = found(f"SELECT item, COUNT(*) {TUMBLE} {RETRACTING}", WindowAggregate)
+    assert upsert_keys(aggregate) == {frozenset({"item", "window_start", "window_end"})}
+
+
+# --- who reads -U ---------------------------------------------------------------------------------------------
+
+
+def test_sinks_by_the_same_key_read_no_rows_of_before():
+    assert not reads_before(Insert(SCAN, SINK, takes=UPSERT), above=False)
+    assert reads_before(Insert(SCAN, SINK, takes=ALL_KINDS), above=False)
+    by_v = Table("sink", COLUMNS, "test", primary_key=("v",))
+    assert reads_before(Insert(SCAN, by_v, takes=UPSERT), above=False)
+    assert reads_before(Output(SCAN, ("k", "j", "v")), above=False)
+
+
+def kinds(changes: Changes) -> list[str]:
+    return [c.text for c in changes.walk()]
+
+
+def test_rows_of_before_are_dropped_at_the_table():
+    sink = Insert(SCAN, SINK, takes=UPSERT)
+    assert kinds(changes_of(sink)) == ["upsert by j, k: I,UA,D"] * 2
+    steps = list(physical_plan(sink, Engine()).root.walk())
+    assert [step.drops_before for step in steps] == [False, True]
+    assert isinstance(steps[1], Read)
+    assert kinds(changes_of(Insert(SCAN, SINK))) == ["retract: I,UB,UA,D"] * 2
+
+
+def test_predicates_of_other_columns_keep_rows_of_before():
+    for column, drops in (("k", True), ("v", False)):
+        scan = Scan(CHANGED, ("k", "j", "v"), (field_of(column).is_(field_of(column)),))
+        assert changes_of(Insert(scan, SINK, takes=UPSERT)).inputs[0].drops is drops
+
+
+def test_changes_by_key_are_normalized_where_somebody_needs_what_was_before():
+    read = optimize(plan("SELECT id FROM cdc"))
+    assert any(isinstance(node, Normalize) for node in read.walk())
+    table = Table("sink", (Column("id", INT),), "test", primary_key=("id",))
+    sink = Insert(read.inputs[0], table, takes=UPSERT)
+    assert not any(isinstance(node, Normalize) for node in optimize(sink).walk())
+    assert any(isinstance(node, Normalize) for node in optimize(replace(sink, takes=ALL_KINDS)).walk())

@@ -1,0 +1,94 @@
+"""Checkpoint directories: small files, fingerprints of plans, control rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, open_checkpoint
+from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.storage import LocalStorage, SparkStorage, storage_at
+from sqlstream.jobs.identity.layout import Layout
+from sqlstream.planner.nodes import Output
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import Tumble
+from tests.streams import item, table, timed
+
+EVENTS = table("events", delay_ms=500, k="STRING", v="INT", ts="TIMESTAMP")
+
+
+TUMBLE = Tumble(1000)
+
+
+def plan(window=TUMBLE, source=EVENTS, aggregate="SUM(v)"):
+    rows = AssignWindows(timed(source), window, "ts", ())
+    return Output(WindowAggregate(rows, ("k",), (item("s", aggregate),)), ("k", "a", "b", "c", "s"))
+
+
+def test_local_texts_appear_whole(tmp_path):
+    storage = LocalStorage(tmp_path)
+    assert storage.read("a/b.txt") is None
+    storage.write("a/b.txt", "first")
+    storage.write("a/b.txt", "then")
+    assert storage.read("a/b.txt") == "then"
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["b.txt"]
+
+
+@pytest.mark.parametrize("path", ["/jobs/[x]", "jobs*", "/what?", "/{a,b}/c", "/a\\b"])
+def test_checkpoints_whose_path_reads_as_a_pattern_are_refused(path):
+    nowhere: Any = None  # Spark is not asked
+    with pytest.raises(ExecutionError, match=r"SS423: the path .* of a checkpoint holds the character"):
+        open_checkpoint(path, plan(), nowhere)
+    with pytest.raises(ExecutionError, match="SS423"):
+        checkpoint_exists(path, nowhere)
+
+
+@pytest.mark.spark
+def test_the_storage_of_a_path_is_local_and_of_other_schemes_sparks(spark, tmp_path):
+    assert storage_at(str(tmp_path), spark) == LocalStorage(tmp_path)
+    assert storage_at((tmp_path / "with space").as_uri(), spark) == LocalStorage(tmp_path / "with space")
+    assert storage_at("relative", spark) == LocalStorage(Path("relative").absolute())
+    assert storage_at("s3a://bucket/jobs/", spark) == SparkStorage("s3a://bucket/jobs", spark)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["local", "spark"])
+def test_control_rows_are_read_from_any_storage(spark, tmp_path, kind):
+    storage = LocalStorage(tmp_path) if kind == "local" else SparkStorage(f"file://{tmp_path}", spark)
+    assert storage.read("plan.txt") is None
+    storage.write("plan.txt", "two\nlines")
+    assert storage.read("plan.txt") == "two\nlines"
+
+    control = ControlRows(storage)
+    control.stream(spark, "odd/name")
+    control.lift("odd/name", -7, "one")
+    control.end("odd/name")
+    control.end("odd/name")
+    rows = spark.read.schema("watermark_ms BIGINT").option("recursiveFileLookup", "true")
+    found = rows.json(storage.location("control/odd%2Fname")).where("watermark_ms IS NOT NULL").collect()
+    assert sorted(row.watermark_ms for row in found) == [-7, 253_402_300_799_999]
+
+
+@pytest.mark.spark
+def test_a_checkpoint_keeps_its_gear_and_key_groups(spark, tmp_path):
+    path = str(tmp_path)
+    assert open_checkpoint(path, plan(), spark, "native", 7).layout == Layout("native", 7)
+    assert open_checkpoint(path, plan(), spark).layout == Layout("native", 7)
+    with pytest.raises(ExecutionError, match=r'SS424: .* holds the state of the gear "native", not of "columnar"'):
+        open_checkpoint(path, plan(), spark, "columnar")
+    with pytest.raises(ExecutionError, match=r"SS425: .* has its state in 7 key groups, not in 8"):
+        open_checkpoint(path, plan(), spark, "native", 8)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("chaining", [True, False])
+def test_a_checkpoint_keeps_operators_together_or_apart_and_old_ones_had_them_apart(spark, tmp_path, chaining):
+    path = str(tmp_path)
+    assert open_checkpoint(path, plan(), spark, "columnar", 7, chaining=chaining).layout.chained is chaining
+    assert open_checkpoint(path, plan(), spark, chaining=not chaining).layout.chained is chaining
+    (tmp_path / "layout.json").write_text('{"gear": "columnar", "key_groups": 7}')
+    assert open_checkpoint(path, plan(), spark).layout == Layout("columnar", 7, chained=False)

@@ -1,0 +1,73 @@
+"""Joins work on columns: more rows execute fewer lines of Python than a loop over them would, those for buckets of
+state alone; and the store is asked as often for many keys as for few."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.joins.interval import TIME
+from sqlstream.udfs.joins.kept import Side as KeptSide
+from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins.regular import RegularJoinKernel
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.state.memory import MemoryStore
+from tests.udfs.joins.test_interval import LEFT, RIGHT, kernel
+from tests.udfs.windows.test_no_loops import lines_of
+
+SECOND = 1_000_000
+
+
+def regular(updates):
+    kinds = [pa.field(ROW_KIND, pa.string())] if updates else []
+    left, right = (
+        KeptSide(pa.schema([*side.input, *kinds]), tuple((n, n) for n in side.passed)) for side in (LEFT, RIGHT)
+    )
+    return RegularJoinKernel(JoinKind.FULL, (left, right), ("key",), (False,))
+
+
+KERNELS = {
+    "interval": (kernel(JoinKind.FULL, lower=-SECOND, upper=SECOND), False),
+    "regular": (regular(False), False),
+    "regular, updating": (regular(True), True),
+}
+
+
+def table(side, name, rows, keys, updating):
+    """Of each ten rows the last withdraws the first, where rows update."""
+    number = np.arange(rows)
+    key, value = number % keys, number % 10 * (not updating) + number // 10 * 10
+    columns = {KEY_HASH: key * 7919, "key": pa.array(key.astype(str)), TIME: number, name: value}
+    if updating:
+        columns[ROW_KIND] = pa.array(np.where(number % 10 == 9, "-D", "+I"), pa.string())
+        columns["key"] = pa.array((number // 10 % keys).astype(str))
+        columns[KEY_HASH] = number // 10 % keys * 7919
+    return pa.table(columns)
+
+
+def run(name, rows, keys):
+    joining, updating = KERNELS[name]
+    store = MemoryStore()
+    for _ in range(2):
+        context = GroupContext(store, watermark=0, processing_time=0)
+        parts = {p: table(s, n, rows, keys, updating) for p, (s, n) in enumerate(((LEFT, "l"), (RIGHT, "r")))}
+        joining.on_ports(parts, context)
+    return store
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_row_costs_a_line_of_python(name):
+    run(name, 500, 500)  # imports
+    few, many = (lines_of(partial(run, name, rows, rows // 2)) for rows in (800, 8_000))
+    assert many - few < 4 * 7_200, (few, many)  # of two sides, in two batches
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_store_is_asked_as_often_for_many_keys_as_for_few(name):
+    few, many = (run(name, 8_000, keys) for keys in (800, 4_000))
+    assert many.traffic.gets == few.traffic.gets <= 12
+    assert many.traffic.puts == few.traffic.puts <= 4

@@ -1,0 +1,1 @@
+"""Changes of rows: kernels that keep what is there by key."""

@@ -1,0 +1,148 @@
+"""Changes by key, of which only the last one counts, become changes that also say which row was there before.
+
+The last row of each key is state. Of several changes of a key in a micro-batch the last one comes out, as the
+difference from the row that was there before the micro-batch: +I for a key that had no row, -U and +U for another row,
+-D with all of the row that goes. The same row again is no change. As Flink's ChangelogNormalize does
+(ProcTimeDeduplicateKeepLastRowFunction).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.keys import Ids, dense_ids
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+
+Indices = np.ndarray
+Flags = np.ndarray
+
+_GONE = pa.array(["-U", "-D"])
+"""Kinds after which a key has no row. -U alone is a change by key only where its pair has not come yet."""
+
+
+@dataclass(frozen=True)
+class NormalizeKernel(Kernel):
+    """``input`` has ROW_KIND beside ``keys`` and the columns ``passed`` that come out. ``ttl``: a key is forgotten so
+    many microseconds of processing time after its last change, and nothing comes out of that; 0: never.
+
+    With a ``ttl`` the same row again is a change, so that operators above remember it as long.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    passed: tuple[str, ...]
+    ttl: int = 0
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([*(self.input.field(name) for name in self.passed), (ROW_KIND, pa.string())])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """The last row of each key, in order of arrival."""
+        last = _last(dense_ids(rows, self.keys))
+        return rows if len(last) == rows.num_rows else rows.take(pa.array(last))
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        rows = self.combine(rows)
+        gone = pc.is_in(rows.column(ROW_KIND), value_set=_GONE).to_numpy(zero_copy_only=False)
+        state = self._state(context)
+        known = state.load(rows.column(KEY_HASH).to_numpy())
+        place = self._places(rows, known)
+        self._emit(rows.select(self.passed), known.select(self.passed), place, gone, context)
+        others = np.ones(known.num_rows, np.bool_)
+        others[place[place >= 0]] = False
+        new = self._kept(rows.filter(pa.array(~gone)), context)
+        state.replace(pa.concat_tables([known.filter(pa.array(others)), new]))
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = self._state(context)
+        rows = state.due(Domain.PROCESSING, time)
+        if rows.num_rows:
+            state.replace(rows.filter(pc.greater(rows.column(PROCESSING_TIMER), time)))
+        self._close(state, context)
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit(self, rows: pa.Table, known: pa.Table, place: Indices, gone: Flags, context: Context) -> None:
+        """``place``: the known row of each row's key, -1 for none."""
+        was = place >= 0
+        before, after = np.flatnonzero(was & gone), np.flatnonzero(~was & ~gone)
+        updated = np.flatnonzero(was & ~gone)
+        if not self.ttl:
+            updated = updated[_differ(known.take(pa.array(place[updated])), rows.take(pa.array(updated)))]
+        parts = [
+            _changes(rows, after, "+I"),
+            _changes(known, place[updated], "-U"),
+            _changes(rows, updated, "+U"),
+            _changes(known, place[before], "-D"),
+        ]
+        order = np.argsort(np.concatenate([after, updated, updated, before]), kind="stable")
+        if len(order):
+            context.emit(pa.concat_tables(parts).take(pa.array(order)).cast(self.output))
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _places(self, rows: pa.Table, known: pa.Table) -> Indices:
+        """The known row of the key of each row, -1 for none; rows have different keys."""
+        both = pa.concat_tables([table.select(list(self.keys)) for table in (rows, known)])
+        ids = dense_ids(both, self.keys).ids
+        place = np.full(rows.num_rows + known.num_rows, -1, np.int64)
+        place[ids[rows.num_rows :]] = np.arange(known.num_rows)
+        return place[: rows.num_rows]
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored)
+
+    def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
+        columns = rows.select(self._names).columns
+        if self.ttl:
+            forgotten = min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
+            columns.append(pa.array(np.full(rows.num_rows, forgotten)))
+        return pa.Table.from_arrays(columns, schema=self._stored)
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.ttl:
+            context.set_timer(Domain.PROCESSING, state.next_timer(Domain.PROCESSING))
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys((KEY_HASH, *self.keys, *self.passed)))
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
+        return pa.schema([*(self.input.field(name) for name in self._names), *timer])
+
+
+def _last(ids: Ids) -> Indices:
+    """The last row of each key, in order."""
+    last = np.zeros(ids.count, np.int64)
+    np.maximum.at(last, ids.ids, np.arange(len(ids.ids)))
+    return np.sort(last)
+
+
+def _differ(one: pa.Table, other: pa.Table) -> Flags:
+    """True where two tables of as many rows differ."""
+    count = one.num_rows
+    ids = dense_ids(pa.concat_tables([one, other]), one.column_names).ids
+    return np.asarray(ids[:count] != ids[count:])
+
+
+def _changes(rows: pa.Table, chosen: Indices, kind: str) -> pa.Table:
+    return rows.take(pa.array(chosen, pa.int64())).append_column(ROW_KIND, pa.array([kind] * len(chosen), pa.string()))

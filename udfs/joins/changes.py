@@ -1,0 +1,89 @@
+"""What a micro-batch changes of the rows of one input, as multisets: what it adds and withdraws at once, cancels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.joins.pairs import Indices, in_order, numbered
+from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.keys import dense_ids
+
+_WITHDRAWS = pa.array(["-U", "-D"])
+
+Flags = np.ndarray
+
+
+class Changes(NamedTuple):
+    """Rows of one schema. ``repeated``: those that were there, were withdrawn and then added again as they were."""
+
+    added: pa.Table
+    removed: pa.Table
+    repeated: pa.Table
+
+    def where(self, chosen: Sequence[Flags]) -> Changes:
+        return Changes(*(rows.filter(pa.array(flags)) for rows, flags in zip(self, chosen, strict=True)))
+
+
+def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
+    """The changes that rows, of the kinds in ROW_KIND, make together; rows without the column are inserts.
+
+    ``repeats``: tell which rows are repeated; else they are left out.
+    """
+    found = rows.select(columns)
+    none = found.slice(0, 0)
+    if ROW_KIND not in rows.schema.names:
+        return Changes(found, none, none)
+    withdraws = _flags(pc.is_in(rows.column(ROW_KIND), value_set=_WITHDRAWS))
+    if not withdraws.any():
+        return Changes(found, none, none)
+    ids = dense_ids(found, columns).ids
+    sign = np.where(withdraws, -1, 1)
+    weight = np.bincount(ids, sign).astype(np.int64)
+    added, removed = ~withdraws, withdraws.copy()
+    added[added] = within(ids[added], np.maximum(weight, 0))
+    removed[removed] = within(ids[removed], np.maximum(-weight, 0))
+    if not repeats:
+        return Changes(found.filter(pa.array(added)), found.filter(pa.array(removed)), none)
+    cancelled = ~withdraws & ~added
+    cancelled[cancelled] = within(ids[cancelled], _used(ids, sign) + np.minimum(weight, 0))
+    return Changes(*(found.filter(pa.array(chosen)) for chosen in (added, removed, cancelled)))
+
+
+def _used(ids: Indices, sign: Indices) -> Indices:
+    """By id, how many rows must have been there before, for the changes to withdraw no row that is not there."""
+    order = in_order(ids)
+    begins = np.flatnonzero(np.diff(ids[order], prepend=-1))
+    sums = np.cumsum(sign[order])
+    before = np.concatenate(([0], sums))[begins]
+    used: Indices = np.maximum(before - np.minimum.reduceat(sums, begins), 0)
+    return used
+
+
+def within(ids: Indices, most: Indices) -> Flags:
+    """True for the first rows of each id, as many as ``most`` has for it."""
+    order = in_order(ids)
+    ordered = ids[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    place = np.arange(len(ids)) - np.repeat(begins, np.diff(begins, append=len(ids)))
+    found = np.empty(len(ids), np.bool_)
+    found[order] = place < most[ordered]
+    return found
+
+
+def found_among(rows: pa.Table, wanted: pa.Table, columns: Sequence[str]) -> tuple[Flags, Flags]:
+    """The first rows that are equal to those wanted, one for each; and which of the wanted have one."""
+    if not rows.num_rows or not wanted.num_rows:
+        return np.zeros(rows.num_rows, np.bool_), np.zeros(wanted.num_rows, np.bool_)
+    ids, of_wanted = numbered(rows, wanted, columns)
+    count = int(max(ids.max(), of_wanted.max())) + 1
+    there, asked = np.bincount(ids, minlength=count), np.bincount(of_wanted, minlength=count)
+    return within(ids, asked), within(of_wanted, there)
+
+
+def _flags(column: pa.ChunkedArray) -> Flags:
+    return np.array(column.to_numpy(), np.bool_)

@@ -1,0 +1,264 @@
+"""Interval join: rows of two sides match where their keys are equal and their times are not too far apart.
+
+A row is kept until the clock says that no row of the other side comes any more that it could match; what comes later
+is late, and still matches what is kept. Pairs come out when the later of their rows comes, a row without a partner when
+it is not kept any longer: as Flink's TimeIntervalJoin.
+
+State: the rows of each side by key. Rows that nobody waits for are dropped a little later, many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.joins.condition import Condition
+from sqlstream.udfs.joins.deciding import fulfilling
+from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins.pairs import Bounds, Indices, Pairs, Times, joinable, matching
+from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.waiting import Pending, Wait, waits
+
+TIME = "__row_time"
+"""The column of either input with the time of the row, in microseconds."""
+
+MATCHED = "__matched"
+
+_NAMES = ("left", "right")
+_LEAST_SLACK = 1_000_000
+
+
+@dataclass(frozen=True)
+class Side:
+    """An input: its schema, and the columns of it that come out."""
+
+    input: pa.Schema
+    passed: tuple[str, ...]
+
+    @property
+    def output(self) -> list[pa.Field]:
+        return [self.input.field(name) for name in self.passed]
+
+
+@dataclass(frozen=True)
+class IntervalJoinKernel(Kernel):
+    """``bounds`` on the time of the left row less that of the right one. ``keys``: columns of both inputs, of which
+    NULL equals NULL in those that are ``null_safe``. No column that comes out is in both sides.
+    """
+
+    left: Side
+    right: Side
+    kind: JoinKind
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    bounds: Bounds
+    domain: Domain = Domain.EVENT
+    condition: Condition | None = None
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([*self.left.output, *(self.right.output if self.kind.pairs else ())])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.domain is Domain.PROCESSING
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        now = self._now(context)
+        states = self._states(context)
+        new = [self._arrived(port, rows.get(port), now) for port in (0, 1)]
+        sides = [self._rows(self._kept(port, states[port], new[1 - port], now), new[port]) for port in (0, 1)]
+        self._match(sides[0], sides[1], context)
+        for port, side in enumerate(sides):
+            self._settle(port, side, states[port], now, context)
+        self._finish(states, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        self._expire(watermark, context)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        self._expire(time, context)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Rows without a partner, which come out when the clock has passed their bounds."""
+        for port, state in enumerate(self._states(context)):
+            if self.kind.padded[port]:
+                rows = state.load_all()
+                yield from waits(Pending.ROWS, self.domain, self._ends(port, rows)[~_flags(rows)])
+
+    # --- matches --------------------------------------------------------------------------------------------------
+
+    def _arrived(self, port: int, rows: pa.Table | None, now: int) -> pa.Table:
+        """Rows as the state keeps them, without a partner."""
+        schema = self._schemas[port]
+        if rows is None:
+            return schema.empty_table()
+        time = rows.column(TIME).to_numpy()
+        time = np.minimum(time, now) if self.domain is Domain.PROCESSING else time
+        known = {TIME: time, MATCHED: np.zeros(len(time), np.bool_), self._timer: np.zeros(len(time), np.int64)}
+        columns = [pa.array(known[f.name]) if f.name in known else rows.column(f.name) for f in schema]
+        return pa.table(columns, schema=schema)
+
+    def _kept(self, port: int, state: KeyedState, others: pa.Table, now: int) -> pa.Table:
+        """The rows of the state that may match those that have come on the other side."""
+        if not others.num_rows:
+            return self._schemas[port].empty_table()
+        rows = state.load(others.column(KEY_HASH).to_numpy())
+        gone = self._ends(port, rows) <= now
+        return rows.filter(pa.array(~gone)) if gone.any() else rows
+
+    def _rows(self, old: pa.Table, new: pa.Table) -> _Rows:
+        rows = pa.concat_tables([old, new]).combine_chunks()
+        return _Rows(rows, old.num_rows, joinable(rows, self.keys, self.null_safe))
+
+    def _match(self, left: _Rows, right: _Rows, context: Context) -> None:
+        """Emits the pairs of which one row is new, and notes which rows have a partner."""
+        of_left, of_right = np.flatnonzero(left.joinable), np.flatnonzero(right.joinable)
+        new_left, new_right = of_left >= left.old, of_right >= right.old
+        for ours, theirs in ((of_left[new_left], of_right), (of_left[~new_left], of_right[new_right])):
+            found = self._matching(left, ours, right, theirs)
+            for pairs in fulfilling(found, self.condition, left.rows, right.rows):
+                left.matched[pairs.left] = True
+                right.matched[pairs.right] = True
+                if self.kind.pairs:
+                    context.emit(self._side_by_side(left.rows, right.rows, pairs))
+
+    def _matching(self, left: _Rows, ours: Indices, right: _Rows, theirs: Indices) -> Iterator[Pairs]:
+        """The pairs among some rows of either side."""
+        keys = [
+            side.rows.select([*self.keys, TIME]).take(pa.array(rows)) for side, rows in ((left, ours), (right, theirs))
+        ]
+        times = left.time[ours], right.time[theirs]
+        for found in matching(keys[0], keys[1], self.keys, times, self.bounds):
+            yield Pairs(ours[found.left], theirs[found.right])
+
+    def _side_by_side(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> pa.Table:
+        one = left.select(self.left.passed).take(pa.array(pairs.left))
+        other = right.select(self.right.passed).take(pa.array(pairs.right))
+        return pa.table([*one.columns, *other.columns], schema=self.output)
+
+    # --- rows that stay -------------------------------------------------------------------------------------------
+
+    def _settle(self, port: int, side: _Rows, state: KeyedState, now: int, context: Context) -> None:
+        """Keeps rows for what is still to come, and emits those of which all is known."""
+        ends = self._ends(port, side.rows)
+        stays = (ends > now) & side.joinable
+        if port == 0 and not self.kind.pairs:
+            stays &= ~side.matched
+            if self.kind is JoinKind.SEMI:
+                self._emit(side.rows, side.matched, context)
+        if self.kind.padded[port]:
+            self._emit_alone(port, side.rows, ~stays & ~side.matched, context)
+        rows = self._with_timers(port, side, ends)
+        if self._follows(port) and (side.matched[: side.old] != side.before).any():
+            state.replace(rows.slice(0, side.old).filter(pa.array(stays[: side.old])))
+        state.append(rows.slice(side.old).filter(pa.array(stays[side.old :])))
+
+    def _with_timers(self, port: int, side: _Rows, ends: Times) -> pa.Table:
+        """A row that comes out alone has its end as timer; the others are dropped later, many at once."""
+        slack = max((self.bounds.upper - self.bounds.lower) // 4, _LEAST_SLACK)
+        timer = (ends // slack + 1) * slack
+        columns = {self._timer: timer}
+        if self._follows(port):
+            columns[MATCHED] = side.matched
+            if self.kind.padded[port]:
+                columns[self._timer] = np.where(side.matched, timer, ends)
+        rows = side.rows
+        for name, values in columns.items():
+            rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
+        return rows
+
+    def _expire(self, now: int, context: Context) -> None:
+        """Lets go of the rows whose partners have all come."""
+        states = self._states(context)
+        for port, state in enumerate(states):
+            rows = state.due(self.domain, now)
+            gone = self._ends(port, rows) <= now
+            if self.kind.padded[port]:
+                self._emit_alone(port, rows, gone & ~_flags(rows), context)
+            state.replace(rows.filter(pa.array(~gone)))
+        self._finish(states, context)
+
+    def _emit(self, rows: pa.Table, chosen: np.ndarray, context: Context) -> None:
+        """Rows of the left side, as they are."""
+        context.emit(rows.filter(pa.array(chosen)).select(self.left.passed).cast(self.output))
+
+    def _emit_alone(self, port: int, rows: pa.Table, chosen: np.ndarray, context: Context) -> None:
+        """Rows of a side with NULL in place of a partner."""
+        if not chosen.any():
+            return
+        found = rows.filter(pa.array(chosen))
+        passed = (self.left, self.right)[port].passed
+        context.emit(
+            pa.table(
+                [found.column(f.name) if f.name in passed else pa.nulls(found.num_rows, f.type) for f in self.output],
+                schema=self.output,
+            )
+        )
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def _now(self, context: Context) -> int:
+        return context.watermark if self.domain is Domain.EVENT else context.processing_time
+
+    def _ends(self, port: int, rows: pa.Table) -> Times:
+        """From when on no row of the other side comes that these could match; rows come with the clock's own time."""
+        newest = -self.bounds.lower if port == 0 else self.bounds.upper
+        return np.asarray(rows.column(TIME).to_numpy() + newest + (self.domain is Domain.PROCESSING), np.int64)
+
+    def _follows(self, port: int) -> bool:
+        """True for the side of which the state must know which rows have a partner."""
+        return self.kind.padded[port] or (port == 0 and not self.kind.pairs)
+
+    @property
+    def _timer(self) -> str:
+        return EVENT_TIMER if self.domain is Domain.EVENT else PROCESSING_TIMER
+
+    @cached_property
+    def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
+        """Of the rows in the state."""
+        extra = [pa.field(self._timer, pa.int64())]
+        return tuple(
+            pa.schema([*side.input, *extra, *([pa.field(MATCHED, pa.bool_())] if self._follows(port) else [])])
+            for port, side in enumerate((self.left, self.right))
+        )
+
+    def _states(self, context: Context) -> list[KeyedState]:
+        return [KeyedState(context.store, name, schema) for name, schema in zip(_NAMES, self._schemas, strict=True)]
+
+    def _finish(self, states: list[KeyedState], context: Context) -> None:
+        for state in states:
+            state.flush()
+        context.set_timer(self.domain, min(state.next_timer(self.domain) for state in states))
+
+
+class _Rows:
+    """The rows of a side in one call: those of the state, of which there are ``old``, then those that have come.
+
+    ``joinable``: which of them may have a partner; ``matched``: which have one by now; ``before``: which of the old had
+    one.
+    """
+
+    def __init__(self, rows: pa.Table, old: int, joinable: np.ndarray) -> None:
+        self.rows = rows
+        self.old = old
+        self.joinable = joinable
+        self.time = self.rows.column(TIME).to_numpy()
+        self.matched = _flags(self.rows)
+        self.before = self.matched[: self.old].copy()
+
+
+def _flags(rows: pa.Table) -> np.ndarray:
+    if MATCHED not in rows.schema.names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.array(rows.column(MATCHED))

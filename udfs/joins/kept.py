@@ -1,0 +1,210 @@
+"""The rows of one input that a regular join keeps: with the number of their partners, for as long as they live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.joins.changes import Changes, Flags, found_among
+from sqlstream.udfs.joins.pairs import Indices
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, ROW_KIND, Context, Domain
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+
+PARTNERS = "__partners"
+"""BIGINT column of kept rows: how many rows of the other input they have met that have not been withdrawn since. Those
+whose time is up still count, because the result with them stays."""
+
+_EARLY = NO_WATERMARK + 1
+"""The timer of rows that came before the clock was known."""
+
+_WAKES = 16
+"""Rows whose time is up are dropped from the state up to this part of their time to live later, many at once."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One input. ``outputs``: names of columns of the results, and the columns of ``input`` that they are.
+
+    ``ttl``: how long rows are kept after they have come, in microseconds; 0 for ever.
+    """
+
+    input: pa.Schema
+    outputs: tuple[tuple[str, str], ...]
+    ttl: int = 0
+
+    @property
+    def updates(self) -> bool:
+        """True where rows may be withdrawn."""
+        return ROW_KIND in self.input.names
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a side: the columns that its results and matches ``read``. ``tells``: with PARTNERS."""
+
+    name: str
+    side: Side
+    read: tuple[str, ...]
+    tells: bool
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns of the input that are kept."""
+        return list(dict.fromkeys((KEY_HASH, *self.read, *(column for _, column in self.side.outputs))))
+
+    @cached_property
+    def plain(self) -> pa.Schema:
+        return pa.schema([self.side.input.field(name) for name in self.columns])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        own = ((PARTNERS, self.tells), (PROCESSING_TIMER, self.side.ttl > 0))
+        return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
+
+    def state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, self.name, self.schema)
+
+    def expiry(self, now: int) -> int:
+        """When rows of now have had their time. At the end of the input no time passes any more, and before the first
+        tick of the clock none has."""
+        if now == NO_WATERMARK:
+            return _EARLY
+        return now if now == END_OF_TIME else now + self.side.ttl
+
+    def living(self, rows: pa.Table, now: int) -> pa.Table:
+        """The rows that have time left; those that came before the clock was known, have all of it."""
+        if not self.side.ttl or now in (END_OF_TIME, NO_WATERMARK) or not rows.num_rows:
+            return rows
+        timer = rows.column(PROCESSING_TIMER).to_numpy()
+        early = timer == _EARLY
+        lives = (timer > now) | early
+        if early.any():
+            rows = _with(rows, PROCESSING_TIMER, np.where(early, self.expiry(now), timer))
+        return rows if lives.all() else rows.filter(pa.array(lives))
+
+    def drop(self, context: Context) -> int:
+        """Forgets the rows whose time is up; when to look again."""
+        now = context.processing_time
+        if not self.side.ttl or now == END_OF_TIME:
+            return END_OF_TIME
+        state = self.state(context)
+        rows = state.due(Domain.PROCESSING, now)
+        if rows.num_rows:
+            state.replace(self.living(rows, now))
+            state.flush()
+        return self.wakes(state, context)
+
+    def wakes(self, state: KeyedState, context: Context) -> int:
+        """The time at which rows are to be forgotten."""
+        if not self.side.ttl or context.processing_time == END_OF_TIME:
+            return END_OF_TIME
+        timer = state.next_timer(Domain.PROCESSING)
+        return timer if timer == END_OF_TIME else timer + self.side.ttl // _WAKES
+
+
+class Rows(NamedTuple):
+    """Rows of a side in one call: the ``removed`` first ones, those that stay, and the ``added`` last ones.
+
+    ``partners``: how many each has had so far, where the side tells.
+    """
+
+    table: pa.Table
+    removed: int
+    added: int
+    partners: Indices
+
+    @property
+    def gone(self) -> slice:
+        return slice(0, self.removed)
+
+    @property
+    def stay(self) -> slice:
+        return slice(self.removed, self.table.num_rows - self.added)
+
+    @property
+    def come(self) -> slice:
+        return slice(self.table.num_rows - self.added, self.table.num_rows)
+
+    @property
+    def old(self) -> slice:
+        return slice(0, self.table.num_rows - self.added)
+
+    @property
+    def new(self) -> slice:
+        return slice(self.removed, self.table.num_rows)
+
+
+class KeptRows:
+    """A side during one call: the rows with some hashes, as they are and as its ``changes`` make them."""
+
+    def __init__(self, kept: Kept, changes: Changes, hashes: np.ndarray, context: Context) -> None:
+        self._kept = kept
+        self._now = context.processing_time
+        self.state = kept.state(context)
+        loaded = self.state.load(hashes) if len(hashes) else kept.schema.empty_table()
+        old = kept.living(loaded, self._now)
+        gone, known = found_among(old, changes.removed, kept.columns)
+        stay = old.filter(pa.array(~gone)) if gone.any() else old
+        again, seen = found_among(stay, changes.repeated, kept.columns)
+        self._stay = self._refreshed(stay, again)
+        self._replaced = stay.num_rows < loaded.num_rows or bool(again.any())
+        self.ignored = int(np.count_nonzero(~known))
+        # What was withdrawn after its time and is added again, is new.
+        added = changes.added if seen.all() else _joined(changes.added, changes.repeated.filter(pa.array(~seen)))
+        removed = old.filter(pa.array(gone))
+        parts = [removed.select(kept.columns), stay.select(kept.columns), added]
+        partners = [_partners(removed), _partners(stay), np.zeros(added.num_rows, np.int64)]
+        self.rows = Rows(_joined(*parts), removed.num_rows, added.num_rows, np.concatenate(partners))
+
+    def write(self, partners: Indices, *, drop_matched: bool, context: Context) -> int:
+        """Keeps the rows with so many partners each, or only those without any; when it wants to be called again."""
+        rows = self.rows
+        stay, come = partners[rows.stay], partners[rows.come]
+        if self._replaced or (self._kept.tells and (stay != rows.partners[rows.stay]).any()):
+            self.state.replace(_chosen(self._told(self._stay, stay), stay == 0 if drop_matched else None))
+        added = _chosen(self._with_own(rows.table.slice(rows.come.start), come), come == 0 if drop_matched else None)
+        if added.num_rows:
+            self.state.append(added)
+        self.state.flush()
+        return self._kept.wakes(self.state, context)
+
+    def _refreshed(self, rows: pa.Table, again: Flags) -> pa.Table:
+        """Rows that have come again live as long as new ones."""
+        if not self._kept.side.ttl or not again.any():
+            return rows
+        timers = np.where(again, self._kept.expiry(self._now), rows.column(PROCESSING_TIMER).to_numpy())
+        return _with(rows, PROCESSING_TIMER, timers)
+
+    def _told(self, rows: pa.Table, partners: Indices) -> pa.Table:
+        return _with(rows, PARTNERS, partners) if self._kept.tells else rows
+
+    def _with_own(self, rows: pa.Table, partners: Indices) -> pa.Table:
+        """Rows of the input with the columns that the state has besides."""
+        own = [pa.array(partners)] if self._kept.tells else []
+        if self._kept.side.ttl:
+            own.append(pa.array(np.full(rows.num_rows, self._kept.expiry(self._now), np.int64)))
+        return pa.Table.from_arrays([*rows.columns, *own], schema=self._kept.schema)
+
+
+def _partners(rows: pa.Table) -> Indices:
+    if PARTNERS not in rows.schema.names:
+        return np.zeros(rows.num_rows, np.int64)
+    return np.asarray(rows.column(PARTNERS).to_numpy(), np.int64)
+
+
+def _with(rows: pa.Table, name: str, values: np.ndarray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), pa.array(values))
+
+
+def _chosen(rows: pa.Table, chosen: Flags | None) -> pa.Table:
+    return rows if chosen is None or chosen.all() else rows.filter(pa.array(chosen))
+
+
+def _joined(*parts: pa.Table) -> pa.Table:
+    filled = [part for part in parts if part.num_rows] or [parts[0]]
+    return filled[0] if len(filled) == 1 else pa.concat_tables(filled).combine_chunks()

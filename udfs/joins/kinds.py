@@ -1,0 +1,26 @@
+"""The kinds of joins, and which rows of them come out."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class JoinKind(Enum):
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "LEFT SEMI"
+    """Rows of the left side that match."""
+    ANTI = "LEFT ANTI"
+    """Rows of the left side that do not."""
+
+    @property
+    def pairs(self) -> bool:
+        """True where rows of both sides come out side by side."""
+        return self not in (JoinKind.SEMI, JoinKind.ANTI)
+
+    @property
+    def padded(self) -> tuple[bool, bool]:
+        """For each side: do its rows without a partner come out, with NULL in place of one? Rows of ANTI have none."""
+        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI), self in (JoinKind.RIGHT, JoinKind.FULL)

@@ -1,0 +1,126 @@
+"""Which rows of two tables match: those with equal keys and, where they have times, with times not too far apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.windows.ranges import Ranges, expanded
+
+Indices = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int64]
+
+MOST_PAIRS = 2**18
+"""Pairs that are made at once, as far as one row has not more."""
+
+
+class Pairs(NamedTuple):
+    """The numbers of rows of two tables that match, by the left one, then in the order of the right table."""
+
+    left: Indices
+    right: Indices
+
+
+class Bounds(NamedTuple):
+    """``lower <= left time - right time <= upper``, in microseconds."""
+
+    lower: int
+    upper: int
+
+
+def joinable(rows: pa.Table, keys: Sequence[str], null_safe: Sequence[bool]) -> np.ndarray:
+    """True for rows that may have a partner: NULL equals nothing, but in keys that are ``null_safe``."""
+    found = np.ones(rows.num_rows, np.bool_)
+    for name, safe in zip(keys, null_safe, strict=True):
+        column = rows.column(name)
+        if not safe and column.null_count:
+            found &= np.asarray(pc.is_valid(column))
+    return found
+
+
+def matching(
+    left: pa.Table,
+    right: pa.Table,
+    keys: Sequence[str],
+    times: tuple[Times, Times],
+    bounds: Bounds,
+) -> Iterator[Pairs]:
+    """The pairs of rows with equal ``keys``, columns of both tables, of which no row has a NULL that equals nothing.
+
+    ``times``: of the rows of each table, of which pairs keep the ``bounds``. About MOST_PAIRS at once.
+    """
+    if not left.num_rows or not right.num_rows:
+        return
+    order, start, stop = _in_bounds(*numbered(left, right, keys), *times, bounds)
+    yield from _expanded(start, stop, order)
+
+
+def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[Indices, Indices]:
+    """A number for each row of either table; rows that are equal in these columns have one number."""
+    if not columns:
+        return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
+    ids = dense_ids(pa.concat_tables([left.select(columns), right.select(columns)]), columns).ids
+    return ids[: left.num_rows], ids[left.num_rows :]
+
+
+def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
+    """The pairs of rows with equal numbers, of which few are left out; about MOST_PAIRS at once."""
+    if not len(of_left) or not len(of_right):
+        return
+    counts = np.bincount(of_right, minlength=int(of_left.max()) + 1)
+    stop = np.cumsum(counts)[of_left]
+    yield from _expanded(stop - counts[of_left], stop, in_order(of_right))
+
+
+def in_order(ids: Indices) -> Indices:
+    """The rows by their numbers, then as they come. Small numbers are sorted by radix."""
+    small = len(ids) > 0 and int(ids.max()) < 2**16
+    return np.argsort(ids.astype(np.uint16) if small else ids, kind="stable")
+
+
+def _in_bounds(
+    of_left: Indices, of_right: Indices, left: Times, right: Times, bounds: Bounds
+) -> tuple[Indices, Indices, Indices]:
+    """The right rows in order of key and time, and the range of them that each left row matches."""
+    first, last = left - bounds.upper, left - bounds.lower
+    order = np.lexsort((right, of_right))
+    ordered, times = of_right[order], right[order]
+    start = _places(ordered, times, of_left, first, behind_equal=False)
+    stop = _places(ordered, times, of_left, last, behind_equal=True)
+    return order, start, np.maximum(start, stop)
+
+
+def _places(keys: Indices, times: Times, of: Indices, at: Times, *, behind_equal: bool) -> Indices:
+    """Where rows with a key and a time stand among those in order of both: before or behind equal ones."""
+    low, high = min(int(times.min()), int(at.min())), max(int(times.max()), int(at.max()))
+    span = high - low + 2
+    if span * (max(int(keys[-1]), int(of.max())) + 1) < 2**62:
+        side: Literal["left", "right"] = "right" if behind_equal else "left"
+        return np.searchsorted(keys * span + (times - low), of * span + (at - low), side=side)
+    both = np.concatenate([keys, of]), np.concatenate([times, at])
+    is_probe = np.repeat([False, True], [len(keys), len(of)])
+    order = np.lexsort((is_probe if behind_equal else ~is_probe, both[1], both[0]))
+    before = np.cumsum(~is_probe[order])
+    places = np.empty(len(of), np.int64)
+    probes = is_probe[order]
+    places[order[probes] - len(keys)] = before[probes]
+    return places
+
+
+def _expanded(start: Indices, stop: Indices, order: Indices) -> Iterator[Pairs]:
+    """The pairs of ranges of ordered rows; whole left rows at once."""
+    total = np.cumsum(stop - start)
+    begin = 0
+    while begin < len(total) and total[-1] > (total[begin - 1] if begin else 0):
+        done = total[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(total, done + MOST_PAIRS, side="right")), begin + 1)
+        found = expanded(Ranges(start[begin:end], stop[begin:end]))
+        if len(found.owner):
+            yield Pairs(found.owner + begin, order[found.row])
+        begin = end

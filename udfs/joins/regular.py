@@ -1,0 +1,214 @@
+"""Regular join: every row of one input meets every row of the other, whenever they come.
+
+The rows of both inputs are state. What a micro-batch changes of them becomes the change of the result that they make
+together: withdrawals, then additions, none in vain but of equal rows. As Flink's StreamingJoinOperator and
+StreamingSemiAntiJoinOperator do, which go row by row.
+
+A batch loads the rows of the other side that its rows can meet; rows of its own side only where it withdraws some. Rows
+that an outer join pads, or that SEMI and ANTI tell apart, are kept with the number of their partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.joins.changes import Changes, Flags, net
+from sqlstream.udfs.joins.condition import Condition, columns_read
+from sqlstream.udfs.joins.deciding import fulfilling
+from sqlstream.udfs.joins.kept import Kept, KeptRows, Rows, Side
+from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, joinable, numbered
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
+
+IGNORED = "ignored_deletions"
+"""The counter of rows that were withdrawn and are not there: their time was up, or they never came."""
+
+_ADDS, _WITHDRAWS = "+I", "-D"
+
+
+@dataclass(frozen=True)
+class RegularJoinKernel(Kernel):
+    """``keys`` are columns of both inputs, of equal types; NULL equals NULL in those that are ``null_safe``.
+
+    Results have the outputs of the left side, then, but for SEMI and ANTI, of the right, then ROW_KIND where results
+    are withdrawn.
+    """
+
+    kind: JoinKind
+    sides: tuple[Side, Side]
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    condition: Condition | None = None
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        sides = self.sides if self.kind.pairs else self.sides[:1]
+        fields = [side.input.field(own).with_name(name) for side in sides for name, own in side.outputs]
+        return pa.schema([*fields, *([(ROW_KIND, pa.string())] if self.updates else [])])
+
+    @property
+    def updates(self) -> bool:
+        return any(side.updates for side in self.sides) or self.kind not in (JoinKind.INNER, JoinKind.SEMI)
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return any(side.ttl for side in self.sides)
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        found = [self._changes(port, rows.get(port)) for port in range(2)]
+        changes, alone = [met for met, _ in found], [without for _, without in found]
+        hashes = [self._needed(port, changes) for port in range(2)]
+        sides = [KeptRows(*of_side, context) for of_side in zip(self._kept, changes, hashes, strict=True)]
+        ignored = sum(side.ignored for side in sides)
+        if ignored:
+            context.count(IGNORED, ignored)
+        partners = self._emit(sides[0].rows, sides[1].rows, alone, context)
+        wakes = [
+            side.write(of_side, drop_matched=self._drops_matched and port == 0, context=context)
+            for port, (side, of_side) in enumerate(zip(sides, partners, strict=True))
+        ]
+        context.set_timer(Domain.PROCESSING, min(wakes))
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        context.set_timer(Domain.PROCESSING, min(kept.drop(context) for kept in self._kept))
+
+    # --- what changes -------------------------------------------------------------------------------------------
+
+    def _changes(self, port: int, rows: pa.Table | None) -> tuple[Changes, Changes]:
+        """Of the rows that may have partners, and of the others, which are not kept."""
+        kept = self._kept[port]
+        if rows is None:
+            none = kept.plain.empty_table()
+            return Changes(none, none, none), Changes(none, none, none)
+        changes = net(rows.replace_schema_metadata(None), kept.columns, repeats=kept.side.ttl > 0)
+        can = [joinable(found, self.keys, self.null_safe) for found in changes]
+        if all(flags.all() for flags in can):
+            return changes, Changes(*(found.slice(0, 0) for found in changes))
+        return changes.where(can), changes.where([~flags for flags in can])
+
+    def _needed(self, port: int, changes: Sequence[Changes]) -> np.ndarray:
+        """The hashes of the rows to load: those that the other side meets, and those that change."""
+        own, other = changes[port], changes[1 - port]
+        touched = (*other, own.removed, own.repeated)  # what is repeated after its time meets others, too
+        return np.concatenate([rows.column(KEY_HASH).to_numpy() for rows in touched])
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit(self, left: Rows, right: Rows, unmet: Sequence[Changes], context: Context) -> tuple[Indices, Indices]:
+        """Emits the change of the result; the number of partners that the rows of each side have after it.
+
+        ``unmet``: changes of rows that can have no partner.
+        """
+        ids = numbered(left.table, right.table, self.keys)
+        withdrawn = list(self._pairs(ids, left, right, (left.gone, right.old), (left.stay, right.gone)))
+        added = list(self._pairs(ids, left, right, (left.come, right.new), (left.stay, right.come)))
+        partners = (
+            self._partners(0, left, [pair.left for pair in withdrawn], [pair.left for pair in added]),
+            self._partners(1, right, [pair.right for pair in withdrawn], [pair.right for pair in added]),
+        )
+        alone = [
+            (port, *self._alone(rows, partners[port], unmet[port]))
+            for port, rows in enumerate((left, right))
+            if self._kept[port].tells
+        ]
+        both = left.table, right.table
+        self._emit_all(_WITHDRAWS, withdrawn, both, [(port, gone) for port, gone, _ in alone], context)
+        self._emit_all(_ADDS, added, both, [(port, come) for port, _, come in alone], context)
+        return partners
+
+    def _pairs(
+        self, ids: tuple[Indices, Indices], left: Rows, right: Rows, *parts: tuple[slice, slice]
+    ) -> Iterator[Pairs]:
+        """The pairs of parts of the rows."""
+        for of_left, of_right in parts:
+            found = equal(ids[0][of_left], ids[1][of_right])
+            moved = (Pairs(pair.left + of_left.start, pair.right + of_right.start) for pair in found)
+            yield from fulfilling(moved, self.condition, left.table, right.table)
+
+    def _partners(self, port: int, rows: Rows, lost: Sequence[Indices], won: Sequence[Indices]) -> Indices:
+        """Where the other side withdraws nothing, more than one partner is as good as one."""
+        if not self._kept[port].tells:
+            return rows.partners
+        count = rows.table.num_rows
+        partners = rows.partners.copy()
+        for found in won:
+            partners += np.bincount(found, minlength=count)
+        for found in lost:
+            partners -= np.bincount(found, minlength=count)
+        return partners if self.sides[1 - port].updates else np.minimum(partners, 1)
+
+    def _alone(self, rows: Rows, partners: Indices, unmet: Changes) -> tuple[pa.Table, pa.Table]:
+        """The rows of a side whose results without a partner, in SEMI with one, are withdrawn, and come."""
+        before, after = self._comes_alone(rows.partners), self._comes_alone(partners)
+        gone, come = before.copy(), after.copy()
+        gone[rows.stay] &= ~after[rows.stay]
+        come[rows.stay] &= ~before[rows.stay]
+        gone[rows.come] = come[rows.gone] = False
+        found = (rows.table.filter(pa.array(flags)) for flags in (gone, come))
+        if self.kind is JoinKind.SEMI:
+            return next(found), next(found)
+        return pa.concat_tables([next(found), unmet.removed]), pa.concat_tables([next(found), unmet.added])
+
+    def _comes_alone(self, partners: Indices) -> Flags:
+        return partners > 0 if self.kind is JoinKind.SEMI else partners == 0
+
+    def _emit_all(
+        self,
+        kind: str,
+        pairs: Sequence[Pairs],
+        both: tuple[pa.Table, pa.Table],
+        alone: Sequence[tuple[int, pa.Table]],
+        context: Context,
+    ) -> None:
+        """Results of one kind: pairs of the rows of ``both``, and rows alone of some sides."""
+        if self.kind.pairs:
+            for pair in pairs:
+                context.emit(self._results(kind, len(pair.left), self._taken(both, pair)))
+        for port, rows in alone:
+            if rows.num_rows:
+                context.emit(self._results(kind, rows.num_rows, self._padded(port, rows)))
+
+    def _taken(self, both: tuple[pa.Table, pa.Table], pair: Pairs) -> Iterator[pa.ChunkedArray]:
+        for side, rows, taken in zip(self.sides, both, pair, strict=True):
+            indices = pa.array(taken)
+            yield from (rows.column(own).take(indices) for _, own in side.outputs)
+
+    def _padded(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
+        for number, side in enumerate(self.sides if self.kind.pairs else self.sides[:1]):
+            for _, own in side.outputs:
+                yield rows.column(own) if number == port else pa.nulls(rows.num_rows, side.input.field(own).type)
+
+    def _results(self, kind: str, count: int, columns: Iterator[pa.ChunkedArray]) -> pa.Table:
+        own = [pa.repeat(kind, count)] if self.updates else []
+        return pa.Table.from_arrays([*columns, *own], schema=self.output)
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _kept(self) -> tuple[Kept, Kept]:
+        left, right = self.sides
+        tells_left, tells_right = self.kind.padded
+        return (
+            Kept("left", left, self._read(0), tells_left or self.kind is JoinKind.SEMI),
+            Kept("right", right, self._read(1), tells_right),
+        )
+
+    def _read(self, side: int) -> tuple[str, ...]:
+        return (*self.keys, *columns_read(self.condition, side))
+
+    @property
+    def _drops_matched(self) -> bool:
+        """True where a row of the left side is done with its first partner."""
+        return not self.kind.pairs and not any(side.updates for side in self.sides)

@@ -1,0 +1,95 @@
+"""A call of a process function as a query has it: its tables, keys and arguments, and the columns on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from sqlstream.udfs.kernel import KEY_HASH, Kernel
+from sqlstream.udfs.process.calls import Calls, InputTable
+from sqlstream.udfs.process.declarations import states_of
+from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
+from sqlstream.udfs.process.memories import Layout
+
+TABLE = "__table"
+"""INT column of the input where there are several tables: the number of the row's table."""
+
+ROWTIME = "__rowtime"
+"""BIGINT column of the output: event time in microseconds; NULL for rows of timers of processing time."""
+
+TIME = "__row_time"
+"""BIGINT column of the input with the event time of rows, in microseconds."""
+
+
+def input_column(table: int, index: int) -> str:
+    """A column of a table; NULL in rows of the others."""
+    return f"__input_{table}_{index}"
+
+
+def key_column(index: int) -> str:
+    return f"__key_{index}"
+
+
+def result_column(index: int) -> str:
+    """Of the function's row."""
+    return f"__result_{index}"
+
+
+def passed_column(index: int) -> str:
+    """A column of the row for which the function was called."""
+    return f"__passed_{index}"
+
+
+@dataclass(frozen=True)
+class ProcessCall(Kernel):
+    """``keys`` are columns of the input ``schema``, ``key_names`` what PARTITION BY calls them.
+
+    ``arguments`` are constant, by parameter. ``row`` is the STRUCT of what the function returns. ``time`` is a BIGINT
+    column with the event time of rows. ``passed`` are columns of the input that come out with each row. ``tolerant``:
+    what fails for a row or a timer is undone, and comes out as a row of nothing but FAILED_ROW.
+    """
+
+    name: str
+    implementation: type
+    tables: tuple[InputTable, ...]
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    key_names: tuple[str, ...]
+    row: pa.StructType
+    arguments: tuple[tuple[str, object], ...] = ()
+    time: str | None = None
+    ordered: bool = False
+    passed: tuple[str, ...] = ()
+    tolerant: bool = False
+
+    @property
+    def output(self) -> pa.Schema:
+        keys = [(key_column(i), self.schema.field(name).type) for i, name in enumerate(self.keys)]
+        results = [(result_column(i), field.type) for i, field in enumerate(self.row)]
+        passed = [(passed_column(i), self.schema.field(name).type) for i, name in enumerate(self.passed)]
+        time = [(ROWTIME, pa.int64())] if self.time is not None else []
+        return pa.schema([*keys, *passed, *results, *time, *([(FAILED_ROW, FAILURE)] if self.tolerant else [])])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.reads_clock or self.layout.ages
+
+    @property
+    def reads_clock(self) -> bool:
+        return bool(getattr(self.implementation, "processing_time", False))
+
+    @property
+    def has_timers(self) -> bool:
+        return hasattr(self.implementation, "on_timer")
+
+    @cached_property
+    def layout(self) -> Layout:
+        keys = pa.schema([pa.field(KEY_HASH, pa.int64()), *(self.schema.field(name) for name in self.keys)])
+        return Layout(self.name, keys, self.key_names, states_of(self.implementation))
+
+    @cached_property
+    def calls(self) -> Calls:
+        tables = [table.parameter for table in self.tables]
+        return Calls(self.name, self.implementation, dict(self.arguments), tables, self.row)

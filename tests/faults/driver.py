@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session, connect
-from sqlstream.spark import spark_session
+from sqlstream.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

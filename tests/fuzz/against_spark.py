@@ -22,7 +22,8 @@ from sqlstream.catalog import Catalog
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_query
 from sqlstream.planner.binder import bind_query
-from sqlstream.planner.nodes import Item, Project, WindowAggregate
+from sqlstream.planner.nodes import Item, Project
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.types import DataType, from_spark
 from tests.fuzz.expressions import COLUMNS, random_expressions
 from tests.planner.plans import created

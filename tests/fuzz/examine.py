@@ -14,8 +14,6 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlstream.checking import check_script
-from sqlstream.definitions import DEFINITIONS, define
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script, parse_script, parse_script_recovering, to_sql
 from sqlstream.grammar import nodes as n
@@ -23,6 +21,8 @@ from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of, from_
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
+from sqlstream.statements.checking import check_script
+from sqlstream.statements.definitions import DEFINITIONS, define
 from sqlstream.workspace import Workspace
 
 _ROOT = Path(__file__).parents[2]

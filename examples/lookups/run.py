@@ -19,7 +19,7 @@ import sqlstream
 from examples.flights.prepare import departures, read_flights, write_stream
 from examples.lookups.servers import Servers, running
 from sqlstream.jobs import Job
-from sqlstream.jobs.progress import Progress
+from sqlstream.jobs.reports.progress import Progress
 
 _HERE = Path(__file__).parent
 _SINK = """

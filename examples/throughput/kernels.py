@@ -9,16 +9,14 @@ what it takes to pack and unpack it, not the calls of a state server.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from examples.throughput.spent import Spent
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Session, Tumble
 from sqlstream.udfs.driver import GroupContext
@@ -58,23 +56,7 @@ KERNELS: dict[str, Kernel] = {
     "COUNT WINDOW 100 by 1": CountWindows(SCHEMA, ("auction",), "ts", 100, 1, AGGREGATES),
 }
 
-T = TypeVar("T")
-
 STAGES = ("combine", "exchange", "fire", "rows")
-
-
-@dataclass
-class Spent:
-    """Seconds of processor time by stage, and the rows that came out."""
-
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
-    results: int = 0
-
-    def on(self, stage: str, work: Callable[[], T]) -> T:
-        start = time.process_time()
-        found = work()
-        self.seconds[stage] += time.process_time() - start
-        return found
 
 
 def bids(rows: int, keys: int, batch: int) -> pa.Table:
@@ -103,11 +85,16 @@ def _run(kernel: Kernel, groups: list[GroupContext], rows: pa.Table, watermark: 
     parts = spent.on("combine", lambda: [kernel.combine(piece) for piece in pieces])
     exchanged = spent.on("exchange", lambda: dict(_exchanged(parts)))
     spent.on("fire", lambda: _fire(kernel, groups, watermark))
-    spent.on("rows", lambda: [kernel.on_rows(rows, groups[group]) for group, rows in exchanged.items()])
+    spent.on("rows", lambda: _take(kernel, groups, exchanged))
     for group in groups:
         for emitted in group.emitted.values():
             spent.results += sum(table.num_rows for table in emitted)
             emitted.clear()
+
+
+def _take(kernel: Kernel, groups: list[GroupContext], rows: dict[int, pa.Table]) -> None:
+    for group, found in rows.items():
+        kernel.on_rows(found, groups[group])
 
 
 def _exchanged(parts: list[pa.Table]) -> Iterator[tuple[int, pa.Table]]:

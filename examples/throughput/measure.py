@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import sqlstream
 from examples.throughput.processes import Usage, usage
 from sqlstream.jobs import Job
-from sqlstream.jobs.table_counts import rows_read
+from sqlstream.jobs.reports.table_counts import rows_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +118,7 @@ class Watch:
         found = Batches(peak_mb=max(usage.resident_mb for _, usage in self._seen))
         for report in reports:
             begin = datetime.fromisoformat(report["timestamp"]).timestamp()
-            found.rows.append(rows_read(report))
+            found.rows.append(rows_read(report) or report["numInputRows"])
             found.milliseconds.append(report["batchDuration"])
             found.processor.append(self._processor(begin + report["batchDuration"] / 1000) - self._processor(begin))
         return found

@@ -1,12 +1,10 @@
-"""What this process and all below it use, from Linux's ``/proc``; elsewhere nothing is found."""
+"""What this process and all below it use."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
-_PARENT, _USER, _SYSTEM, _PAGES = 1, 11, 12, 21  # fields of /proc/<pid>/stat behind the name
+import psutil
 
 
 @dataclass(frozen=True)
@@ -17,24 +15,16 @@ class Usage:
 
 def usage() -> Usage:
     """Of the processes that run now: what those that have ended used is gone."""
-    found = dict(_processes())
-    family, before = {os.getpid()}, 0
-    while len(family) > before:
-        before = len(family)
-        family |= {pid for pid, fields in found.items() if fields[_PARENT] in family}
-    fields = [found[pid] for pid in family if pid in found]
-    pages = sum(of_process[_PAGES] for of_process in fields)
-    ticks = sum(of_process[_USER] + of_process[_SYSTEM] for of_process in fields)
-    return Usage(pages * os.sysconf("SC_PAGE_SIZE") >> 20, ticks / os.sysconf("SC_CLK_TCK"))
+    this = psutil.Process()
+    found = [_of(process) for process in (this, *this.children(recursive=True))]
+    return Usage(sum(size for size, _ in found) >> 20, sum(seconds for _, seconds in found))
 
 
-def _processes() -> list[tuple[int, list[int]]]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = path.read_text()
-        except OSError:  # it has ended
-            continue
-        _, *fields = text[text.rindex(")") + 2 :].split()
-        found.append((int(path.parent.name), [0, *map(int, fields)]))
-    return found
+def _of(process: psutil.Process) -> tuple[int, float]:
+    """Bytes and seconds; none of one that has ended."""
+    try:
+        with process.oneshot():
+            times = process.cpu_times()
+            return process.memory_info().rss, times.user + times.system
+    except psutil.Error:
+        return 0, 0.0

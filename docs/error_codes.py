@@ -90,15 +90,24 @@ def collect() -> dict[str, Entry]:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Names of the module that stand for codes: ``A = "SS101"`` and ``A, B = "SS101", "SS102"``."""
+    """Names of the module that stand for codes: ``A = "SS101"``, ``A = repeating("SS101")`` and
+    ``A, B = "SS101", "SS102"``."""
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(code))) if CODE.fullmatch(code):
-                yield name, code
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if spelled := _code(_declared(value), {}):
+                yield name, spelled
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
                 for name_, value in zip(names, values, strict=True):
-                    if isinstance(name_, ast.Name) and (spelled := _code(value, {})):
+                    if isinstance(name_, ast.Name) and (spelled := _code(_declared(value), {})):
                         yield name_.id, spelled
+
+
+def _declared(value: ast.expr) -> ast.expr:
+    """What is declared by ``repeating(…)``, else the value itself."""
+    match value:
+        case ast.Call(func=ast.Name(id="repeating"), args=[code]):
+            return code
+    return value
 
 
 def _imported(tree: ast.Module, by_module: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:

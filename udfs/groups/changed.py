@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
+from sqlstream.udfs.kernel import ROW_KIND, Context
 
 Indices = np.ndarray
 Flags = np.ndarray

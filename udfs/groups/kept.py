@@ -41,7 +41,9 @@ class KeptRows(Part):
 
     @cached_property
     def columns(self) -> pa.Schema:
-        return pa.schema([*self._totals.columns, (f"{self.name}{_KEPT}", pa.int64()), (f"{self.name}{_THERE}", pa.int64())])
+        return pa.schema(
+            [*self._totals.columns, (f"{self.name}{_KEPT}", pa.int64()), (f"{self.name}{_THERE}", pa.int64())]
+        )
 
     @property
     def results(self) -> pa.Schema:

@@ -43,8 +43,8 @@ class GroupAggregateKernel(Kernel):
     keys: tuple[str, ...]
     parts: tuple[Part, ...]
     results: tuple[str, ...]
-    living: Living = Living()
-    emits_kinds: bool = True
+    living: Living
+    emits_kinds: bool
 
     @cached_property
     def output(self) -> pa.Schema:

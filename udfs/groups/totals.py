@@ -1,4 +1,4 @@
-"""Aggregates whose accumulators say all: rows are lifted, also before the exchange, and those that go are subtracted."""
+"""Aggregates whose accumulators say all: rows are lifted, before the exchange too, and those that go subtracted."""
 
 from __future__ import annotations
 

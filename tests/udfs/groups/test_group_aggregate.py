@@ -16,7 +16,7 @@ from sqlstream.udfs.groups.kernel import IGNORED, GroupAggregateKernel
 from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.parts import parts_of
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 
 SECOND = 1_000_000
 

@@ -49,6 +49,8 @@ def bind_group_aggregate(
         None if grouping.sets is None else tuple(tuple(keys[grouping.keys[i].bound] for i in s) for s in grouping.sets)
     )
     names = tuple(dict.fromkeys(keys.values()))
+    if not names and not groups.items:  # as HAVING alone may have it: the only row is counted by something
+        groups.rewrite(exp.Count(this=exp.Star()))
     node: Node = GroupAggregate(below.node, names, groups.items, sets, grouping_id, ttl_ms)
     node = node if having is None else Filter(node, having)
     relation = projected(node, selected, results, below, context)

@@ -25,8 +25,8 @@ def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Re
 
 def compared(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
     """INTERSECT or EXCEPT of two branches, projected as those of a union."""
-    sides = _alike((left, right), kind.value, context)
-    return Relation(SetOperation(*sides, kind, context.settings.state_ttl_ms), left[0].names)
+    one, other = _alike((left, right), kind.value, context)
+    return Relation(SetOperation(one, other, kind, context.settings.state_ttl_ms), left[0].names)
 
 
 def _alike(branches: Sequence[Branch], operator: str, context: Context) -> tuple[Project, ...]:

@@ -111,7 +111,7 @@ class Aggregates:
         names = self._accumulators.names
         parts = (_split(_columns(table, names), self._distinct) for table in (accumulators, gone))
         found = (a.survives(own, left) for a, own, left in zip(self._distinct, *parts, strict=True))
-        return np.logical_and.reduce(list(found))
+        return np.asarray(np.logical_and.reduce(list(found)))
 
     @cached_property
     def _plans(self) -> tuple[Plan, ...]:

@@ -25,7 +25,7 @@ class SetKind(Enum):
     def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """How often a row comes out that the sides have so often."""
         if self.intersects:
-            found = np.minimum(left, right)
+            found: np.ndarray = np.minimum(left, right)
         elif self.repeats:
             found = np.maximum(left - right, 0)
         else:

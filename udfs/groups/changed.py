@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,8 @@ class Known(NamedTuple):
     groups: Indices
 
 
-class Changed(NamedTuple):
+@dataclass(frozen=True)
+class Changed:
     """Rows that come or, where ``gone``, go, in order of arrival; ``groups``: the number of each row's group, of which
     there are ``count``. Groups are numbered by first appearance. ``keys``: KEY_HASH and the keys of each group."""
 

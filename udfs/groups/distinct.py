@@ -83,8 +83,11 @@ class DistinctValues(Part):
         had[was] = known.column(_TIMES).to_numpy()[place[was]] if self.updates else 1
         now = np.maximum(had + times, 0)
         self._keep(state, known, table, place, now)
-        come, left = (had == 0) & (now > 0), (had > 0) & (now == 0)
-        return tuple(Known(rows.filter(pa.array(flags)), groups[flags]) for flags in (come, left))
+        come, left = (
+            Known(rows.filter(pa.array(flags)), groups[flags])
+            for flags in ((had == 0) & (now > 0), (had > 0) & (now == 0))
+        )
+        return come, left
 
     def _net(self, changed: Changed) -> tuple[pa.Table, Indices, np.ndarray]:
         """Each value of each group once, and how many rows more have it now."""
@@ -103,7 +106,7 @@ class DistinctValues(Part):
         conditions = [pc.is_valid(rows.column(name)) for name in self.values.names]
         if self.filter is not None:
             conditions.append(pc.fill_null(rows.column(self.filter), False))
-        return np.logical_and.reduce([np.asarray(found.to_numpy(), np.bool_) for found in conditions])
+        return np.asarray(np.logical_and.reduce([np.asarray(c.to_numpy(), np.bool_) for c in conditions]))
 
     # --- state --------------------------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class KeptRows(Part):
 
     def _there(self, rows: pa.Table) -> Flags:
         """True for rows that have come and not gone."""
-        come = rows.column(_SIGN).to_numpy() > 0
+        come: Flags = rows.column(_SIGN).to_numpy() > 0
         if come.all():
             return come
         ids = dense_ids(rows, [*self.keys.names, *self.aggregates.input.names]).ids
@@ -130,7 +130,8 @@ class KeptRows(Part):
         """The group of each row, and numbers above for rows of others."""
         names = self.keys.names
         both = pa.concat_tables([groups.select([KEY_HASH, *names]), rows.select([KEY_HASH, *names])])
-        return dense_ids(both, names or [KEY_HASH]).ids[groups.num_rows :]
+        numbers: Indices = dense_ids(both, names or [KEY_HASH]).ids[groups.num_rows :]
+        return numbers
 
     def _state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, self.name, self._schema)

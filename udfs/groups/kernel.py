@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part, gone_of
+from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part, differ, gone_of
 from sqlstream.udfs.groups.distinct import DistinctValues
 from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.totals import Totals
@@ -26,6 +26,8 @@ from sqlstream.udfs.state.keyed import KeyedState
 
 IGNORED = "ignored_deletions"
 """The counter of rows that went from groups that have none: their time was up, or the rows never came."""
+
+_KINDS = np.array(["+I", "-U", "+U", "-D"], object)
 
 _ROWS = "__rows"
 """BIGINT column of a group: how many rows it has. Only where rows may go."""
@@ -141,16 +143,14 @@ class GroupAggregateKernel(Kernel):
         lives = stays[known.groups]
         differs = np.ones(len(lives), np.bool_) if self.living.ttl else self._differ(before, after, known.groups)
         updated, over = np.flatnonzero(lives & differs), np.flatnonzero(~lives)
-        found = [
-            (after, new, new, "+I"),
-            (before, updated, known.groups[updated], "-U"),
-            (after, known.groups[updated], known.groups[updated], "+U"),
-            (before, over, known.groups[over], "-D"),
-        ]
-        parts = [_of_kind(rows.take(pa.array(chosen)), kind) for rows, chosen, _, kind in found if len(chosen)]
-        if parts:
-            order = np.argsort(np.concatenate([groups for _, _, groups, _ in found]), kind="stable")
-            context.emit(pa.concat_tables(parts).take(pa.array(order)).cast(self.output))
+        groups = [new, known.groups[updated], known.groups[updated], known.groups[over]]
+        # The rows of before stand in front of those of after.
+        rows = [groups[0] + len(lives), updated, groups[2] + len(lives), over]
+        kinds = np.repeat(_KINDS, [len(of_kind) for of_kind in groups])
+        order = np.argsort(np.concatenate(groups), kind="stable")
+        if len(order):
+            found = pa.concat_tables([before, after]).take(pa.array(np.concatenate(rows)[order]))
+            context.emit(found.append_column(ROW_KIND, pa.array(kinds[order])))
 
     def _results(self, rows: pa.Table) -> pa.Table:
         """Keys and results of rows of the state."""
@@ -163,11 +163,10 @@ class GroupAggregateKernel(Kernel):
 
     def _differ(self, before: pa.Table, after: pa.Table, groups: Indices) -> Flags:
         """True where a group has other results after than before, which is one row for each of ``groups``."""
-        if not self.results or not len(groups):
-            return np.zeros(len(groups), np.bool_)
-        own = after.select(self.results).take(pa.array(groups))
-        ids = dense_ids(pa.concat_tables([before.select(self.results), own]), self.results).ids
-        return np.asarray(ids[: len(groups)] != ids[len(groups) :])
+        found = np.zeros(len(groups), np.bool_)
+        for name in self.results if len(groups) else ():
+            found |= differ(before.column(name), after.column(name).take(pa.array(groups)))
+        return found
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -234,7 +233,3 @@ def _counted(gone: Flags | None, groups: Indices, count: int) -> np.ndarray:
     """How many rows more each group has."""
     signs = None if gone is None else np.where(gone, -1, 1)
     return np.bincount(groups, signs, count).astype(np.int64)
-
-
-def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
-    return rows.append_column(ROW_KIND, pa.repeat(kind, rows.num_rows))

@@ -73,7 +73,7 @@ def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequenc
         return _aggregate(select, grouping, _window_from_clause(grouping, scope), context)
     if _groups_by_window(grouping, scope):
         return _aggregate(select, grouping, _window_from_input(select, grouping, scope, context), context)
-    if window_assigned(scope.node):
+    if window_of(scope.node) is not None and window_assigned(scope.node):
         raise unsupported.refusal(
             "unbounded window aggregate", span_of(select.args.get("group") or select.expressions[0])
         )

@@ -71,7 +71,7 @@ def test_lookups_give_what_those_of_the_peers_give(summary):
     due = [result for result in summary.results if result.directory in _LOOKUPS and not result.below_sql]
     assert Counter(result.directory for result in due) == _LOOKUPS
     missing = [result for result in due if result.verdict is not Verdict.PASS]
-    assert [(r.id.rpartition("/")[2], r.code) for r in missing] == [(_UPDATING_LOOKUP, "SS309")], _told(missing)
+    assert [(r.id.rpartition("/")[2], r.code) for r in missing] == [(_UPDATING_LOOKUP, "SS325")], _told(missing)
 
 
 def test_parts_of_the_kernels_do_what_those_of_the_peers_do(summary):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import clauses_of
@@ -11,11 +13,13 @@ from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import Place
 from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
 from sqlstream.planner.binder.grouping import Grouping
+from sqlstream.planner.binder.processing_time import is_marker
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.select_list import expand
+from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.window_properties import GroupNames
-from sqlstream.planner.naming import Names
-from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import AssignTime, Filter, Node, Scan
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
@@ -37,11 +41,12 @@ def bind_group_aggregate(
     below, keys = with_keys(grouping.keys, scope)
     reserved = Names([f.name for f in below.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
-    known = frozenset({grouping_id} if grouping_id else ())
+    selected = expand(select.expressions, below, context)
+    clock, selected = _with_clock(selected, below.node, reserved)
+    known = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
     groups = Groups(below.node.schema, keys, known, context, Names([*keys.values(), *known]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
     place = Place("SELECT", True, special.column, special.call)
-    selected = expand(select.expressions, below, context)
     results = [result_of(c, below, context, place, groups) for c in selected]
     having = having_of(select, below, context, special, groups)
     context.stop_if_wrong()
@@ -53,5 +58,16 @@ def bind_group_aggregate(
         groups.rewrite(exp.Count(this=exp.Star()))
     node: Node = GroupAggregate(below.node, names, groups.items, sets, grouping_id, ttl_ms)
     node = node if having is None else Filter(node, having)
+    node = node if clock is None else AssignTime(node, clock[0], 0, TimeDomain.PROCESSING, clock[1])
     relation = projected(node, selected, results, below, context)
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
+
+
+def _with_clock(selected: list[Selected], below: Node, names: Names) -> tuple[tuple[str, str] | None, list[Selected]]:
+    """The field of PROCTIME() and the table whose clock it is, where the select list has it and there is one table;
+    the select list with the field."""
+    tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
+    if not any(map(is_marker, selected)) or len(tables) != 1:
+        return None, selected
+    name = names.unique("proctime")
+    return (name, *tables), [replace(c, bound=field_of(name)) if is_marker(c) else c for c in selected]

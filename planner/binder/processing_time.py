@@ -15,7 +15,7 @@ from sqlstream.planner.nodes import AssignTime, Scan
 
 def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
     """The columns over a scope that has the time; where it reads several tables they stay, and are refused as calls."""
-    if not any(map(_is_marker, columns)):
+    if not any(map(is_marker, columns)):
         return scope, columns
     name = next((f.name for f in scope.node.schema if f.time is TimeDomain.PROCESSING), None)
     if name is None:
@@ -24,10 +24,11 @@ def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, 
             return scope, columns
         name = Names(f.name for f in scope.node.schema).unique("proctime")
         scope = scope.over(AssignTime(scope.node, name, 0, TimeDomain.PROCESSING, *tables))
-    return scope, [replace(c, bound=field_of(name)) if _is_marker(c) else c for c in columns]
+    return scope, [replace(c, bound=field_of(name)) if is_marker(c) else c for c in columns]
 
 
-def _is_marker(column: Selected) -> bool:
+def is_marker(column: Selected) -> bool:
+    """True for PROCTIME() alone."""
     call = column.expression
     named = isinstance(call, exp.Anonymous) and call.name.upper() == "PROCTIME" and not call.expressions
     return column.bound is None and named

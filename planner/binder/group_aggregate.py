@@ -69,5 +69,5 @@ def _with_clock(selected: list[Selected], below: Node, names: Names) -> tuple[tu
     tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
     if not any(map(is_marker, selected)) or len(tables) != 1:
         return None, selected
-    name = names.unique("proctime")
-    return (name, *tables), [replace(c, bound=field_of(name)) if is_marker(c) else c for c in selected]
+    name, (table,) = names.unique("proctime"), tables
+    return (name, table), [replace(c, bound=field_of(name)) if is_marker(c) else c for c in selected]

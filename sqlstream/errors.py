@@ -180,9 +180,9 @@ class ParseError(SqlStreamError):
 
 
 class BindError(SqlStreamError):
-    """SS2xx: names, types and legality."""
+    """SS2xx: names, types and legality; SS6xx: those of queries over finished data, as Spark tells them."""
 
-    prefix = "SS2"
+    prefix = ("SS2", "SS6")
 
 
 class UnsupportedError(SqlStreamError):

@@ -48,9 +48,11 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        read = connector(scan.table.connector).read
-        assert read is not None, scan.table.connector
-        return read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        found = connector(scan.table.connector)
+        if found.read is None and found.scan is not None:
+            return found.scan(self.environment, scan.table, scan.columns, ())
+        assert found.read is not None, scan.table.connector
+        return found.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def reads_files(self, scan: Scan) -> bool:
         has_places = connector(scan.table.connector).has_places
@@ -244,15 +246,16 @@ class Runner:
             rows = with_kind_first(lower(self.physical(plan, workspace, runtime.sources), runtime))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 
-    def runtime(self, workspace: Workspace) -> JobRuntime:
-        """What lowering needs, for a plan that nobody starts here."""
+    def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
+        """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
         from sqlstream.jobs import JobRuntime
         from sqlstream.jobs.checkpoints.control import ControlRows
         from sqlstream.jobs.checkpoints.storage import storage_at
         from sqlstream.jobs.identity.layout import DEFAULT_KEY_GROUPS
 
         spark = self.spark.get(workspace.settings)
-        sources = SessionSources(self._environment(spark, workspace.settings), workspace.catalog.copy())
+        environment = replace(self._environment(spark, workspace.settings), finished=finished)
+        sources = SessionSources(environment, workspace.catalog.copy())
         control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
         settings = workspace.settings
         key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
+from sqlstream.batch import Batch, chosen
+from sqlstream.batch.running import Batches
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import plan_of
 from sqlstream.query import Query
-from sqlstream.results import Rows
+from sqlstream.results import Rows, columns_of
 from sqlstream.runner import Runner
 from sqlstream.statements.checking import check_script, script_warnings
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
@@ -60,6 +63,7 @@ class Session:
     def __init__(self, spark: SparkSession | str | None = None) -> None:
         self.workspace = Workspace()
         self._runner = Runner(spark)
+        self._batches = Batches(self._runner)
         self._closed = False
 
     # --- SQL ---
@@ -168,6 +172,7 @@ class Session:
         """Stop all jobs and remove what was kept for them. Spark itself goes on."""
         if not self._closed:
             self._closed = True
+            self._batches.stop()
             self._runner.close()
 
     def __enter__(self) -> Session:
@@ -220,12 +225,19 @@ class Session:
             raise
 
     def _query(self, statement: nodes.Query) -> Query:
-        plan = plan_of(statement, self.workspace)
+        plan = chosen(statement, self.workspace)
+        if isinstance(plan, Batch):
+            run, columns = self._batches.start(plan, self.workspace)
+            return Query(run, columns, self._time_zone)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))
+        return Query(job, columns_of(plan), self._time_zone, updating=changelog_mode(plan) != APPEND_ONLY)
+
+    @property
+    def _time_zone(self) -> str:
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         assert zone is not None, "Spark always has a time zone"
-        return Query(job, plan, zone)
+        return zone
 
 
 def _require_statements(statements: tuple[nodes.Statement, ...]) -> None:

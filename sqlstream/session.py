@@ -15,12 +15,12 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
-from sqlstream.plans import plan_of
+from sqlstream.plans import Root, plan_of
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of
 from sqlstream.runner import Runner
 from sqlstream.statements.checking import check_script, script_warnings
-from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
+from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
+    from sqlglot import exp
 
     from sqlstream.jobs import Job
 
@@ -107,7 +108,8 @@ class Session:
         return inspect_statement(statement, self.workspace)
 
     def dataframe(self, text: str) -> DataFrame:
-        """The streaming DataFrame of one query, not started, to go on with in PySpark.
+        """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over
+        finished data that runs as a batch.
 
         Started, it ends as PySpark's queries do: the last windows of a bounded input stay open.
         """
@@ -116,7 +118,9 @@ class Session:
             statement = _only(text)
             if not isinstance(statement, nodes.Query):
                 raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
-            plan = plan_of(statement, self.workspace)
+            plan = chosen(statement, self.workspace)
+            if isinstance(plan, Batch):
+                return self._batches.dataframe(plan, self.workspace)
             assert isinstance(plan, Output)
             return self._runner.dataframe(plan, self.workspace)
         except SqlStreamError as error:
@@ -202,12 +206,18 @@ class Session:
         return OK
 
     def _explained(self, statement: nodes.Explain) -> str:
-        return explained(statement, self.workspace, self._runner)
+        return explained(statement, self.workspace, self._runner, self._batches)
 
     def _insert(self, statement: nodes.Insert | nodes.StatementSet) -> Job:
-        plan = plan_of(statement, self.workspace)
-        assert not isinstance(plan, Output)
-        job = self._runner.start(plan, self.workspace, to_sql(statement))
+        if isinstance(statement, nodes.StatementSet):
+            plan: Root | Batch = plan_of(statement, self.workspace)
+        else:
+            plan = chosen(statement, self.workspace)
+        if isinstance(plan, Batch):
+            job = self._batches.insert(plan, self.workspace, to_sql(statement))
+        else:
+            assert not isinstance(plan, Output)
+            job = self._runner.start(plan, self.workspace, to_sql(statement))
         if self.workspace.settings["table.dml-sync"]:
             job.wait()
         return job
@@ -215,7 +225,7 @@ class Session:
     def _create_as(self, statement: nodes.CreateTable) -> Job | Rows:
         assert statement.query is not None
         catalog = self.workspace.catalog
-        table = table_of_query(statement, self.workspace)
+        table = self._table_of_query(statement, statement.query)
         if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
             return OK
         try:
@@ -223,6 +233,13 @@ class Session:
         except SqlStreamError:
             catalog.drop("TABLE", statement.name)
             raise
+
+    def _table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> Table:
+        plan = chosen(nodes.Query(query, span=statement.span), self.workspace)
+        if not isinstance(plan, Batch):
+            return table_of_query(statement, self.workspace)
+        with self._batches.analyzed(plan, self.workspace) as found:
+            return table_of_columns(statement, found.columns, self.workspace)
 
     def _query(self, statement: nodes.Query) -> Query:
         plan = chosen(statement, self.workspace)

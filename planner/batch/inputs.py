@@ -38,7 +38,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Resolved:
-    """``query`` names the tables as Spark does. ``inputs`` are its tables, each once, ``views`` those it goes through."""
+    """``query`` names tables as Spark does. ``inputs`` are its tables, each once, ``views`` those it goes through."""
 
     query: exp.Expr
     inputs: tuple[Input, ...]

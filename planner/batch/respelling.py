@@ -10,15 +10,15 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.depth import with_room
-from sqlstream.planner import intervals, unsupported
+from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.nulls import with_null_treatment
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
-from sqlstream.planner.rewriting import over_children, rewritten
+from sqlstream.planner.naming import shown_name
+from sqlstream.planner.rewriting import over_children
 from sqlstream.planner.type_inference import Types
 
 _SECONDS_OF_A_DAY = 86_400
@@ -51,13 +51,17 @@ class _Respelling:
             case exp.Placeholder() | exp.SessionParameter():
                 self._context.refuse("parameter", node)
                 return exp.Null()
-            case exp.Join(this=exp.Unnest() | exp.Lateral()):
+            case exp.Join():
                 return self._join(node)
             case exp.From(this=exp.Unnest() as source):
                 return exp.From(this=self._generator(source))
-        if _is_aggregate(node):
-            return self._aggregate(node)
-        return over_children(node, self.of)
+        return self._aggregate(node) if _is_aggregate(node) else self._other(node)
+
+    def _other(self, node: exp.Expr) -> exp.Expr:
+        copy = over_children(node, self.of)
+        if isinstance(node, exp.Select):
+            copy.set("expressions", [_aliased(*both) for both in zip(copy.expressions, node.expressions, strict=True)])
+        return copy
 
     def _interval(self, node: exp.Interval) -> exp.Expr:
         try:
@@ -82,8 +86,10 @@ class _Respelling:
 
     def _join(self, join: exp.Join) -> exp.Expr:
         """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL."""
+        if (join.args.get("method") or "").upper() == "ASOF":
+            self._context.refuse("kind of join", join)
         right = join.this
-        generator = self._generator(right)
+        generator = self._generator(right) if isinstance(right, exp.Unnest | exp.Lateral) else None
         if generator is None:
             return over_children(join, self.of)
         lateral = exp.Lateral(this=generator)
@@ -134,6 +140,16 @@ def _named(alias: exp.Expr | None, position: object = None) -> exp.TableAlias | 
     return exp.TableAlias(this=alias.this.copy() if alias.this else None, columns=columns)
 
 
+def _aliased(found: exp.Expr, written: exp.Expr) -> exp.Expr:
+    """A column of a select list under the name that streams give it; stars and generators have several."""
+    if isinstance(written, exp.Alias | exp.Aliases | exp.Star | exp.Column | exp.Dot):
+        return found
+    name = spark_name(written) if isinstance(written, exp.Func) else None
+    if name is not None and kind_of(name) is Kind.GENERATOR:
+        return found
+    return exp.Alias(this=found, alias=exp.to_identifier(shown_name(written), quoted=True))
+
+
 def _plain(call: exp.Expr) -> exp.Expr:
     while isinstance(call, AGGREGATE_WRAPPERS):
         call = call.this
@@ -154,9 +170,7 @@ def _in_parentheses(query: exp.Expr) -> exp.Expr:
 def _epoch(source: exp.Expr) -> exp.Expr:
     """The seconds since 1970 of a DATE, which has no zone, or of a TIMESTAMP."""
     days = exp.Anonymous(this="UNIX_DATE", expressions=[exp.cast(source.copy(), exp.DataType.build("DATE"))])
-    whole = exp.Mul(
-        this=exp.cast(days, exp.DataType.build("BIGINT")), expression=exp.Literal.number(_SECONDS_OF_A_DAY)
-    )
+    whole = exp.Mul(this=exp.cast(days, exp.DataType.build("BIGINT")), expression=exp.Literal.number(_SECONDS_OF_A_DAY))
     instant = exp.cast(source.copy(), exp.DataType.build("TIMESTAMP"))
     is_date = exp.EQ(
         this=exp.Anonymous(this="TYPEOF", expressions=[source.copy()]), expression=exp.Literal.string("date")

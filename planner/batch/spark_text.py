@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 from sqlglot import exp, transforms
@@ -42,18 +43,29 @@ class SparkText:
     parts: tuple[Part, ...] = ()
 
     def part_at(self, start: int, end: int) -> Part | None:
-        """The smallest part that holds the range."""
+        """The smallest part that holds the range; where none does, what is inside of it."""
         holding = [part for part in self.parts if part.start <= start and end <= part.end]
-        return min(holding, key=lambda part: part.end - part.start, default=None)
+        inside = [part for part in self.parts if start <= part.start and part.end <= end]
+        if not inside or (holding and min(map(_width, holding)) == end - start):
+            return min(holding, key=_width, default=None)
+        spans = [part.span for part in inside if part.view == inside[0].view]
+        return Part(start, end, reduce(Span.to, spans), inside[0].view)
+
+
+def _width(part: Part) -> int:
+    return part.end - part.start
+
+
+_OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_functions": False}
 
 
 @with_room
 def spark_text(query: exp.Expr) -> SparkText:
     """The text of a query that is spelled for Spark (``respelling``)."""
-    plain = _SparkSql(dialect="spark", comments=False).generate(query)
+    plain = _SparkSql(**_OPTIONS).generate(query)
     if any(mark in plain for mark in (_BEGIN, _NAMED, _END)):
         return SparkText(plain)
-    marking = _Marking(dialect="spark", comments=False)
+    marking = _Marking(**_OPTIONS)
     found = _without_marks(marking.generate(query), marking.marked)
     # Whoever prints may look at what is printed; a text that marks have changed would be another query.
     return found if found.text == plain else SparkText(plain)
@@ -104,4 +116,3 @@ class _Marking(_SparkSql):
             return found
         self.marked.append((span, expression.meta.get(VIEW)))
         return f"{_BEGIN}{len(self.marked) - 1}{_NAMED}{found}{_END}"
-

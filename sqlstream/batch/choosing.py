@@ -80,6 +80,11 @@ def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> 
     return found
 
 
+def runs_instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> bool:
+    """Whether what a stream refuses with ``error`` runs as a batch."""
+    return workspace.settings["execution.runtime-mode"] != "streaming" and bool(_instead(statement, workspace, error))
+
+
 def _as_batch(statement: Chosen, workspace: Workspace) -> Batch:
     """BindError SS600 for a table without an end, SS601 for a clause of streams."""
     found, way = _batch(statement, workspace)
@@ -93,7 +98,7 @@ def _in_the_way(way: Way, statement: Chosen) -> Diagnostic:
     if unbounded is not None and not _is_read(unbounded.table):
         return not_read(unbounded.table, None)
     if unbounded is not None:
-        message = f'table "{unbounded.table.name}" has no end, and \'execution.runtime-mode\' is \'batch\''
+        message = f"table \"{unbounded.table.name}\" has no end, and 'execution.runtime-mode' is 'batch'"
         hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream."
         return _located(bind_error(UNBOUNDED, message, unbounded.at, hint).diagnostic, unbounded)
     what = way.clause.name if way.clause is not None else "reading updates"

@@ -16,14 +16,15 @@ from sqlstream.jobs.lifecycle.job import JobState
 from sqlstream.jobs.reports.progress import Progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _PACK = 10_000
 """Rows of a table of results: what shows them need not hold all as Python values."""
 
 
 class BatchRun:
-    """Runs at once, on a thread of its own. ``told`` makes the error of what went wrong, ``done`` is called at the end.
+    """Runs ``work`` at once, on a thread of its own; its rows are the results. ``told`` makes the error of what went
+    wrong, ``done`` is called at the end.
 
     There is no checkpoint: a batch that fails, or is stopped, has done nothing.
     """
@@ -34,17 +35,16 @@ class BatchRun:
     def __init__(
         self,
         name: str,
-        rows: DataFrame,
-        names: tuple[str, ...],
+        spark: SparkSession,
+        work: Callable[[], pa.Table | None],
         told: Callable[[BaseException], SqlStreamError],
         done: Callable[[], None],
     ) -> None:
         self.name = name
         self.id = str(uuid4())
         self.started = datetime.now(UTC)
-        self._spark: SparkSession = rows.sparkSession
-        self._rows = rows
-        self._names = list(names)
+        self._spark = spark
+        self._work = work
         self._told = told
         self._done = done
         self._state = JobState.RUNNING
@@ -98,7 +98,7 @@ class BatchRun:
         try:
             self._spark.addTag(self._tag)
             if not self._stopping.is_set():
-                self._table = self._rows.toArrow().rename_columns(self._names)
+                self._table = self._work()
             self._state = JobState.STOPPED if self._stopping.is_set() else JobState.FINISHED
         except Exception as error:
             if self._stopping.is_set() or is_cancellation(error):

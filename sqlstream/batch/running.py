@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from sqlstream.batch.choosing import Batch
 from sqlstream.batch.tables import plan_of_table, rows_of
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import nodes
 from sqlstream.planner.batch import SparkText, spark_text
+from sqlstream.planner.rewriting import node_of
 from sqlstream.results import Columns
 from sqlstream.secrets import Secrets
+from sqlstream.spark.connect import is_connect
 from sqlstream.types import from_spark
 from sqlstream.udfs.hiding import hiding, without_secrets
 
@@ -21,10 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlstream.batch.run import BatchRun
+    from sqlstream.jobs import Job
     from sqlstream.runner import Runner
     from sqlstream.workspace import Workspace
 
-_QUERY = "query"
+_QUERY, _INSERT = "query", "insert"
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,48 @@ class Batches:
 
     def start(self, batch: Batch, workspace: Workspace) -> tuple[BatchRun, Columns]:
         """The batch at work, and its columns. SqlStreamError for what Spark refuses."""
+        found = self._analyzed(batch, workspace)
+        names = [name for name, _ in found.columns]
+        run = self._run(_QUERY, found, lambda: found.rows.toArrow().rename_columns(names), workspace)
+        return run, found.columns
+
+    def insert(self, batch: Batch, workspace: Workspace, sql: str) -> Job:
+        """Computes the rows, then starts the job that writes them. SqlStreamError for what is wrong with either."""
+        from sqlstream.batch.inserts import plan_of_insert, stored_result, workspace_of_insert, write
+
+        statement = batch.statement
+        assert isinstance(statement, nodes.Insert)
+        found = self._analyzed(batch, workspace)
+        try:
+            folder = self._runner.folders.root / f"batch_{uuid4().hex[:8]}"
+            result = stored_result(found, statement, workspace, folder)
+            inside = workspace_of_insert(workspace, result)
+            plan = plan_of_insert(statement, result, inside)
+        except BaseException:
+            self._forget(batch, workspace)
+            raise
+        run = self._run(_INSERT, found, lambda: write(found.rows, result), workspace)
+        try:
+            run.wait()
+        except BaseException:
+            run.stop()
+            raise
+        return self._runner.start(plan, inside, sql)
+
+    def _run(self, name: str, found: Analyzed, work: Callable[[], Any], workspace: Workspace) -> BatchRun:
         from sqlstream.batch.run import BatchRun
 
-        found = self._analyzed(batch, workspace)
-        names = tuple(name for name, _ in found.columns)
-        run = BatchRun(_QUERY, found.rows, names, found.told, lambda: self._forget(batch, workspace))
+        spark = self._runner.spark.get(workspace.settings)
+        run = BatchRun(name, spark, work, found.told, lambda: self._forget(found.batch, workspace))
         self._runs = [*(one for one in self._runs if one.state.value == "RUNNING"), run]
-        return run, found.columns
+        return run
+
+    def dataframe(self, batch: Batch, workspace: Workspace) -> DataFrame:
+        """The DataFrame of the batch, with the names that users see."""
+        found = self._analyzed(batch, workspace)
+        if not is_connect(found.rows.sparkSession):  # whose server looks at the text when the rows are asked for
+            self._forget(batch, workspace)
+        return found.rows.toDF(*(name for name, _ in found.columns))
 
     @contextmanager
     def analyzed(self, batch: Batch, workspace: Workspace) -> Iterator[Analyzed]:
@@ -94,7 +134,7 @@ class Batches:
         for table in batch.tables:
             plan = plan_of_table(table, batch.query)
             rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(batch.names[table.name])
-        text = spark_text(with_registered_functions(batch.query, runtime))
+        text = spark_text(with_registered_functions(node_of(batch.query), runtime))
         try:
             rows = spark.sql(text.text)
             names = rows.columns

@@ -197,8 +197,8 @@ class Connector:
     ``metadata`` are the keys of METADATA columns with their natural types.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
-    ``scan(environment, table, columns, filters)`` returns all rows of a table that is no stream, as ``read`` does, but as
-    a DataFrame that is none either; the filters, which ``filters`` says it checks, are part of the request.
+    ``scan(environment, table, columns, filters)`` returns all rows of a table that is no stream, as ``read`` does, in a
+    DataFrame that is none either; the filters, which ``filters`` says it checks, are part of the request.
     ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
     share it; None: nowhere that others reach.
     ``require_intact(environment, table, stay, streamed)`` raises an error where a job that goes on would lose rows that

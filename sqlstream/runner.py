@@ -16,6 +16,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.planner.rules.push_lookup_filters import comparisons
 from sqlstream.plans import Root, engine_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, sink_of
@@ -49,10 +50,24 @@ class SessionSources:
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         found = connector(scan.table.connector)
-        if found.read is None and found.scan is not None:
-            return found.scan(self.environment, scan.table, scan.columns, ())
+        if found.read is None and found.scans:
+            return self._whole(scan)
         assert found.read is not None, scan.table.connector
         return found.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+
+    def _whole(self, scan: Scan) -> DataFrame:
+        """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
+        from sqlstream.planner.lowering.whole_table import whole_table
+
+        found, table = connector(scan.table.connector), scan.table
+        assert found.lookup is not None, table.connector
+        types = {c.name: c.type for c in table.physical_columns}
+        columns = {name: (name, type_) for name, type_ in types.items()}
+        asked = (one for predicate in scan.predicates for one in comparisons(predicate, columns))
+        filters = tuple(one for one in asked if found.filters(table, one))
+        request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
+        source = secretive(found.lookup(self.environment, table, request), secrets_of(table))
+        return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
         has_places = connector(scan.table.connector).has_places

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from sqlstream.batch import Batch, chosen
+from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.batch.running import Batches
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
@@ -15,7 +15,7 @@ from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
-from sqlstream.plans import Root, plan_of
+from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of
 from sqlstream.runner import Runner
@@ -91,11 +91,11 @@ class Session:
         self._require_open()
         match statement:
             case nodes.Query():
-                return self._query(statement)
+                return self._query(statement, text)
             case nodes.Insert() | nodes.StatementSet():
-                return self._insert(statement)
+                return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
-                return self._create_as(statement)
+                return self._create_as(statement, text)
             case nodes.Explain():
                 lines = self._explained(statement).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
@@ -208,13 +208,13 @@ class Session:
     def _explained(self, statement: nodes.Explain) -> str:
         return explained(statement, self.workspace, self._runner, self._batches)
 
-    def _insert(self, statement: nodes.Insert | nodes.StatementSet) -> Job:
+    def _insert(self, statement: nodes.Insert | nodes.StatementSet, text: str) -> Job:
         if isinstance(statement, nodes.StatementSet):
-            plan: Root | Batch = plan_of(statement, self.workspace)
+            plan: Root | Batch = set_of_streams(statement, self.workspace)
         else:
             plan = chosen(statement, self.workspace)
         if isinstance(plan, Batch):
-            job = self._batches.insert(plan, self.workspace, to_sql(statement))
+            job = self._batches.insert(plan, self.workspace, text)
         else:
             assert not isinstance(plan, Output)
             job = self._runner.start(plan, self.workspace, to_sql(statement))
@@ -222,29 +222,30 @@ class Session:
             job.wait()
         return job
 
-    def _create_as(self, statement: nodes.CreateTable) -> Job | Rows:
+    def _create_as(self, statement: nodes.CreateTable, text: str) -> Job | Rows:
         assert statement.query is not None
         catalog = self.workspace.catalog
-        table = self._table_of_query(statement, statement.query)
+        table = self.table_of_query(statement, statement.query)
         if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
             return OK
         try:
-            return self._insert(nodes.Insert(statement.name, statement.query, span=statement.span))
+            return self._insert(nodes.Insert(statement.name, statement.query, span=statement.span), text)
         except SqlStreamError:
             catalog.drop("TABLE", statement.name)
             raise
 
-    def _table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> Table:
+    def table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> Table:
+        """The table that CREATE TABLE … AS declares; Spark tells the columns of a batch."""
         plan = chosen(nodes.Query(query, span=statement.span), self.workspace)
         if not isinstance(plan, Batch):
             return table_of_query(statement, self.workspace)
         with self._batches.analyzed(plan, self.workspace) as found:
             return table_of_columns(statement, found.columns, self.workspace)
 
-    def _query(self, statement: nodes.Query) -> Query:
+    def _query(self, statement: nodes.Query, text: str) -> Query:
         plan = chosen(statement, self.workspace)
         if isinstance(plan, Batch):
-            run, columns = self._batches.start(plan, self.workspace)
+            run, columns = self._batches.start(plan, self.workspace, text)
             return Query(run, columns, self._time_zone)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))

@@ -17,6 +17,7 @@ from sqlstream.grammar.carrier import table_function_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import TableArgument
 from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.rewriting import over_children
 from sqlstream.planner.suggestions import did_you_mean
@@ -97,7 +98,8 @@ class _Resolver:
         if isinstance(found, View):
             return self._view(found, node, copy)
         inside = self._inside[-1] if self._inside else None
-        self.inputs.setdefault(found.name.casefold(), Input(found, node, inside))
+        if not is_time_travel(node):  # else it is looked up, not read
+            self.inputs.setdefault(found.name.casefold(), Input(found, node, inside))
         if not node.alias:
             copy.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
         own = exp.to_identifier(self._named(found), quoted=True)

@@ -17,6 +17,7 @@ from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SOURCE
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen_way, resolve
 from sqlstream.planner.batch.respelling import for_spark
@@ -28,7 +29,6 @@ from sqlstream.plans import Root, not_read, plan_of
 from sqlstream.workspace import Workspace
 
 UNBOUNDED = "SS600"
-OF_STREAMS = "SS601"
 LOOKUP_ONLY = "SS250"
 
 Chosen = nodes.Query | nodes.Insert
@@ -85,26 +85,31 @@ def runs_instead(statement: Chosen, workspace: Workspace, error: SqlStreamError)
     return workspace.settings["execution.runtime-mode"] != "streaming" and bool(_instead(statement, workspace, error))
 
 
-def _as_batch(statement: Chosen, workspace: Workspace) -> Batch:
-    """BindError SS600 for a table without an end, SS601 for a clause of streams."""
+def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
+    """A clause of streams runs as a stream, whose watermark only the end of the input moves. BindError SS600 for a
+    table without an end."""
     found, way = _batch(statement, workspace)
-    if found is not None:
-        return found
-    raise SqlStreamError.of([_in_the_way(way, statement)])
+    if way.unbounded is not None:
+        raise SqlStreamError.of([_without_end(way.unbounded)])
+    return found or plan_of(statement, workspace)
 
 
-def _in_the_way(way: Way, statement: Chosen) -> Diagnostic:
-    unbounded = way.unbounded
-    if unbounded is not None and not _is_read(unbounded.table):
-        return not_read(unbounded.table, None)
-    if unbounded is not None:
-        message = f"table \"{unbounded.table.name}\" has no end, and 'execution.runtime-mode' is 'batch'"
-        hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream."
-        return _located(bind_error(UNBOUNDED, message, unbounded.at, hint).diagnostic, unbounded)
-    what = way.clause.name if way.clause is not None else "reading updates"
-    message = f"{what} is not executed over finished data with 'execution.runtime-mode' = 'batch'"
-    hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream, also over bounded tables."
-    return Diagnostic(OF_STREAMS, message, way.clause.span if way.clause else statement.span, hint=hint)
+def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
+    """The plan of a statement set, which is a stream; with ``batch`` SS600 as of a query."""
+    if workspace.settings["execution.runtime-mode"] == "batch":
+        ways = (_batch(insert, workspace)[1] for insert in statement.inserts)
+        wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
+        if wrong:
+            raise SqlStreamError.of(wrong)
+    return plan_of(statement, workspace)
+
+
+def _without_end(found: Input) -> Diagnostic:
+    if not _is_read(found.table):
+        return not_read(found.table, span_of(found.at) if found.view is None else None)
+    message = f'table "{found.table.name}" has no end, and "execution.runtime-mode" is "batch"'
+    hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream."
+    return _located(bind_error(UNBOUNDED, message, found.at, hint).diagnostic, found)
 
 
 def _located(found: Diagnostic, named: Input) -> Diagnostic:
@@ -130,12 +135,12 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
 
 def ends(table: Table) -> bool:
     """Whether all rows of a table are there: of one that ends, or of a database."""
-    return _is_read(table) and (table.bounded or connector(table.connector).scan is not None)
+    return _is_read(table) and (table.bounded or connector(table.connector).scans)
 
 
 def _is_read(table: Table) -> bool:
     found = connector(table.connector)
-    return found.is_source or found.scan is not None
+    return found.is_source or found.scans
 
 
 def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:

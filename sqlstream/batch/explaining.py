@@ -31,7 +31,8 @@ def why_stream(statement: Chosen, workspace: Workspace) -> str:
     except SqlStreamError:
         return "stream"
     if not way.may_be_batch:
-        return f"stream: {way.why}"
+        late = workspace.settings["execution.runtime-mode"] == "batch"
+        return f"stream: {way.why}{'; no row of it is late' if late else ''}"
     return "stream: all inputs are bounded, and no clause needs all rows at once"
 
 

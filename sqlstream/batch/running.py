@@ -12,7 +12,7 @@ from sqlstream.batch.choosing import Batch
 from sqlstream.batch.tables import plan_of_table, rows_of
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar import nodes
+from sqlstream.grammar import nodes, to_sql
 from sqlstream.planner.batch import SparkText, spark_text
 from sqlstream.planner.rewriting import node_of
 from sqlstream.results import Columns
@@ -56,14 +56,15 @@ class Batches:
         self._runner = runner
         self._runs: list[BatchRun] = []
 
-    def start(self, batch: Batch, workspace: Workspace) -> tuple[BatchRun, Columns]:
-        """The batch at work, and its columns. SqlStreamError for what Spark refuses."""
+    def start(self, batch: Batch, workspace: Workspace, script: str) -> tuple[BatchRun, Columns]:
+        """The batch at work, and its columns; its places are those in the script. SqlStreamError for what Spark
+        refuses."""
         found = self._analyzed(batch, workspace)
         names = [name for name, _ in found.columns]
-        run = self._run(_QUERY, found, lambda: found.rows.toArrow().rename_columns(names), workspace)
+        run = self._run(_QUERY, found, lambda: found.rows.toArrow().rename_columns(names), workspace, script)
         return run, found.columns
 
-    def insert(self, batch: Batch, workspace: Workspace, sql: str) -> Job:
+    def insert(self, batch: Batch, workspace: Workspace, script: str) -> Job:
         """Computes the rows, then starts the job that writes them. SqlStreamError for what is wrong with either."""
         from sqlstream.batch.inserts import plan_of_insert, stored_result, workspace_of_insert, write
 
@@ -78,19 +79,23 @@ class Batches:
         except BaseException:
             self._forget(batch, workspace)
             raise
-        run = self._run(_INSERT, found, lambda: write(found.rows, result), workspace)
+        run = self._run(_INSERT, found, lambda: write(found.rows, result), workspace, script)
         try:
             run.wait()
         except BaseException:
             run.stop()
             raise
-        return self._runner.start(plan, inside, sql)
+        return self._runner.start(plan, inside, to_sql(statement))
 
-    def _run(self, name: str, found: Analyzed, work: Callable[[], Any], workspace: Workspace) -> BatchRun:
+    def _run(self, name: str, found: Analyzed, work: Callable[[], Any], workspace: Workspace, script: str) -> BatchRun:
         from sqlstream.batch.run import BatchRun
 
         spark = self._runner.spark.get(workspace.settings)
-        run = BatchRun(name, spark, work, found.told, lambda: self._forget(found.batch, workspace))
+
+        def told(error: BaseException) -> SqlStreamError:
+            return found.told(error).with_source(script)
+
+        run = BatchRun(name, spark, work, told, lambda: self._forget(found.batch, workspace))
         self._runs = [*(one for one in self._runs if one.state.value == "RUNNING"), run]
         return run
 
@@ -132,8 +137,9 @@ class Batches:
         spark = self._runner.spark.get(workspace.settings)
         runtime = self._runner.runtime(workspace, finished=True)
         for table in batch.tables:
-            plan = plan_of_table(table, batch.query)
-            rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(batch.names[table.name])
+            name = batch.names[table.name]
+            plan = plan_of_table(table, name, batch.query)
+            rows_of(plan, workspace.settings, runtime).createOrReplaceTempView(name)
         text = spark_text(with_registered_functions(node_of(batch.query), runtime))
         try:
             rows = spark.sql(text.text)

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from sqlstream.connectors import connector
 from sqlstream.planner.bad_rows import OnError, action_of
+from sqlstream.planner.batch import conditions_of
 from sqlstream.planner.binder.tables import read_table
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Item, Output, Project
+from sqlstream.planner.nodes import Filter, Item, Output, Project
 from sqlstream.planner.physical import physical_plan
+from sqlstream.planner.rewriting import conjunction
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, engine_of, require_sources
 from sqlstream.settings import Settings
@@ -23,15 +26,18 @@ if TYPE_CHECKING:
     from sqlstream.jobs import JobRuntime
 
 
-def plan_of_table(table: Table, query: exp.Expr) -> Output:
-    """The plan that reads what the query may need of a table."""
+def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
+    """The plan that reads what the query may need of a table, which it calls ``name``."""
     relation = read_table(table, OnError(action_of(table)[0]))
     named = {name.casefold() for name in _names(query)}
     every = _wants_all(query)
     wanted = [c for c in table.columns if every or c.name.casefold() in named] or list(table.columns[:1])
     fields = {f.name: f for f in relation.fields}
     items = tuple(Item(c.name, field_of(c.name), fields[c.name].type, fields[c.name].nullable) for c in wanted)
-    plan = optimize(Output(Project(relation.node, items), tuple(c.name for c in wanted)), RULES)
+    node, given = relation.node, conditions_of(table, name, query) if connector(table.connector).scans else []
+    if given:
+        node = Filter(node, conjunction(given))
+    plan = optimize(Output(Project(node, items), tuple(c.name for c in wanted)), RULES)
     assert isinstance(plan, Output)
     return plan
 

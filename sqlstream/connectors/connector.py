@@ -122,7 +122,6 @@ Inspect = Callable[[Table, tuple[str, ...]], Iterable[Diagnostic]]
 Drop = Callable[[Path, Table], None]
 RequireIntact = Callable[[Environment, Table, Stay | None, bool], None]
 MakeLookup = Callable[["Environment", Table, Request], LookupSource]
-Scan = Callable[["Environment", Table, tuple[str, ...], tuple[Comparison, ...]], "DataFrame"]
 
 
 def _inserts_only(table: Table) -> frozenset[RowKind]:
@@ -197,8 +196,7 @@ class Connector:
     ``metadata`` are the keys of METADATA columns with their natural types.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
-    ``scan(environment, table, columns, filters)`` returns all rows of a table that is no stream, as ``read`` does, in a
-    DataFrame that is none either; the filters, which ``filters`` says it checks, are part of the request.
+    ``scans``: a request without keys asks ``lookup`` for all rows, which queries over finished data do.
     ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
     share it; None: nowhere that others reach.
     ``require_intact(environment, table, stay, streamed)`` raises an error where a job that goes on would lose rows that
@@ -230,7 +228,7 @@ class Connector:
     metadata: tuple[tuple[str, DataType], ...] = ()
     lookup: MakeLookup | None = None
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
-    scan: Scan | None = None
+    scans: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)
     place: Callable[[Table], Hashable | None] = _nowhere
     require_intact: RequireIntact | None = None

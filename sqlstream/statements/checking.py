@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlstream.batch import Batch, chosen
+from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.functions.patterns import warnings_of
-from sqlstream.plans import plan_of
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
@@ -63,7 +62,7 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
         case nodes.Query() | nodes.Insert():
             chosen(statement, scratch)
         case nodes.StatementSet():
-            plan_of(statement, scratch)
+            set_of_streams(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
             return _check_create_as(statement, statement.query, scratch)
         case nodes.Explain():

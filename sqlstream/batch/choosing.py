@@ -2,7 +2,7 @@
 
 With ``auto`` a stream goes first: what it executes, and gives rows that are final, runs as it always has, with
 checkpoints and rows as they come. A query that it refuses, or whose results it would update, runs as a batch where its
-inputs end and no clause of it is one of streams.
+inputs end and no clause of it is one of streams. So does one for its caller that joins without bounds on times.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root, not_read, plan_of
 from sqlstream.workspace import Workspace
@@ -64,9 +65,14 @@ def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
         plan = plan_of(statement, workspace)
     except SqlStreamError as error:
         return _instead(statement, workspace, error)
-    if isinstance(plan, Output) and changelog_mode(plan) != APPEND_ONLY:
-        return _batch(statement, workspace)[0] or plan
-    return plan
+    return (_batch(statement, workspace)[0] or plan) if _is_better_finished(plan) else plan
+
+
+def _is_better_finished(plan: Root) -> bool:
+    """Of a query for its caller, which has no checkpoint: whether its results change, or a join keeps all rows."""
+    if not isinstance(plan, Output):
+        return False
+    return changelog_mode(plan) != APPEND_ONLY or any(isinstance(node, RegularJoin) for node in plan.walk())
 
 
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:

@@ -14,10 +14,12 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs.lifecycle.failure import is_cancellation
 from sqlstream.jobs.lifecycle.job import JobState
 from sqlstream.jobs.reports.progress import Progress
+from sqlstream.spark.connect import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_AGAIN_SECONDS = 0.2
 _PACK = 10_000
 """Rows of a table of results: what shows them need not hold all as Python values."""
 
@@ -79,9 +81,9 @@ class BatchRun:
     def stop(self) -> None:
         """Give the batch up, if it has not ended."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._spark.interruptTag(self._tag)
-            self._thread.join()
+        while self._thread.is_alive():  # what it does next may not have begun yet
+            self._cancel()
+            self._thread.join(_AGAIN_SECONDS)
 
     def results(self) -> Iterator[pa.Table]:
         """All rows, when they are there. Raises the error of a FAILED batch."""
@@ -90,13 +92,22 @@ class BatchRun:
             for start in range(0, max(1, self._table.num_rows), _PACK):
                 yield self._table.slice(start, _PACK)
 
-    @property
-    def _tag(self) -> str:
-        return f"sqlstream-{self.id}"
+    def _be_cancellable(self) -> None:
+        """On the thread that works. Tags of a classic session are known to the thread alone that adds them."""
+        if is_connect(self._spark):
+            self._spark.addTag(self.id)
+        else:
+            self._spark.sparkContext.setJobGroup(self.id, self.name, interruptOnCancel=True)
+
+    def _cancel(self) -> None:
+        if is_connect(self._spark):
+            self._spark.interruptTag(self.id)
+        else:
+            self._spark.sparkContext.cancelJobGroup(self.id)
 
     def _run(self) -> None:
         try:
-            self._spark.addTag(self._tag)
+            self._be_cancellable()
             if not self._stopping.is_set():
                 self._table = self._work()
             self._state = JobState.STOPPED if self._stopping.is_set() else JobState.FINISHED

@@ -13,7 +13,7 @@ from sqlstream.udfs.lookup.answers import AnswerShape
 from sqlstream.udfs.lookup.source import LookupSource, Row
 from sqlstream.udfs.texts import reason_of
 
-NOT_READ = "SS604"
+NOT_READ = "SS610"
 _PACK = 10_000
 """Rows of an Arrow batch."""
 
@@ -25,7 +25,7 @@ class WholeTable:
     source: LookupSource
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the table for each row of the input, of which there is one. ExecutionError SS604."""
+        """The rows of the table for each row of the input, of which there is one. ExecutionError SS610."""
         shape = AnswerShape(self.source.request)
         for batch in batches:
             for _ in range(batch.num_rows):

@@ -11,13 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import sqlstream
 from sqlstream.batch.run import BatchRun
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
+from sqlstream.planner.lowering import whole_table
 from sqlstream.query import Query
 from sqlstream.session import Session
+from sqlstream.udfs.lookup.source import LookupSource
 
 pytestmark = pytest.mark.spark
 
@@ -260,11 +263,14 @@ def test_explain_physical_shows_the_plan_of_spark(session: Session) -> None:
 def test_a_database_leaves_out_rows_and_columns_that_nobody_asks_for(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sqlstream.planner.lowering import whole_table
-
-    seen = []
+    seen: list[LookupSource] = []
     whole = whole_table.whole_table
-    monkeypatch.setattr(whole_table, "whole_table", lambda spark, source: seen.append(source) or whole(spark, source))
+
+    def noted(spark: SparkSession, source: LookupSource) -> DataFrame:
+        seen.append(source)
+        return whole(spark, source)
+
+    monkeypatch.setattr(whole_table, "whole_table", noted)
     assert batch(session, "SELECT COUNT(*) FROM people AS p WHERE p.id IN (1, 2) AND name <> 'Bob'") == [(1,)]
     request = seen[0].request
     assert [name for name, _ in request.columns] == ["id", "name"]

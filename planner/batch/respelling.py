@@ -6,13 +6,16 @@ these.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from sqlglot import exp
 
 from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import quoted_name
 from sqlstream.planner.binder.nulls import with_null_treatment
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.catalog import Catalog, FunctionKind
@@ -25,9 +28,16 @@ _SECONDS_OF_A_DAY = 86_400
 
 
 @with_room
-def for_spark(query: exp.Expr, catalog: Catalog) -> exp.Expr:
-    """A copy of the query in Spark's words. SqlStreamError with all that has none."""
+def for_spark(query: exp.Expr, catalog: Catalog, columns: Collection[str] = ()) -> exp.Expr:
+    """A copy of the query in Spark's words. SqlStreamError with all that has none.
+
+    ``columns`` are the names of columns that its tables have, in lower case: SS234 for a text in double quotes that is
+    one of them.
+    """
     context = Context(catalog)
+    for text in query.find_all(exp.Literal):
+        if is_double_quoted(text) and text.name.casefold() in columns:
+            context.report(quoted_name(text))
     found = respelled(_Respelling(context).of(query), Types(()), context)
     context.stop_if_wrong()
     return found

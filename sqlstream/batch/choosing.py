@@ -136,7 +136,8 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
     way = chosen_way(resolved, catalog, ends)
     if not way.may_be_batch or _tolerates_functions(resolved, workspace):
         return None, way
-    return Batch(statement, for_spark(resolved.query, catalog), resolved, names, way.why), way
+    columns = {column.name.casefold() for found in resolved.inputs for column in found.table.columns}
+    return Batch(statement, for_spark(resolved.query, catalog, columns), resolved, names, way.why), way
 
 
 def ends(table: Table) -> bool:

@@ -61,7 +61,7 @@ class Batches:
         refuses."""
         found = self._analyzed(batch, workspace)
         names = [name for name, _ in found.columns]
-        run = self._run(_QUERY, found, lambda: found.rows.toArrow().rename_columns(names), workspace, script)
+        run = self._run(_QUERY, found, lambda: found.rows.toArrow().rename_columns(names), script)
         return run, found.columns
 
     def insert(self, batch: Batch, workspace: Workspace, script: str) -> Job:
@@ -77,9 +77,9 @@ class Batches:
             inside = workspace_of_insert(workspace, result)
             plan = plan_of_insert(statement, result, inside)
         except BaseException:
-            self._forget(batch, workspace)
+            _forget(batch, found.rows.sparkSession)
             raise
-        run = self._run(_INSERT, found, lambda: write(found.rows, result), workspace, script)
+        run = self._run(_INSERT, found, lambda: write(found.rows, result), script)
         try:
             run.wait()
         except BaseException:
@@ -87,15 +87,15 @@ class Batches:
             raise
         return self._runner.start(plan, inside, to_sql(statement))
 
-    def _run(self, name: str, found: Analyzed, work: Callable[[], Any], workspace: Workspace, script: str) -> BatchRun:
+    def _run(self, name: str, found: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:
         from sqlstream.batch.run import BatchRun
 
-        spark = self._runner.spark.get(workspace.settings)
+        spark = found.rows.sparkSession
 
         def told(error: BaseException) -> SqlStreamError:
             return found.told(error).with_source(script)
 
-        run = BatchRun(name, spark, work, told, lambda: self._forget(found.batch, workspace))
+        run = BatchRun(name, spark, work, told, lambda: _forget(found.batch, spark))
         self._runs = [*(one for one in self._runs if one.state.value == "RUNNING"), run]
         return run
 
@@ -103,16 +103,17 @@ class Batches:
         """The DataFrame of the batch, with the names that users see."""
         found = self._analyzed(batch, workspace)
         if not is_connect(found.rows.sparkSession):  # whose server looks at the text when the rows are asked for
-            self._forget(batch, workspace)
+            _forget(batch, found.rows.sparkSession)
         return found.rows.toDF(*(name for name, _ in found.columns))
 
     @contextmanager
     def analyzed(self, batch: Batch, workspace: Workspace) -> Iterator[Analyzed]:
         """The batch for the block, whose Spark may look at its text until then."""
+        found = self._analyzed(batch, workspace)
         try:
-            yield self._analyzed(batch, workspace)
+            yield found
         finally:
-            self._forget(batch, workspace)
+            _forget(batch, found.rows.sparkSession)
 
     def stop(self) -> None:
         for run in self._runs:
@@ -121,20 +122,20 @@ class Batches:
     def _analyzed(self, batch: Batch, workspace: Workspace) -> Analyzed:
         secrets = secrets_of(*batch.tables) + workspace.settings.secrets
         with hiding(secrets):
+            spark = self._runner.spark.get(workspace.settings)
             try:
-                return self._taken(batch, workspace, secrets)
+                return self._taken(batch, workspace, spark, secrets)
             except BaseException:
-                self._forget(batch, workspace)
+                _forget(batch, spark)
                 raise
 
-    def _taken(self, batch: Batch, workspace: Workspace, secrets: Secrets) -> Analyzed:
+    def _taken(self, batch: Batch, workspace: Workspace, spark: SparkSession, secrets: Secrets) -> Analyzed:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         from sqlstream.batch.failure import refused
         from sqlstream.planner.lowering.functions import with_registered_functions
 
-        spark = self._runner.spark.get(workspace.settings)
         runtime = self._runner.runtime(workspace, finished=True)
         for table in batch.tables:
             name = batch.names[table.name]
@@ -150,11 +151,9 @@ class Batches:
             views, functions = batch.resolved.views, workspace.catalog.function_names()
             raise without_secrets(refused(error, text, views, functions), secrets) from error
 
-    def _forget(self, batch: Batch, workspace: Workspace) -> None:
-        """Spark's views are only needed while it looks at the text."""
-        if not self._runner.spark.started:
-            return
-        spark: SparkSession = self._runner.spark.get(workspace.settings)
-        for name in batch.names.values():
-            with suppress(Exception):
-                spark.catalog.dropTempView(name)
+
+def _forget(batch: Batch, spark: SparkSession) -> None:
+    """Spark's views are only needed while it looks at the text."""
+    for name in batch.names.values():
+        with suppress(Exception):
+            spark.catalog.dropTempView(name)

@@ -182,3 +182,8 @@ def test_the_columns_of_a_view_over_finished_data_are_those_of_spark(session: Se
 def test_what_is_made_of_a_batch_counts_as_known(session: Session) -> None:
     text = "CREATE TABLE best WITH ('connector' = 'memory') AS SELECT MAX(a) AS m FROM t; SELECT m FROM best"
     assert session.check(text) == ()
+
+
+def test_a_text_in_double_quotes_that_is_a_column_is_refused(session: Session) -> None:
+    assert [d.code for d in session.check('SELECT "b", COUNT(*) FROM t GROUP BY 1')] == ["SS234"]
+    assert session.check('SELECT "q", COUNT(*) FROM t GROUP BY 1') == ()

@@ -16,7 +16,7 @@ from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import quoted_name
-from sqlstream.planner.binder.nulls import with_null_treatment
+from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
@@ -82,14 +82,16 @@ class _Respelling:
 
     def _aggregate(self, call: exp.Expr) -> exp.Expr:
         """The aggregate with FILTER and its kin, and what it does with NULLs written out."""
-        copy = over_children(_plain(call), self.of)
+        plain = _plain(call)
+        copy = over_children(plain, self.of)
         wrappers: list[exp.Expr] = []
         while isinstance(call, AGGREGATE_WRAPPERS):
             wrappers.append(call)
             call = call.this
         for wrapper in reversed(wrappers):
             copy = over_children(wrapper, partial(self._around, wrapper.this, copy))
-        return with_null_treatment(copy, self._context)
+        told = any(isinstance(one, TREATMENTS) for one in (*wrappers, *plain.iter_expressions()))
+        return with_null_treatment(copy, self._context) if told or spark_name(plain) in DEFAULTS else copy
 
     def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
         return copy if child is inner else self.of(child)

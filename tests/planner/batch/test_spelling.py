@@ -68,6 +68,11 @@ def spelled(text: str) -> str:
             "SELECT x FROM t, UNNEST(ARRAY(a)) AS u(x)",
             "SELECT x FROM `_t` AS `t` CROSS JOIN LATERAL EXPLODE(ARRAY(a)) AS u(x)",
         ),
+        (
+            "SELECT SUM(FIRST_VALUE(a)) OVER () AS f, LAG(a) IGNORE NULLS OVER (ORDER BY b) AS l FROM t GROUP BY b",
+            "SELECT SUM(FIRST_VALUE(a) IGNORE NULLS) OVER () AS f, LAG(a) IGNORE NULLS OVER (ORDER BY b) AS l "
+            "FROM `_t` AS `t` GROUP BY b",
+        ),
         ("SELECT INTERVAL '5' MILLISECOND AS i", "SELECT INTERVAL '0.005' SECOND AS i"),
         ("SELECT EXPLODE(ARRAY(a)) FROM t", "SELECT EXPLODE(ARRAY(a)) FROM `_t` AS `t`"),
     ],

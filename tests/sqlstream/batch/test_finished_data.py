@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -33,6 +33,7 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         '{"shop": 1, "city": "Ulm", "tags": ["a", "b"]}\n{"shop": 2, "city": "Bonn", "tags": []}\n'
         '{"shop": 9, "city": "Köln", "tags": ["c"]}\n'
     )
+    (folder / "odd.csv").write_text("1,a\n,b\nc,c\n2,d\n")
     with sqlite3.connect(folder / "people.db") as database:
         database.execute("CREATE TABLE people (id INT, name TEXT, born TEXT)")
         database.executemany(
@@ -49,6 +50,10 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db', 'table-name' = 'people');
         CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence',
             'fields.n.start' = '1', 'fields.n.end' = '20');
+        CREATE TABLE tolerant (shop INT NOT NULL, kind STRING, day AS UPPER(kind), pt AS PROCTIME())
+        WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv', 'on-error' = 'skip');
+        CREATE TABLE strict (shop INT NOT NULL, kind STRING)
+        WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv');
         CREATE VIEW totals (shop, total) AS SELECT shop, SUM(amount) FROM sales GROUP BY shop
         """)
         yield found
@@ -69,6 +74,9 @@ def error(session: Session, text: str) -> str:
 
 QUERIES = {
     "SELECT 1, 'a' AS letter": [(1, "a")],
+    "SELECT NULL AS n, X'ff' AS b, STRUCT(1 AS x) AS s, MAP('k', 2) AS m, INTERVAL '1' DAY AS d": [
+        (None, b"\xff", {"x": 1}, {"k": 2}, timedelta(days=1))
+    ],
     "SELECT COUNT(*), COUNT(amount), SUM(twice) FROM sales": [(4, 3, 120)],
     "SELECT shop, amount FROM sales ORDER BY amount DESC NULLS LAST LIMIT 2 OFFSET 1": [(2, 20), (1, 10)],
     "SELECT DISTINCT kind FROM sales ORDER BY kind": [("x",), ("y",), ("z",)],
@@ -141,6 +149,11 @@ QUERIES = {
         (86400, 86401)
     ],
     r"SELECT kind SIMILAR TO '[xy]', 'a1' RLIKE '\d' FROM sales WHERE shop = 2 LIMIT 1": [(True, True)],
+    "SELECT a.day, COUNT(*) FROM tolerant AS a JOIN tolerant AS b ON a.shop <= b.shop GROUP BY a.day ORDER BY 1": [
+        ("A", 2),
+        ("D", 1),
+    ],
+    "SELECT COUNT(DISTINCT pt) FROM tolerant": [(1,)],
     # tables of databases
     "SELECT id, label, born FROM people WHERE id > 1 ORDER BY id": [(2, "BOB", None), (3, "CID", date(2000, 5, 5))],
     "SELECT name, SUM(rate) FROM people JOIN sales ON id = shop GROUP BY name ORDER BY name": [
@@ -186,6 +199,10 @@ ERRORS = {
     "SELECT shop, COUNT(*) FROM sales": ("SS602", "SELECT shop, COUNT(*) FROM sales"),
     "SELECT CAST(kind AS INT) FROM sales ORDER BY 1": ("SS400", "CAST(kind AS INT)"),
 }
+
+
+def test_a_row_that_cannot_be_read_fails_the_query(session: Session) -> None:
+    assert error(session, "SELECT MAX(shop) FROM strict").startswith(("SS402: ", "SS403: "))
 
 
 @pytest.mark.parametrize("text", ERRORS)

@@ -23,9 +23,10 @@ from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.nodes import Output
-from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.nodes import Output, Scan
+from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.over import Over
+from sqlstream.planner.properties import changelog_mode, keeps_state
 from sqlstream.plans import Root, not_read, plan_of
 from sqlstream.workspace import Workspace
 
@@ -69,10 +70,13 @@ def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
 
 
 def _is_better_finished(plan: Root) -> bool:
-    """Of a query for its caller, which has no checkpoint: whether its results change, or a join keeps all rows."""
+    """Of a query for its caller, which has no checkpoint: whether its results change, or an operator keeps all rows
+    that it sees; those of intervals and OVER forget rows as time passes. What reads no table has nothing to wait for.
+    """
     if not isinstance(plan, Output):
         return False
-    return changelog_mode(plan) != APPEND_ONLY or any(isinstance(node, RegularJoin) for node in plan.walk())
+    keeps = any(keeps_state(node) and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
+    return keeps or changelog_mode(plan) != APPEND_ONLY or not any(isinstance(node, Scan) for node in plan.walk())
 
 
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:

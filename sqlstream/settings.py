@@ -86,6 +86,45 @@ def _restart_options() -> tuple[Option, ...]:
     )
 
 
+_ANYWAY = "Changes nothing here, for scripts written for Flink:"
+_TAKEN_AS_IT_IS = (
+    Option(
+        "table.exec.mini-batch.allow-latency",
+        DURATION,
+        f"{_ANYWAY} rows wait for the micro-batch that they come in. See execution.checkpointing.interval.",
+    ),
+    Option(
+        "table.exec.mini-batch.enabled",
+        BOOLEAN,
+        f"{_ANYWAY} a micro-batch updates each result once, whatever of its rows change it.",
+        "true",
+    ),
+    Option(
+        "table.exec.mini-batch.size",
+        integer(1),
+        f"{_ANYWAY} sources say how many rows a micro-batch has.",
+    ),
+    Option(
+        "table.optimizer.agg-phase-strategy",
+        one_of("AUTO", "ONE_PHASE", "TWO_PHASE"),
+        f"{_ANYWAY} rows are aggregated before the exchange wherever that is possible.",
+        "AUTO",
+    ),
+    Option(
+        "table.optimizer.distinct-agg.split.enabled",
+        BOOLEAN,
+        f"{_ANYWAY} DISTINCT values are kept one by one, not with their group.",
+        "false",
+    ),
+    Option(
+        "table.optimizer.multi-join.enabled",
+        BOOLEAN,
+        f"{_ANYWAY} each join of streams keeps its own rows.",
+        "false",
+    ),
+)
+"""Settings of Flink's of which it is the same what they say."""
+
 OPTIONS = (
     Option(
         "execution.checkpointing.interval",
@@ -242,6 +281,7 @@ OPTIONS = (
         "How late rows may be for windows, where the query has no LATE DATA clause. "
         "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
     ),
+    *_TAKEN_AS_IT_IS[:3],
     Option(
         "table.exec.state.ttl",
         DURATION,
@@ -261,6 +301,7 @@ OPTIONS = (
         "Zone in which timestamps are read and shown, and on whose wall clock windows of time begin.",
         "UTC",
     ),
+    *_TAKEN_AS_IT_IS[3:],
 )
 
 PLANNED = {

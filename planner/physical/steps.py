@@ -11,6 +11,7 @@ from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.clocks import PlanClocks
 from sqlstream.planner.physical.gears import Gear
 from sqlstream.planner.physical.readers import FilesToRead
+from sqlstream.udfs.spark.watermark import Watermark
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,16 @@ class PhysicalPlan:
     def operators(self) -> tuple[Operator, ...]:
         """The operators of the columnar gear, by number."""
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
+
+    def watermark_of(self, operator: Operator) -> Watermark:
+        """The watermark that an operator sees: that of the plan, where something at or below it tells one. Spark refuses
+        operators that ask for a watermark where none is."""
+        by_ticks = self.clocks.watermark is Watermark.CLOCK
+        for step in operator.walk():
+            told = isinstance(step, Mark) and step.told in (Told.BY_ROWS, Told.BY_BLOBS)
+            if told or (by_ticks and isinstance(step, Operator) and step.ticks):
+                return self.clocks.watermark
+        return Watermark.NONE
 
     @property
     def observes_watermarks(self) -> bool:

@@ -80,7 +80,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         kernel,
         output,
         step.number,
-        plan.clocks.watermark,
+        plan.watermark_of(step),
         ticks=step.ticks,
         chained_by_clock=acts_by_clock(node),
         chained=step.stateful_above is not None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -21,6 +22,8 @@ from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.sources import bind_from
+from sqlstream.planner.binder.state_ttl import state_ttls
+from sqlstream.planner.binder.top_n import bounded
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Filter, Item, Project
 
@@ -36,12 +39,20 @@ _OVER = ("qualify", "windows")
 def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.Expr, Context], Relation]) -> Relation:
     """The plan of one SELECT."""
     refuse_rest(select, (*_CONSUMED, *_OVER), context)
+    ttls = state_ttls(select, context)
+    context = replace(context, ttl_of=ttls.of)
     scope, where = bind_from(select, context, bind_query)
+    relation = _bound(select, scope, where, context)
+    ttls.finish(scope.tables, context)
+    return relation
+
+
+def _bound(select: exp.Select, scope: Scope, where: exp.Expr | None, context: Context) -> Relation:
     if select.args.get("match"):  # whose columns are all that the rest of the query knows
         raise unsupported.refusal("match", span_of(select.args["match"]))
     if where is not None:
         condition = bind_condition(where, scope, context, Place("WHERE"))
-        scope = scope.over(Filter(scope.node, condition))
+        scope = scope.over(bounded(Filter(scope.node, condition), context, where))
     if is_aggregation(select, context):
         refuse_rest(select, _CONSUMED, context)
         return bind_aggregation(select, scope, context)

@@ -26,7 +26,6 @@ from sqlstream.planner.binder.lookups import is_time_travel, lookup_join
 from sqlstream.planner.binder.normalize import normalized
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
-from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import Table, TimeDomain, View
@@ -49,8 +48,7 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
     if source is None:
         raise unsupported.refusal("values", span_of(select))
     refuse_rest(source, ("this",), context)
-    hints, ttls = lookup_hints(select, context), state_ttls(select, context)
-    context = replace(context, ttl_of=ttls.of)
+    hints = lookup_hints(select, context)
     scope = _source(source.this, context, bind_query)
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
@@ -65,7 +63,6 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
         else:
             scope = _join(step, scope, context, hints)
     hints.finish(context)
-    ttls.finish(scope.tables, context)
     rest = [condition for condition in given if not any(condition is one for one in fulfilled)]
     if where is None or len(rest) == len(given):
         return scope, where.this if where is not None else None

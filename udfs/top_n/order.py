@@ -94,11 +94,11 @@ def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbe
         begins_peers |= _changes(key)
     if function is Number.DENSE_RANK:
         group = np.cumsum(begins_peers)
-        dense: Numbers = group - group[first] + 1
+        dense: Numbers = np.subtract(group, group[first]) + 1
         return dense
     peers = np.flatnonzero(begins_peers)
-    rank: Numbers = np.repeat(peers, np.diff(peers, append=count)) - first + 1
-    return rank
+    rank = np.repeat(peers, np.diff(peers, append=count)) - first + 1
+    return np.asarray(rank)
 
 
 def _changes(values: Numbers) -> Flags:

@@ -180,9 +180,9 @@ class ParseError(SqlStreamError):
 
 
 class BindError(SqlStreamError):
-    """SS2xx: names, types and legality."""
+    """SS2xx, SS64x: names, types and legality."""
 
-    prefix = "SS2"
+    prefix = ("SS2", "SS64")
 
 
 class UnsupportedError(SqlStreamError):

@@ -29,7 +29,6 @@ WRONG_ORDER = "SS643"
 
 _CLAUSES = ("order", "limit", "offset")
 _MOST = 10**9
-_HIDDEN = "__order_"
 _HINT = "Add LIMIT n for the first n rows of the order, or order by the column named by WATERMARK FOR first, ascending."
 
 
@@ -113,7 +112,8 @@ def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:
         value = column.this
         named = isinstance(value, exp.Column) and not value.table and value.name.casefold() in names
         if not named and not _is_ordinal(value):
-            query.append("expressions", exp.alias_(value.copy(), f"{_HIDDEN}{i}", quoted=True))
+            name = value.name if isinstance(value, exp.Column) else "order_by"
+            query.append("expressions", exp.alias_(value.copy(), name, quoted=True))
             hidden[i] = len(hidden)
     return hidden
 

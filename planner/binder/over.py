@@ -161,20 +161,19 @@ class _Binding:
 
     def _field(self, window: exp.Window) -> str:
         """The field with the result of a call."""
-        name = self._names.unique("over")
-        self._fields.append(name)
         called = spark_name(window.this)
         if called in NUMBERS and not call_arguments(window.this):
-            self._ranked(window, called, name)
-            return name
+            return self._ranked(window, called)
         order, frame = self._order_and_frame(window)
+        name = self._names.unique("over")
+        self._fields.append(name)
         call = self._call(window.this, name, frame, order.domain, window)
         calls = self._calls.setdefault(order, {})
         calls[call] = name
         return name
 
-    def _ranked(self, window: exp.Window, called: str, name: str) -> None:
-        """Numbers of rows in any order, which a condition may bound."""
+    def _ranked(self, window: exp.Window, called: str) -> str:
+        """Numbers of rows in any order, which a condition may bound; equal calls are one."""
         spec = self._spec(window)
         order = spec.args.get("order")
         if order is None:
@@ -193,7 +192,13 @@ class _Binding:
         else:
             known = _Order(keys, columns[0].name, time, columns[1:])
         at = None if self._context.views else span_of(order.expressions[0]) or span_of(spec)
+        for found in self._numbers:
+            if (found.keys, found.columns, found.function) == (keys, columns, called):
+                return found.name
+        name = self._names.unique("over")
+        self._fields.append(name)
         self._numbers.append(_Numbered(keys, columns, called, name, known, at, order))
+        return name
 
     def _call(self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain, window: exp.Window) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()

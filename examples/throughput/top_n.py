@@ -1,8 +1,8 @@
 """The last row and the ten best rows of each key, as a table.
 
-``python -m examples.throughput.top_n [--rows 5000000] [--keys 10000] [--query NAME]``. Bids are on random auctions. Each
-measurement runs in a process of its own, of which the first half is left out: it starts workers and compiles. The rows
-are read from Parquet files and written to nowhere, the state is in RocksDB.
+``make bench-top-n``, or ``python -m examples.throughput.top_n [--rows 5000000] [--keys 10000] [--query NAME]``. Bids
+are on random auctions. Each measurement runs in a process of its own, of which the first half is left out: it starts
+workers and compiles. Rows are read from Parquet files and written to nowhere, the state is in RocksDB.
 """
 
 from __future__ import annotations

@@ -70,7 +70,9 @@ def _limited(
         return _in_time(node, columns, query, context)
     check_order(columns, node, query.args.get("order") or query)
     first = (offset or 0) + 1
-    top = TopN(node, (), columns, ROW_NUMBER, first, first + limit - 1, ttl_ms=context.settings.state_ttl_ms)
+    # Without an order the first rows stay the first: forgotten ones would make place for others.
+    ttl_ms = context.settings.state_ttl_ms if columns else 0
+    top = TopN(node, (), columns, ROW_NUMBER, first, first + limit - 1, ttl_ms=ttl_ms)
     return check_changes(top, context, query.args["limit"])
 
 

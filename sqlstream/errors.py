@@ -180,9 +180,9 @@ class ParseError(SqlStreamError):
 
 
 class BindError(SqlStreamError):
-    """SS2xx: names, types and legality; SS60x: those of queries over finished data."""
+    """SS2xx, SS64x: names, types and legality; SS60x: those of queries over finished data."""
 
-    prefix = ("SS2", "SS60")
+    prefix = ("SS2", "SS60", "SS64")
 
 
 class UnsupportedError(SqlStreamError):

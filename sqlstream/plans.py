@@ -15,6 +15,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
+from sqlstream.planner.changes import with_final_rows
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
 from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text
@@ -75,7 +76,7 @@ def _with_sinks(plan: Node) -> Root:
     """The plan, in which each table that is written takes the kinds of rows that its connector does."""
     match plan:
         case Insert(table=table):
-            return replace(plan, takes=connector(table.connector).takes_changes(table))
+            return with_final_rows(replace(plan, takes=connector(table.connector).takes_changes(table)))
         case StatementSet(inserts=inserts):
             return replace(plan, inserts=tuple(found for i in inserts if isinstance(found := _with_sinks(i), Insert)))
     assert isinstance(plan, Output)

@@ -161,11 +161,12 @@ def _(node: Over, needed: Names) -> Names:
 @describe.register
 def _(node: Over) -> str:
     keys = [f"keys {', '.join(node.keys)}"] if node.keys else []
-    order = ", ".join([node.time, *map(_tie, node.ties)])
+    order = ", ".join([node.time, *map(sorted_text, node.ties)])
     return f"Over({'; '.join([*keys, f'order {order}', *map(_call, node.calls)])})"
 
 
-def _tie(tie: Sorted) -> str:
+def sorted_text(tie: Sorted) -> str:
+    """A column of ORDER BY."""
     default = tie.nulls_first is not tie.descending
     nulls = "" if default else f" NULLS {'FIRST' if tie.nulls_first else 'LAST'}"
     return f"{tie.name}{' DESC' if tie.descending else ''}{nulls}"
@@ -253,7 +254,7 @@ def _(node: Over) -> Iterator[tuple[str, str]]:
     yield "functions", ", ".join(_function(call, names) for call in node.calls)
     yield (
         "order of rows of one time",
-        ", ".join(_tie(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
+        ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
     )
     yield "columns", rows_fact(node.input)
 

@@ -165,8 +165,10 @@ class PhysicalPlan:
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
     def watermark_of(self, operator: Operator) -> Watermark:
-        """The watermark that an operator sees: that of the plan, where something at or below it tells one. Spark refuses
-        operators that ask for a watermark where none is."""
+        """The watermark that an operator sees: that of the plan, where something at or below it tells one.
+
+        Spark refuses operators that ask for a watermark where none is.
+        """
         by_ticks = self.clocks.watermark is Watermark.CLOCK
         for step in operator.walk():
             told = isinstance(step, Mark) and step.told in (Told.BY_ROWS, Told.BY_BLOBS)

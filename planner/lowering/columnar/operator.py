@@ -134,7 +134,7 @@ def run(
     call, each on the rows of the one before; what the last one emits comes out.
     """
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
-    readers = list(files) if isinstance(files, Sequence) else [files]
+    readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
     assert len(inputs) == len(readers) == operator.kernel.ports, "one input for each port"
     passing = {name for found in inputs for name in (LATE_TABLE, HOLD) if name in found.columns}
     operators = (operator, *(one.operator for one in above))

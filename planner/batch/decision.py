@@ -56,12 +56,11 @@ def _of_streams(table: Table) -> str | None:
 
 _ORDER, _NO_TABLE_FIRST = "SS217", "SS220"
 _FEATURES = (
-    "join", "kind of join", "over", "over here", "over frame", "over function", "qualify", "distinct", "set operation",
-    "subquery", "unbounded aggregate", "pivot", "sample", "values", "recursive", "named arguments",
-    "limit", "quantified", "process function",
+    "join", "kind of join", "over", "over here", "over frame", "over function", "qualify", "subquery", "pivot",
+    "sample", "values", "recursive", "named arguments", "limit", "quantified", "process function",
 )  # fmt: skip
 _EXECUTED = frozenset({_ORDER, _NO_TABLE_FIRST, *(unsupported.FEATURES[name].code for name in _FEATURES)})
-_NAMES_ARE_THE_SAME = frozenset({_ORDER, *(unsupported.FEATURES[name].code for name in ("distinct", "limit"))})
+_NAMES_ARE_THE_SAME = frozenset({_ORDER, unsupported.FEATURES["limit"].code})
 
 
 def batch_features(wrong: Iterable[Diagnostic], *also: str) -> tuple[bool, tuple[Diagnostic, ...]]:

@@ -22,6 +22,7 @@ _CLASSES = {
     "SS3": ("Unsupported", "A part of the dialect, or of Flink's, that is not executed. Nothing is ever ignored."),
     "SS4": ("Execution", "A job failed while it ran, or could not start."),
     "SS5": ("Connector", "Tables, options and settings."),
+    "SS6": ("Ordinary SQL", "Top-N, ORDER BY and LIMIT on streams, and queries over finished data."),
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 from itertools import product
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -27,9 +28,10 @@ from sqlstream.planner.nodes import (
 )
 from sqlstream.planner.properties import changelog_mode, changelog_text, keeps_state, unique_keys
 from sqlstream.planner.remembering import remembered
-from sqlstream.planner.rewriting import columns_of
+from sqlstream.planner.rewriting import columns_of, with_inputs
 
 Kinds = frozenset[RowKind]
+NodeT = TypeVar("NodeT", bound=Node)
 Keys = frozenset[frozenset[str]]
 
 # --- what operators take --------------------------------------------------------------------------------------
@@ -93,6 +95,34 @@ def _(node: Scan) -> str:
 def instead_of(node: Node) -> str | None:
     """What to write so that the maker of changes emits inserted rows only; None where nothing does."""
     return None
+
+
+@singledispatch
+def with_inserts(node: Node) -> Node | None:
+    """The same rows, in the end, as inserts only: those that others could still take the place of wait until they are
+    final. None where that is not known."""
+    return None
+
+
+@with_inserts.register(Project)
+@with_inserts.register(Filter)
+@with_inserts.register(AssignTime)
+@with_inserts.register(Correlate)
+def _(node: Unary) -> Node | None:
+    below = with_inserts(node.input)
+    return None if below is None else with_inputs(node, (below,))
+
+
+def with_final_rows(node: NodeT) -> NodeT:
+    """The node, over inputs that emit each row once it is final, where it takes inserts only and they can."""
+    inputs = list(node.inputs)
+    for port, _ in not_taken(node):
+        final = with_inserts(inputs[port])
+        if final is not None and changelog_mode(final) <= takes_changes(node, port):
+            inputs[port] = final
+    found = with_inputs(node, tuple(inputs))
+    assert isinstance(found, type(node))
+    return found
 
 
 # --- the keys by which results change -------------------------------------------------------------------------

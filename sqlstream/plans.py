@@ -15,6 +15,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import EmitSettings, bind_statement
 from sqlstream.planner.catalog import APPEND_ONLY, Table
+from sqlstream.planner.changes import with_final_rows
 from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
 from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text
@@ -75,7 +76,7 @@ def _with_sinks(plan: Node) -> Root:
     """The plan, in which each table that is written takes the kinds of rows that its connector does."""
     match plan:
         case Insert(table=table):
-            return replace(plan, takes=connector(table.connector).takes_changes(table))
+            return with_final_rows(replace(plan, takes=connector(table.connector).takes_changes(table)))
         case StatementSet(inserts=inserts):
             return replace(plan, inserts=tuple(found for i in inserts if isinstance(found := _with_sinks(i), Insert)))
     assert isinstance(plan, Output)
@@ -118,7 +119,7 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
 def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
-            yield _not_read(table, place_in(statement, table))
+            yield not_read(table, place_in(statement, table))
         elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds:
             yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
@@ -152,7 +153,8 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
             yield Diagnostic(SAME_TABLE, message, hint="Create a table of its own for late rows, and for failed ones.")
 
 
-def _not_read(table: Table, place: Span | None) -> Diagnostic:
+def not_read(table: Table, place: Span | None) -> Diagnostic:
+    """SS506 for a table that a query can only write, or look up."""
     if connector(table.connector).is_lookup:
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."

@@ -180,6 +180,13 @@ OPTIONS = (
         "and keeps the checkpoints of finished jobs, else final.",
     ),
     Option(
+        "execution.runtime-mode",
+        one_of("auto", "streaming", "batch"),
+        "How queries over finished data run. auto: as one query of Spark SQL where the clauses need that, else as "
+        "streams. streaming: as streams. batch: all of them as finished data, in which no row is late.",
+        "auto",
+    ),
+    Option(
         "execution.state-recovery.path",
         PATH,
         "A savepoint, or the checkpoint of a job that has ended, from which the jobs started next begin. They must "
@@ -298,7 +305,6 @@ OPTIONS = (
 )
 
 PLANNED = {
-    "execution.runtime-mode": "Bounded tables end by themselves; leave the setting out.",
     "table.exec.source.idle-timeout": "Every source counts for the watermark.",
 }
 """Keys of the dialect that have no effect yet, and what holds instead."""

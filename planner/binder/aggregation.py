@@ -153,7 +153,7 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     firing = _firing(select, windowed, context)
     context.stop_if_wrong()
     node = _node(windowed, grouping, groups.items, grouping_id, context, select)
-    check_changes(node, context, select.args.get("group") or select)
+    node = check_changes(node, context, select.args.get("group") or select)
     read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
     pane, pane_index = (name if name in read else None for name in panes)
     node = apart(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)

@@ -50,7 +50,7 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
         _timeout_ms(clause, context),
         context.settings.most_held,
     )
-    check_changes(node, context, clause.span)
+    node = check_changes(node, context, clause.span)
     table = scope.tables[0] if scope.tables else None
     return scope.with_columns(node, (Visible(BARRIER_ID, output.name, table),))
 

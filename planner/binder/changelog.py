@@ -12,7 +12,16 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.changes import instead_of, made_by, maker_of, not_taken, taken_by, why_inserts_only
+from sqlstream.planner.changes import (
+    NodeT,
+    instead_of,
+    made_by,
+    maker_of,
+    not_taken,
+    taken_by,
+    why_inserts_only,
+    with_final_rows,
+)
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.properties import changelog_text
 
@@ -41,13 +50,15 @@ def changelog_of(option: Option | None, format_name: str | None, context: Contex
     return found
 
 
-def check_changes(node: Node, context: Context, *at: exp.Expr | Span | None) -> None:
-    """SS325 where an operator does not take the kinds of rows that its inputs have. ``at``: what asks for each of the
-    inputs, or for all of them."""
+def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
+    """The operator, which waits for final rows where it takes no others (``with_final_rows``); SS325 where it does not
+    take the kinds of rows that its inputs have. ``at``: what asks for each of the inputs, or for all of them."""
+    node = with_final_rows(node)
     for port, kinds in not_taken(node):
         place = at[port] if len(at) > 1 else at[0]
         span = span_of(place) if isinstance(place, exp.Expr) else place
         context.report(_not_taken(node, maker_of(node.inputs[port], kinds), kinds, span))
+    return node
 
 
 def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | None) -> Diagnostic:

@@ -73,7 +73,10 @@ def stream_join(
     _divide(conditions, found, left.node, right.node, kind)
     _divide([bound for _, bound in implied], found, left.node, right.node, kind, implied=True)
     node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
-    check_changes(node.input if isinstance(node, Filter) else node, context, join)
+    if isinstance(node, Filter):
+        node = Filter(check_changes(node.input, context, join), node.condition)
+    else:
+        node = check_changes(node, context, join)
     if not kind.pairs:
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]

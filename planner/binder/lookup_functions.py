@@ -47,7 +47,7 @@ def lookup_call(
         for name, f in zip(shown, read, strict=True)
     )
     node = Lookup(scope.node, function, keys, read, items, outer, options=chosen.options, failed=chosen.failed)
-    check_changes(node, context, source)
+    node = check_changes(node, context, source)
     table = source.args["alias"].name if source.args.get("alias") else None
     visible = tuple(Visible(name, i.name, table or None) for name, i in zip(shown, items, strict=True))
     return scope.with_columns(node, visible)

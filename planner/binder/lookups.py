@@ -42,7 +42,7 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     items = _outputs(table, right, scope)
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
-    check_changes(node, context, right)
+    node = check_changes(node, context, right)
     joined = scope.with_columns(node, _visible(items, right, table))
     return _on(join, joined, node, context)
 

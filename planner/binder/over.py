@@ -5,11 +5,13 @@ Calls of one partition and order become one node, others nodes above it; the sel
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream.errors import Span
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
@@ -19,12 +21,14 @@ from sqlstream.planner.binder.expressions import Place, bind, bind_condition, ty
 from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.select_list import Selected
+from sqlstream.planner.binder.top_n import Ranked, bounded, check_order
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.functions.kinds import Kind, kind_of, spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import Names, extended
 from sqlstream.planner.nodes import Filter, Item, Node
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
+from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -64,7 +68,8 @@ def with_overs(
         return binding.result(), replaced
     condition = binding.replaced(_without_aliases(qualify.this, columns, scope))
     above = binding.result()
-    return above.over(Filter(above.node, bind_condition(condition, above, context, Place("QUALIFY")))), replaced
+    filtered = Filter(above.node, bind_condition(condition, above, context, Place("QUALIFY")))
+    return above.over(bounded(filtered, context, qualify)), replaced
 
 
 def _windows(expression: exp.Expr) -> list[exp.Window]:
@@ -87,6 +92,20 @@ def _without_aliases(condition: exp.Expr, columns: Sequence[Selected], scope: Sc
     return condition.copy().transform(value)
 
 
+@dataclass(frozen=True)
+class _Numbered:
+    """Numbers of rows as the field ``name``. ``order``: that of OVER, where it is one of time. ``at``, ``written``:
+    where it stands."""
+
+    keys: tuple[str, ...]
+    columns: tuple[Sorted, ...]
+    function: str
+    name: str
+    order: _Order | None
+    at: Span | None
+    written: exp.Expr
+
+
 class _Binding:
     """Collects the calls of one SELECT. ``result`` is the scope with all of their results."""
 
@@ -99,6 +118,7 @@ class _Binding:
         self._computed: dict[exp.Expression, Item] = {}
         self._calls: dict[_Order, dict[OverCall, str]] = {}
         self._fields: list[str] = []
+        self._numbers: list[_Numbered] = []
 
     def replaced(self, expression: exp.Expr) -> exp.Expr:
         """A copy that reads the results of its OVER calls as columns."""
@@ -110,22 +130,74 @@ class _Binding:
 
     def result(self) -> Scope:
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
+        alone = self._numbers_alone()
         for order, calls in self._calls.items():
             node = Over(node, order.keys, order.time, tuple(calls), order.domain, order.ties)
-            check_changes(node, self._context, self._select)
+            node = check_changes(node, self._context, self._select)
+        for found in alone:
+            check_order(found.columns, node, found.written)
+            node = Ranked(node, found.keys, found.columns, found.function, found.name, self._ttl_ms(), found.at)
         visible = tuple(Visible(name, name, starred=False) for name in self._fields)
         return self._scope.with_columns(node, visible)
+
+    def _ttl_ms(self) -> int:
+        """Of rows of several tables what holds for those without a hint."""
+        tables = self._scope.tables
+        return self._context.ttl_of(tables[0]) if len(tables) == 1 else self._context.settings.state_ttl_ms
+
+    def _numbers_alone(self) -> list[_Numbered]:
+        """The numbers that a condition may bound: those without company in their order, where that is OVER's. The
+        others become calls."""
+        orders = Counter(found.order for found in self._numbers)
+        alone = [f for f in self._numbers if f.order is None or (orders[f.order] == 1 and f.order not in self._calls)]
+        for found in self._numbers:
+            if found not in alone:
+                assert found.order is not None
+                item = Item(found.name, exp.Anonymous(this=found.function, expressions=[]), INT, False)
+                self._calls.setdefault(found.order, {})[OverCall(item, None)] = found.name
+        return alone
 
     # --- calls --------------------------------------------------------------------------------------------------
 
     def _field(self, window: exp.Window) -> str:
         """The field with the result of a call."""
+        called = spark_name(window.this)
+        if called in NUMBERS and not call_arguments(window.this):
+            return self._ranked(window, called)
         order, frame = self._order_and_frame(window)
         name = self._names.unique("over")
         self._fields.append(name)
         call = self._call(window.this, name, frame, order.domain, window)
         calls = self._calls.setdefault(order, {})
         calls[call] = name
+        return name
+
+    def _ranked(self, window: exp.Window, called: str) -> str:
+        """Numbers of rows in any order, which a condition may bound; equal calls are one."""
+        spec = self._spec(window)
+        order = spec.args.get("order")
+        if order is None:
+            raise unsupported.refusal("over", span_of(spec), "It has no ORDER BY.")
+        if spec.args.get("spec") is not None:
+            raise bind_error("SS239", f"{called.upper()} takes no frame", window, "Leave ROWS or RANGE out.")
+        keys = tuple(self._computed_field(key) for key in spec.args.get("partition_by") or ())
+        columns = tuple(self._sorted(ordered) for ordered in order.expressions)
+        self._context.stop_if_wrong()
+        field = self._scope.fields.get(columns[0].name)  # none yet where the column is computed
+        time = field.time if field is not None else None
+        if columns[0].descending or time is None:
+            known = None
+        elif time is TimeDomain.PROCESSING and len(columns) > 1:
+            raise _one_by_one(order.expressions[1])
+        else:
+            known = _Order(keys, columns[0].name, time, columns[1:])
+        at = None if self._context.views else span_of(order.expressions[0]) or span_of(spec)
+        for found in self._numbers:
+            if (found.keys, found.columns, found.function) == (keys, columns, called):
+                return found.name
+        name = self._names.unique("over")
+        self._fields.append(name)
+        self._numbers.append(_Numbered(keys, columns, called, name, known, at, order))
         return name
 
     def _call(self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain, window: exp.Window) -> OverCall:
@@ -186,8 +258,7 @@ class _Binding:
         ordered = list(order.expressions) if order is not None else []
         time, domain = self._time(ordered[0] if ordered else None, spec)
         if domain is TimeDomain.PROCESSING and len(ordered) > 1:
-            hint = "Rows come out one by one, as they arrive: leave the other columns out."
-            raise bind_error("SS239", "an order of processing time has no further columns", ordered[1], hint)
+            raise _one_by_one(ordered[1])
         ties = tuple(self._tie(o) for o in ordered[1:])
         frame = spec.args.get("spec")
         bounds = _frame(frame, domain) if frame is not None else None
@@ -223,6 +294,13 @@ class _Binding:
         first = ordered.args.get("nulls_first")
         return Sorted(self._computed_field(ordered.this), descending, not descending if first is None else bool(first))
 
+    def _sorted(self, ordered: exp.Expr) -> Sorted:
+        """A column of any order, which may be the time at which rows came."""
+        self._scope, (marked,) = with_processing_time([Selected("time", ordered.this)], self._scope)
+        if marked.bound is None:
+            return self._tie(ordered)
+        return Sorted(marked.bound.name, bool(ordered.args.get("desc")))
+
     def _computed_field(self, expression: exp.Expr) -> str:
         """The field with the value of an expression, computed below where it is none yet."""
         bound = bind(expression, self._scope, self._context, _PLACE)
@@ -233,6 +311,11 @@ class _Binding:
             name = self._names.unique("key")
             self._computed[bound] = Item(name, bound, types.of(bound), types.nullable(bound))
         return self._computed[bound].name
+
+
+def _one_by_one(further: exp.Expr) -> Exception:
+    hint = "Rows come out one by one, as they arrive: leave the other columns out."
+    return bind_error("SS239", "an order of processing time has no further columns", further, hint)
 
 
 _MOST_DIGITS = 15

@@ -48,7 +48,7 @@ def process_function(
         clock=signature.clock,
         domain=domain or TimeDomain.EVENT,
     )
-    check_changes(node, context, *(t.written.span for t in tables))
+    node = check_changes(node, context, *(t.written.span for t in tables))
     return _scope(call, function, node, tables, domain)
 
 

@@ -10,6 +10,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.clauses import with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.set_operations import bind_set_operation
 from sqlstream.planner.suggestions import counted
@@ -21,6 +22,8 @@ _ORDER_HINT = (
 
 def bind_relation(query: exp.Expr, context: Context) -> Relation:
     """The plan of a query and the names of its columns."""
+    if is_ordered(query):
+        return bind_ordered(query, context, lambda plain: bind_relation(plain, context))
     match query:
         case exp.Select():
             refuse_sort(query, context)
@@ -55,15 +58,15 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
 
 
 def refuse_sort(query: exp.Expr, context: Context) -> None:
-    """A sort needs all rows, and rows of a query come out as they are computed."""
-    for key in ("order", "sort", "distribute", "cluster"):
+    """Spark's sorts of partitions need all rows, and rows of a query come out as they are computed."""
+    for key in _SORTS:
         found = query.args.get(key)
         if found is not None:
             message = f"{_SORTS[key]} needs all rows at once, and a query gives rows as they come"
             context.wrong("SS217", message, found, _ORDER_HINT)
 
 
-_SORTS = {"order": "ORDER BY", "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "cluster": "CLUSTER BY"}
+_SORTS = {"sort": "SORT BY", "distribute": "DISTRIBUTE BY", "cluster": "CLUSTER BY"}
 _SORT_ARGS = tuple(_SORTS)
 
 

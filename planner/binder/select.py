@@ -23,6 +23,7 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.state_ttl import state_ttls
+from sqlstream.planner.binder.top_n import bounded
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Filter, Item, Project
 
@@ -56,7 +57,7 @@ def _selected(select: exp.Select, scope: Scope, where: exp.Expr | None, context:
         raise unsupported.refusal("match", span_of(select.args["match"]))
     if where is not None:
         condition = bind_condition(where, scope, context, Place("WHERE"))
-        scope = scope.over(Filter(scope.node, condition))
+        scope = scope.over(bounded(Filter(scope.node, condition), context, where))
     if is_aggregation(select, context):
         refuse_rest(select, (*_CONSUMED, "distinct"), context)
         return bind_aggregation(select, scope, context)

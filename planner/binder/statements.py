@@ -25,6 +25,7 @@ from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
 from sqlstream.planner.binder.tolerant_functions import functions_on_error
+from sqlstream.planner.binder.top_n import resolved
 from sqlstream.planner.catalog import Catalog, Table, TimeDomain, View
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import Node, Output
@@ -41,7 +42,7 @@ TOO_MANY_OPERATORS = "SS285"
 @with_room
 def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> Output:
     """The plan of a query on its own. SqlStreamError with all mistakes of one SELECT."""
-    relation = _relation(query, catalog, settings)
+    relation = _whole(query, catalog, settings)
     return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
 
 
@@ -49,7 +50,7 @@ def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAU
 def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     table = _target(statement.target, catalog)
-    relation = _relation(statement.query, catalog, settings)
+    relation = _whole(statement.query, catalog, settings)
     insert = insert_into(table, statement.columns, relation, statement)
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
@@ -122,6 +123,15 @@ def _relation(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAUL
     _refuse_mixed_time(relation.node)
     check_uids(relation.node)
     return relation
+
+
+def _whole(query: exp.Expr, catalog: Catalog, settings: EmitSettings) -> Relation:
+    """A query that none stands above."""
+    relation = _relation(query, catalog, settings)
+    context = Context(catalog, settings=settings)
+    node = resolved(relation.node, context)
+    context.stop_if_wrong()
+    return replace(relation, node=node)
 
 
 _MOST_OPERATORS = 100_000

@@ -68,8 +68,7 @@ def window_function(function: TableFunction, context: Context, bind_source: Call
     if time is None and isinstance(window, RowMeasured):
         raise bind_error("SS210", f"{kind} with a measure in time needs a time attribute", function.span)
     assigned = assign_windows(scope, window, time, partition_by)
-    check_changes(assigned.node, context, function.span)
-    return assigned
+    return assigned.over(check_changes(assigned.node, context, function.span))
 
 
 def _time(kind: str, arguments: Mapping[str, Argument], scope: Scope) -> Field | None:

@@ -166,7 +166,7 @@ def _(node: GroupAggregate) -> bool:
 
 
 @fields_read.register
-def _(node: GroupAggregate) -> FieldsRead | None:
+def _(node: GroupAggregate, port: int = 0) -> FieldsRead | None:
     read = [found for item in node.aggregates for found in read_by(item)]
     if node.grouping_sets is not None or not all(isinstance(found, exp.Column) for found in read):
         return None

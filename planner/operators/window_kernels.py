@@ -119,7 +119,7 @@ def _(node: WindowAggregate) -> str | None:
 
 
 @told_time.register
-def _(node: WindowAggregate) -> str | None:
+def _(node: WindowAggregate, port: int = 0) -> str | None:
     return node.time if node.window is not None and node.domain is not TimeDomain.PROCESSING else None
 
 

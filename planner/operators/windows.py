@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import reads_before, taken_by, upsert_keys
+from sqlstream.planner.changes import reads_before, taken_by, upsert_keys, with_inserts
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import window_text
 from sqlstream.planner.meanings import Names as Meanings
@@ -242,7 +242,7 @@ def _(node: AssignWindows) -> tuple[str, ...]:
 
 
 @told_time.register
-def _(node: AssignWindows) -> str | None:
+def _(node: AssignWindows, port: int = 0) -> str | None:
     return node.time if node.domain is not TimeDomain.PROCESSING else None
 
 
@@ -299,3 +299,9 @@ def _(node: AssignWindows) -> frozenset[frozenset[str]]:
 def _(node: AssignWindows, above: bool, port: int = 0) -> bool:
     """A row that moves in time has other windows."""
     return True
+
+
+@with_inserts.register
+def _(node: AssignWindows) -> Node | None:
+    below = None if keeps_state(node) else with_inserts(node.input)
+    return None if below is None else replace(node, input=below)

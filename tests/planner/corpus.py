@@ -46,6 +46,15 @@ _USERS = """
 _CHANGED = "SELECT a.id FROM users AS a LEFT JOIN users AS b ON a.id = b.id"
 
 
+_RANKED = """
+    SELECT item, rn FROM (SELECT *, RANK() OVER (PARTITION BY item ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 3
+    UNION ALL SELECT item, n FROM bids QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts DESC) = 1
+    UNION ALL (SELECT item, n FROM bids ORDER BY ts, price DESC NULLS LAST)
+    UNION ALL (SELECT item, n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+    QUALIFY DENSE_RANK() OVER (PARTITION BY window_end ORDER BY n) BETWEEN 2 AND 3)
+"""
+
+
 def kinds_of_nodes() -> list[type[Node]]:
     """All that plans are made of: the nodes that every plan has, and those in the rooms of operators."""
     found, waiting = [], [Node]
@@ -72,6 +81,7 @@ def corpus() -> dict[str, Node]:
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
     own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
+    own |= {"the best rows of each key": plan(_RANKED)}
     own |= {"changes by key": plan(_CHANGED, _USERS)}
     return {**found, **own}
 

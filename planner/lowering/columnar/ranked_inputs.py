@@ -1,0 +1,73 @@
+"""The input of operators that choose rows of each key: their fields, keys and kinds as columns, hashed by the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DoubleType, FloatType, MapType, StructType
+
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema
+from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.kernel import ROW_KIND
+
+_REWRITTEN = (FloatType, DoubleType, MapType)
+"""Types whose equal values may have other bytes."""
+
+
+@dataclass(frozen=True)
+class RankedInput:
+    """``fields``: the column of each field of the operator's input. ``keys``: the columns of its keys, which are those
+    of fields where equal values look alike."""
+
+    rows: DataFrame
+    fields: dict[str, str]
+    keys: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return kernel_schema(self.rows)
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        return tuple(self.fields.values())
+
+    @property
+    def types(self) -> StructType:
+        return self.rows.schema
+
+    def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
+        """What the kernel emits as fields of the plan."""
+        named = (column(own).alias(name) for name, own in self.fields.items())
+        return emitted.select(*named, *others, *hidden(emitted))
+
+
+def ranked_input(
+    node: Node, keys: Sequence[str], below: DataFrame, columns: Sequence[Column] = (), *, clocked: bool
+) -> RankedInput:
+    """``below``: the rows of the node's only input. ``columns`` are computed besides; ``clocked``: with the clock."""
+    (under,) = node.inputs
+    fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
+    chosen: list[Column] = []
+    own: list[str] = []
+    for i, name in enumerate(keys):
+        if isinstance(below.schema[name].dataType, _REWRITTEN):
+            own.append(f"__key_{i}")
+            chosen.append(key(name, below.schema[name].dataType).alias(own[-1]))
+        else:
+            own.append(fields[name])
+    named = [column(name).alias(to) for name, to in fields.items()]
+    if changelog_mode(under) != APPEND_ONLY:
+        named.append(F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND))
+    clock = [F.expr(clock_of(below)).alias(CLOCK)] if clocked else []
+    rows = with_key_hash(below.select(*chosen, *named, *columns, *clock, *passed_on(below)), own)
+    return RankedInput(rows, fields, tuple(own))

@@ -1,0 +1,128 @@
+"""First and last rows of keys, against a dict that takes rows one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream.udfs.harness import KernelHarness
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
+
+SCHEMA = pa.schema([(KEY_HASH, pa.int64()), ("k", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
+Row = tuple[str | None, int, float | None]
+Changes = list[tuple[str, str | None, int, float | None]]
+
+
+def harness(*, last: bool, timed: bool, before: bool = True, ttl: int = 0, **options: Any) -> KernelHarness:
+    kernel = DeduplicateKernel(SCHEMA, ("k",), ("k", "ts", "v"), "ts" if timed else None, last, before, ttl)
+    return KernelHarness(kernel, SCHEMA, ["k"], **options)
+
+
+def rows(*found: Row) -> list[dict[str, Any]]:
+    return [{KEY_HASH: None, "k": k, "ts": ts, "v": v} for k, ts, v in found]
+
+
+def came(kernel: KernelHarness) -> Changes:
+    return [(row.get(ROW_KIND, "+I"), row["k"], row["ts"], row["v"]) for row in kernel.output()]
+
+
+def test_the_first_row_as_it_comes_is_final():
+    kernel = harness(last=False, timed=False)
+    assert ROW_KIND not in kernel.kernel.output.names
+    kernel.rows(rows(("a", 5, 1.0), ("b", 5, 2.0), ("a", 1, 3.0)))
+    kernel.rows(rows(("b", 0, 4.0), ("c", 0, 5.0)))
+    assert came(kernel) == [("+I", "a", 5, 1.0), ("+I", "b", 5, 2.0), ("+I", "c", 0, 5.0)]
+
+
+def test_an_earlier_row_takes_the_place_of_the_first():
+    kernel = harness(last=False, timed=True)
+    kernel.rows(rows(("a", 5, 1.0)))
+    kernel.rows(rows(("a", 5, 2.0), ("a", 6, 3.0)))
+    kernel.rows(rows(("a", 4, 4.0)))
+    assert came(kernel) == [("+I", "a", 5, 1.0), ("-U", "a", 5, 1.0), ("+U", "a", 4, 4.0)]
+
+
+def test_a_later_row_takes_the_place_of_the_last():
+    kernel = harness(last=True, timed=True)
+    kernel.rows(rows(("a", 5, 1.0), ("a", 3, 0.0)))
+    kernel.rows(rows(("a", 4, 2.0), ("a", 5, 3.0)))
+    assert came(kernel) == [("+I", "a", 5, 1.0), ("-U", "a", 5, 1.0), ("+U", "a", 5, 3.0)]
+
+
+def test_nobody_reads_what_was_there():
+    kernel = harness(last=True, timed=False, before=False)
+    kernel.rows(rows(("a", 5, 1.0)))
+    kernel.rows(rows(("a", 4, 2.0), ("b", 0, 0.0)))
+    assert came(kernel) == [("+I", "a", 5, 1.0), ("+U", "a", 4, 2.0), ("+I", "b", 0, 0.0)]
+
+
+def test_an_equal_row_changes_nothing():
+    kernel = harness(last=True, timed=False)
+    for _ in range(2):
+        kernel.rows(rows(("a", 5, float("nan")), ("b", 1, None)))
+    assert len(came(kernel)) == 2
+
+
+def test_keys_of_one_hash_are_told_apart():
+    kernel = harness(last=True, timed=False)
+    for v in (1.0, 2.0):
+        kernel.rows([{**row, KEY_HASH: 7} for row in rows(("a", 0, v), ("b", 0, v))])
+    assert [kind for kind, *_ in came(kernel)] == ["+I", "+I", "-U", "+U", "-U", "+U"]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 4_000),
+        st.lists(
+            st.tuples(
+                st.one_of(st.none(), st.sampled_from("abcd")), st.integers(0, 5), st.sampled_from([0.0, 1.5, None])
+            ),
+            max_size=12,
+        ),
+    ),
+    max_size=8,
+)
+
+
+def model(steps: list[tuple[int, list[Row]]], last: bool, timed: bool, ttl: int) -> Iterator[Changes]:
+    """What each step changes of the rows that are known; ``ttl`` 0: never forgotten."""
+    known: dict[str | None, tuple[int, float | None, int]] = {}
+    now = 0
+    for passed, found in steps:
+        now += passed
+        known = {k: row for k, row in known.items() if not ttl or row[2] + ttl > now}
+        before, taken = dict(known), set()
+        for k, ts, v in found:
+            was = known.get(k)
+            later = was is None or (last if not timed else (ts >= was[0] if last else ts < was[0]))
+            if later:
+                known[k] = (ts, v, now)
+                taken.add(k)
+        changes: Changes = []
+        for k in taken:
+            old, new = before.get(k), known[k]
+            if old is None:
+                changes.append(("+I", k, *new[:2]))
+            elif ttl or old[:2] != new[:2]:
+                changes += [("-U", k, *old[:2]), ("+U", k, *new[:2])]
+        yield changes
+
+
+@pytest.mark.parametrize("ttl", [0, 5_000])
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+@settings(deadline=None, max_examples=40)
+@given(steps=STEPS, groups=st.integers(1, 3), cut=st.integers(1, 15), restarts=st.booleans())
+def test_any_rows_in_any_pieces(ttl, timed, last, steps, groups, cut, restarts) -> None:
+    kernel = harness(last=last, timed=timed, ttl=ttl, groups=groups, arrow_rows=cut, restarts=restarts)
+    now = 0
+    for (passed, found), expected in zip(steps, model(steps, last, timed, ttl), strict=True):
+        now += passed
+        kernel.batch(rows(*found), processing_time=now)
+        assert sorted(map(repr, came(kernel))) == sorted(map(repr, expected))

@@ -1,0 +1,171 @@
+"""One row of each key: the first or the last one, by their times or as they come.
+
+As Flink's Deduplicate does (ProcTimeDeduplicateKeepFirstRowFunction and its kin): the first row as it comes is final;
+the others are updated when an earlier, or a later, row comes, however late that is. Of rows of one time the first that
+came is the first, and the last the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.top_n.order import Flags, Numbers
+from sqlstream.udfs.top_n.rows import differ, kinds
+
+
+@dataclass(frozen=True)
+class DeduplicateKernel(Kernel):
+    """``input`` has ``keys``, the columns ``passed`` that come out and ``time``, a BIGINT column; None: rows are in
+    order of arrival. ``last``: the last row of a key, else the first. ``before``: somebody reads -U. ``ttl``: a key is
+    forgotten so many microseconds of processing time after its row came, and nothing comes out of that; 0: never.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    passed: tuple[str, ...]
+    time: str | None
+    last: bool
+    before: bool = True
+    ttl: int = 0
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        kind = [] if self.is_final else [(ROW_KIND, pa.string())]
+        return pa.schema([*(self.input.field(name) for name in self.passed), *kind])
+
+    @property
+    def is_final(self) -> bool:
+        """True where no other row takes the place of the first one."""
+        return self.time is None and not self.last
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """One row of each key, in order of arrival."""
+        found = dense_ids(rows, self.keys)
+        if found.count == rows.num_rows:
+            return rows
+        chosen = np.arange(rows.num_rows)
+        if self.time is not None:
+            time = rows.column(self.time).to_numpy()
+            best = np.full(found.count, np.iinfo(np.int64).min if self.last else np.iinfo(np.int64).max)
+            (np.maximum if self.last else np.minimum).at(best, found.ids, time)
+            chosen = np.flatnonzero(time == best[found.ids])
+        if not self.last:
+            chosen = chosen[::-1]
+        row = np.empty(found.count, np.int64)
+        row[found.ids[chosen]] = chosen  # of several the one that is written last stays
+        return rows.take(pa.array(np.sort(row)))
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        rows = self.combine(rows)
+        state = self._state(context)
+        known = self._living(state.load(rows.column(KEY_HASH).to_numpy()), context)
+        place = self._places(rows, known)
+        takes = self._takes(rows, known, place)
+        self._emit(rows, known, place, np.flatnonzero(takes), context)
+        new = self._kept(rows.filter(pa.array(takes)), context)
+        if self.is_final and not self.ttl:
+            state.append(new)
+        elif new.num_rows:
+            stays = np.ones(known.num_rows, np.bool_)
+            stays[place[takes & (place >= 0)]] = False
+            state.replace(pa.concat_tables([known.filter(pa.array(stays)), new]))
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = self._state(context)
+        rows = state.due(Domain.PROCESSING, time)
+        if rows.num_rows:
+            state.replace(rows.filter(pc.greater(rows.column(PROCESSING_TIMER), time)))
+        self._close(state, context)
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _takes(self, rows: pa.Table, known: pa.Table, place: Numbers) -> Flags:
+        """True for rows that are now that of their key."""
+        is_new = place < 0
+        if self.time is None or not known.num_rows:
+            return np.ones(len(place), np.bool_) if self.last else is_new
+        time, before = rows.column(self.time).to_numpy(), known.column(self.time).to_numpy()[place]
+        return np.asarray(is_new | ((before <= time) if self.last else (time < before)), np.bool_)
+
+    def _emit(self, rows: pa.Table, known: pa.Table, place: Numbers, takes: Numbers, context: Context) -> None:
+        found = rows.select(self.passed)
+        if self.is_final:
+            if len(takes):
+                context.emit(found.take(pa.array(takes)).cast(self.output))
+            return
+        was = known.select(self.passed)
+        updates = place[takes] >= 0
+        if not self.ttl and updates.any():
+            # With a time to live an equal row is a change, so that operators above remember it as long.
+            again = takes[updates]
+            same = ~differ(was.take(pa.array(place[again])), found.take(pa.array(again)))
+            takes = np.setdiff1d(takes, again[same], assume_unique=True)
+            updates = place[takes] >= 0
+        if not len(takes):
+            return
+        after = found.take(pa.array(takes)).append_column(ROW_KIND, kinds(updates, "+U", "+I"))
+        if self.before and updates.any():
+            old = was.take(pa.array(place[takes[updates]]))
+            old = old.append_column(ROW_KIND, pa.repeat("-U", old.num_rows))
+            order = np.argsort(np.concatenate([takes[updates], takes]), kind="stable")
+            after = pa.concat_tables([old, after]).take(pa.array(order))
+        context.emit(after.cast(self.output))
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _places(self, rows: pa.Table, known: pa.Table) -> Numbers:
+        """The known row of the key of each row, -1 for none; rows have different keys."""
+        both = pa.concat_tables([table.select(list(self.keys)) for table in (rows, known)])
+        ids = dense_ids(both, self.keys).ids
+        place = np.full(rows.num_rows + known.num_rows, -1, np.int64)
+        place[ids[rows.num_rows :]] = np.arange(known.num_rows)
+        return place[: rows.num_rows]
+
+    def _living(self, rows: pa.Table, context: Context) -> pa.Table:
+        """A key that came back after its time, and before that was looked at, begins anew."""
+        if not self.ttl or context.processing_time == END_OF_TIME:
+            return rows
+        return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
+
+    def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
+        found = rows.select(self._names)
+        if self.ttl:
+            forgotten = min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
+            found = found.append_column(PROCESSING_TIMER, pa.array(np.full(rows.num_rows, forgotten)))
+        return found.cast(self._stored)
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.ttl:
+            context.set_timer(Domain.PROCESSING, state.next_timer(Domain.PROCESSING))
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Of the first row as it comes nothing is needed but that it came."""
+        read = () if self.is_final else (*((self.time,) if self.time is not None else ()), *self.passed)
+        return list(dict.fromkeys((KEY_HASH, *self.keys, *read)))
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
+        return pa.schema([*(self.input.field(name) for name in self._names), *timer])

@@ -1,0 +1,235 @@
+"""Top-N: of each key the rows with the best numbers, as changes of that table.
+
+As Flink's AppendOnlyTopNFunction and RetractableTopNFunction do, which go row by row: here what a micro-batch changes
+of a key comes out once. Where rows are only added, those that others have pushed out are forgotten; where they may be
+withdrawn, all rows of a key are state. Of equal rows the one that came first goes first.
+
+With numbers, the row of a number is updated (-U, +U); without, a row is added when it is among the best and deleted
+when it is no more. A key that has one row at most is updated, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.joins.changes import Changes, found_among, net
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel, Store
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.top_n.order import Flags, Numbers
+from sqlstream.udfs.top_n.ranking import Ranking
+from sqlstream.udfs.top_n.rows import differ
+
+IGNORED = "ignored_deletions"
+"""The counter of rows that were withdrawn and are not there: their time was up, or they never came."""
+
+_WORTH_COMBINING = 4
+"""Rows are cut down before the exchange where there are so many times as many as may be left of them."""
+
+
+class _Part(NamedTuple):
+    """Rows of one kind that come out, with the numbers that they have then."""
+
+    kind: str
+    rows: Numbers
+    numbers: Numbers
+
+
+@dataclass(frozen=True)
+class TopNKernel(Kernel):
+    """``input`` has the columns of the ``ranking``, those ``passed`` that come out, and ROW_KIND where rows may be
+    withdrawn. ``number``: what the INT column with the number of a row is called, None for none. ``ttl``: a key is
+    forgotten so many microseconds of processing time after its rows last changed, and nothing comes out of that; 0:
+    never. ``appends``: rows are only added to the result, because each comes behind all before it.
+    """
+
+    input: pa.Schema
+    ranking: Ranking
+    passed: tuple[str, ...]
+    number: str | None = None
+    ttl: int = 0
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        number = [(self.number, pa.int32())] if self.number is not None else []
+        kind = [] if self.appends else [(ROW_KIND, pa.string())]
+        return pa.schema([*(self.input.field(name) for name in self.passed), *number, *kind])
+
+    @property
+    def appends(self) -> bool:
+        """True where a row comes behind all that were there."""
+        return not self.retracts and not self.ranking.order
+
+    @property
+    def retracts(self) -> bool:
+        return ROW_KIND in self.input.names
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """Without the rows that others of the same batch push out."""
+        if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
+            return rows
+        keys = dense_ids(rows, self.ranking.keys).count
+        if rows.num_rows < _WORTH_COMBINING * self.ranking.last * keys:
+            return rows
+        return rows.filter(pa.array(self.ranking.best(rows)))
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        changes = net(rows.replace_schema_metadata(None), self._kept, repeats=False)
+        state = self.kept(context.store)
+        hashes = np.concatenate([found.column(KEY_HASH).to_numpy() for found in changes])
+        if len(hashes):
+            self._change(state, self._living(state.load(hashes), context), changes, context)
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = self.kept(context.store)
+        rows = state.due(Domain.PROCESSING, time)
+        if rows.num_rows:
+            state.replace(rows.filter(pc.greater(rows.column(PROCESSING_TIMER), time)))
+        self._close(state, context)
+
+    def kept(self, store: Store) -> KeyedState:
+        """The rows that are state."""
+        return KeyedState(store, "rows", self._stored)
+
+    # --- what changes -------------------------------------------------------------------------------------------
+
+    def _change(self, state: KeyedState, known: pa.Table, changes: Changes, context: Context) -> None:
+        gone, there = found_among(known, changes.removed, self._kept)
+        if not there.all():
+            context.count(IGNORED, int(np.count_nonzero(~there)))
+        if not gone.any() and not changes.added.num_rows:
+            return
+        rows = pa.concat_tables([known.select(self._kept), changes.added]).combine_chunks()
+        places = self.ranking.places(rows)
+        if not self.retracts:
+            reaching = places.reaching(self.ranking, known.num_rows)
+            if not reaching.all():
+                rows, places = rows.filter(pa.array(reaching)), places.where(reaching)
+        is_known = np.arange(rows.num_rows) < known.num_rows
+        stays = ~is_known
+        stays[: known.num_rows] = ~gone
+        order = places.in_order()
+        before = places.numbers(self.ranking.function, order[is_known[order]])
+        after = places.numbers(self.ranking.function, order[stays[order]])
+        self._emit(rows, places.ids, before, after, context)
+        kept = order[(after > 0)[order]]
+        if not self.retracts:
+            kept = kept[after[kept] <= self.ranking.last]
+        if self.ttl or gone.any() or (kept >= known.num_rows).any():
+            state.replace(self._with_timer(rows, known, kept, changes, context))
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit(self, rows: pa.Table, ids: Numbers, before: Numbers, after: Numbers, context: Context) -> None:
+        was, is_now = self._shown(before), self._shown(after)
+        if self._in_slots:
+            parts = list(self._of_slots(rows, ids, np.where(was, before, 0), np.where(is_now, after, 0)))
+        else:
+            parts = list(self._of_rows(was, is_now, before, after))
+        if any(len(part.rows) for part in parts):
+            context.emit(self._results(rows, ids, parts))
+
+    def _shown(self, numbers: Numbers) -> Flags:
+        return (numbers >= self.ranking.first) & (numbers <= self.ranking.last)
+
+    @property
+    def _in_slots(self) -> bool:
+        """True where rows take the place of others."""
+        single = self.ranking.first == self.ranking.last
+        return self.ranking.has_slots and (self.number is not None or single) and not self.appends
+
+    def _of_slots(self, rows: pa.Table, ids: Numbers, before: Numbers, after: Numbers) -> Iterator[_Part]:
+        """Keys and numbers whose row is another one, and not only an equal one."""
+        old, new = (np.flatnonzero(numbers) for numbers in (before, after))
+        width = self.ranking.last - self.ranking.first + 1
+        at_old = ids[old] * width + before[old] - self.ranking.first
+        at_new = ids[new] * width + after[new] - self.ranking.first
+        _, of_old, of_new = np.intersect1d(at_old, at_new, assume_unique=True, return_indices=True)
+        alone_old, alone_new = np.delete(old, of_old), np.delete(new, of_new)
+        replaced, by = old[of_old], new[of_new]
+        other = replaced != by
+        replaced, by = replaced[other], by[other]
+        found = rows.select(self.passed)
+        other = differ(found.take(pa.array(replaced)), found.take(pa.array(by)))
+        replaced, by = replaced[other], by[other]
+        yield _Part("-D", alone_old, before[alone_old])
+        yield _Part("-U", replaced, before[replaced])
+        yield _Part("+U", by, after[by])
+        yield _Part("+I", alone_new, after[alone_new])
+
+    def _of_rows(self, was: Flags, is_now: Flags, before: Numbers, after: Numbers) -> Iterator[_Part]:
+        moved = was & is_now & (before != after) if self.number is not None else np.zeros(len(was), np.bool_)
+        left, came, moves = np.flatnonzero(was & ~is_now), np.flatnonzero(is_now & ~was), np.flatnonzero(moved)
+        yield _Part("-D", left, before[left])
+        yield _Part("-U", moves, before[moves])
+        yield _Part("+U", moves, after[moves])
+        yield _Part("+I", came, after[came])
+
+    def _results(self, rows: pa.Table, ids: Numbers, parts: list[_Part]) -> pa.Table:
+        """By key; in slots by number, else what is withdrawn before what is added."""
+        chosen = np.concatenate([part.rows for part in parts])
+        numbers = np.concatenate([part.numbers for part in parts])
+        kind = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
+        phase = (kind > 1).astype(np.int64)
+        by = (phase, numbers) if self._in_slots else (numbers, phase)
+        order = np.lexsort((*by, ids[chosen]))
+        columns = [rows.column(name).take(pa.array(chosen[order])) for name in self.passed]
+        if self.number is not None:
+            columns.append(pa.array(numbers[order], pa.int32()))
+        if not self.appends:
+            kinds = pa.array([part.kind for part in parts], pa.string())
+            columns.append(kinds.take(pa.array(kind[order])))
+        return pa.Table.from_arrays(columns, schema=self.output)
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _living(self, rows: pa.Table, context: Context) -> pa.Table:
+        """A key that came back after its time, and before that was looked at, begins anew."""
+        if not self.ttl or context.processing_time == END_OF_TIME:
+            return rows
+        return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
+
+    def _with_timer(
+        self, rows: pa.Table, known: pa.Table, kept: Numbers, changes: Changes, context: Context
+    ) -> pa.Table:
+        """The rows that are kept; those of keys that changed live anew."""
+        found = rows.take(pa.array(kept))
+        if not self.ttl:
+            return found.cast(self._stored)
+        forgotten = min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
+        timers = np.full(rows.num_rows, forgotten, np.int64)
+        hashes = np.concatenate([of.column(KEY_HASH).to_numpy() for of in changes])
+        others = ~np.isin(known.column(KEY_HASH).to_numpy(), hashes)
+        timers[: known.num_rows][others] = known.column(PROCESSING_TIMER).to_numpy()[others]
+        return found.append_column(PROCESSING_TIMER, pa.array(timers[kept])).cast(self._stored)
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.ttl:
+            context.set_timer(Domain.PROCESSING, state.next_timer(Domain.PROCESSING))
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        ranking = self.ranking
+        return list(dict.fromkeys((KEY_HASH, *ranking.keys, *(o.column for o in ranking.order), *self.passed)))
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
+        return pa.schema([*(self.input.field(name) for name in self._kept), *timer])

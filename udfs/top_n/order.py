@@ -1,0 +1,113 @@
+"""ORDER BY as numbers: each column of an order becomes int64, so that numpy sorts and compares rows of any types.
+
+The order of values is Spark's: NaN is the greatest number, -0.0 equals 0.0, texts are compared byte by byte, FALSE
+comes before TRUE. NULLs come first or last as is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.over.functions import Number
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_MAGNITUDE = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A column of ORDER BY."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+def sort_keys(rows: pa.Table, orders: Sequence[Order]) -> list[Numbers]:
+    """Arrays of one int64 per row, the most significant first: rows are in order where these ascend, one by one, and
+    peers where all of them are equal. A column has two of them where it has NULLs."""
+    return [key for order in orders for key in _keys(rows.column(order.column).combine_chunks(), order)]
+
+
+def _keys(column: pa.Array, order: Order) -> Iterator[Numbers]:
+    values = _numbers(column)
+    values = ~values if order.descending else values
+    if column.null_count:
+        is_null = np.asarray(column.is_null())
+        yield np.where(is_null, 0 if order.nulls_first else 2, 1)
+        values = np.where(is_null, 0, values)
+    yield values
+
+
+def _numbers(column: pa.Array) -> Numbers:
+    """int64, in the order of the values; anything for NULLs."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _filled(column.cast(pa.int64()))
+    if pa.types.is_date32(kind):
+        return _filled(column.cast(pa.int32()).cast(pa.int64()))
+    if pa.types.is_temporal(kind) and kind.bit_width == 64:
+        return _filled(column.cast(pa.int64()))
+    if pa.types.is_floating(kind):
+        return _of_floats(np.asarray(column.cast(pa.float64()).fill_null(0.0)))
+    return _of_others(column)
+
+
+def _filled(column: pa.Array) -> Numbers:
+    return np.asarray(column.fill_null(0) if column.null_count else column, np.int64)
+
+
+def _of_floats(values: npt.NDArray[np.float64]) -> Numbers:
+    """The bits of a float ascend with its magnitude: those of negative ones are turned around."""
+    plain = np.where(np.isnan(values), np.nan, values + 0.0)
+    bits = plain.view(np.int64)
+    return np.where(bits < 0, bits ^ _MAGNITUDE, bits)
+
+
+def _of_others(column: pa.Array) -> Numbers:
+    """The place of each value among the different ones in order: of texts, bytes and decimals."""
+    found = column.dictionary_encode()
+    place = np.empty(len(found.dictionary) + 1, np.int64)
+    place[pc.array_sort_indices(found.dictionary).to_numpy()] = np.arange(len(found.dictionary))
+    place[-1] = 0
+    return place[np.asarray(found.indices.fill_null(len(found.dictionary)), np.int64)]
+
+
+def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
+    """The number, from 1 on, of each row among those of its id; rows are in order, those of one id side by side."""
+    count = len(ids)
+    begins = _changes(ids)
+    starts = np.flatnonzero(begins)
+    first = np.repeat(starts, np.diff(starts, append=count))
+    if function is Number.ROW_NUMBER:
+        return np.arange(count) - first + 1
+    begins_peers = begins.copy()
+    for key in keys:
+        begins_peers |= _changes(key)
+    if function is Number.DENSE_RANK:
+        group = np.cumsum(begins_peers)
+        dense: Numbers = np.subtract(group, group[first]) + 1
+        return dense
+    peers = np.flatnonzero(begins_peers)
+    rank = np.repeat(peers, np.diff(peers, append=count)) - first + 1
+    return np.asarray(rank)
+
+
+def _changes(values: Numbers) -> Flags:
+    """True for the first row, and those whose value is another than that of the row before."""
+    found = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found
+
+
+def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
+    """The rows by id, in the order of the keys, and as they are where these are equal."""
+    return np.lexsort((*reversed(keys), ids)) if len(ids) else np.zeros(0, np.int64)

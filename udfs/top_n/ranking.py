@@ -1,0 +1,81 @@
+"""What a Top-N asks for: which rows of each key, in which order, by which of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.over.functions import Number
+from sqlstream.udfs.top_n.order import Flags, Numbers, Order, in_order, numbers_of, sort_keys
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The rows whose number ``function`` is from ``first`` to ``last``, counted from 1, among those of equal ``keys``
+    in the ``order``; of equal rows the one that came first goes first, or the last one where ``newest_first``."""
+
+    keys: tuple[str, ...]
+    order: tuple[Order, ...]
+    function: Number
+    first: int
+    last: int
+    newest_first: bool = False
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.first <= self.last, "a Top-N has bounds"
+
+    @property
+    def has_slots(self) -> bool:
+        """True where a key and a number stand for one row at most."""
+        return self.function is Number.ROW_NUMBER
+
+    def places(self, rows: pa.Table) -> Places:
+        """``rows`` are in order of arrival."""
+        keys = sort_keys(rows, self.order)
+        if self.newest_first:
+            keys = [*keys, -np.arange(rows.num_rows)]
+        return Places(dense_ids(rows, self.keys).ids, keys)
+
+    def best(self, rows: pa.Table) -> Flags:
+        """True for those that no others of these rows keep from being among the best ``last`` of their key."""
+        places = self.places(rows)
+        found = places.numbers(self.function, places.in_order())
+        return found <= self.last
+
+
+class Places(NamedTuple):
+    """``ids``: the dense number of the key of each row. ``keys``: the numbers by which rows of a key are in order."""
+
+    ids: Numbers
+    keys: Sequence[Numbers]
+
+    def where(self, chosen: Flags) -> Places:
+        return Places(self.ids[chosen], [key[chosen] for key in self.keys])
+
+    def in_order(self) -> Numbers:
+        return in_order(self.ids, self.keys)
+
+    def numbers(self, function: Number, chosen: Numbers) -> Numbers:
+        """The number of each row among those ``chosen``, which are in order; 0 for the others."""
+        found = np.zeros(len(self.ids), np.int64)
+        found[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
+        return found
+
+    def reaching(self, ranking: Ranking, known: int) -> Flags:
+        """True for the first ``known`` rows, which are the best so far, and for others but those that are behind the
+        last one of a full key by the first column of the order; so most rows of a long stream are not sorted."""
+        ids, reaches = self.ids[:known], np.ones(len(self.ids), np.bool_)
+        if not known or not self.keys or ranking.function is Number.DENSE_RANK:
+            return reaches
+        by_id = np.argsort(ids, kind="stable")
+        begins = np.flatnonzero(np.diff(ids[by_id], prepend=-1))
+        full = np.diff(begins, append=known) >= ranking.last
+        worst = np.full(int(self.ids.max()) + 1, np.iinfo(np.int64).max)
+        worst[ids[by_id][begins[full]]] = np.maximum.reduceat(self.keys[0][:known][by_id], begins)[full]
+        reaches[known:] = self.keys[0][known:] <= worst[self.ids[known:]]
+        return reaches

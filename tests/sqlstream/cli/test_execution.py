@@ -132,3 +132,10 @@ def test_reader_that_goes_away_ends_the_run(tmp_path):
         running.wait(timeout=60)
     assert running.returncode == 141
     assert messages == ""
+
+
+def test_a_batch_tells_its_rows_and_its_time(spark, capfd):
+    assert _run(spark, "csv", NUMBERS + "SELECT COUNT(*) AS n FROM numbers", progress=True) == 0
+    shown = capfd.readouterr()
+    assert shown.out.splitlines()[0] == "n" and len(shown.out.splitlines()) == 2
+    assert "query: 1 row, " in shown.err

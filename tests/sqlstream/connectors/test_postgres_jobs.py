@@ -11,6 +11,7 @@ import pytest
 import sqlstream
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
+from sqlstream.query import Query
 from tests.postgres_server import PASSWORD, PostgresServer
 
 pytestmark = pytest.mark.spark
@@ -140,3 +141,22 @@ def test_a_stream_looks_rows_up_and_writes_what_it_found(spark, server, tmp_path
         job.wait()
     expected = [(10, "Ann"), (11, None), (12, None), (13, "Eve"), (14, "Ann"), (15, None)]
     assert server.rows("SELECT * FROM found ORDER BY ref") == expected
+
+
+def test_a_table_is_read_whole_by_a_query_over_finished_data(spark, server) -> None:
+    server.execute(
+        "CREATE TABLE people (id int, name text, born date)",
+        "INSERT INTO people VALUES (1, 'Ann', '1990-01-01'), (2, 'Bob', NULL), (3, 'Cid', '2000-05-05')",
+    )
+    with sqlstream.connect(spark) as session:
+        session.sql(
+            f"""CREATE TABLE people (id INT, name STRING, born DATE) WITH ('connector' = 'postgres',
+            'url' = '{server.options["url"]}', 'username' = 'postgres', 'password' = '${{TEST_PG_PASSWORD}}',
+            'table-name' = 'people')"""
+        )
+        found = session.sql("SELECT name, YEAR(born) FROM people WHERE id <> 2 AND name > 'A' ORDER BY id DESC")
+        assert isinstance(found, Query)
+        assert found.fetchall() == [("Cid", 2000), ("Ann", 1990)]
+        server.execute("DROP TABLE people")
+        with pytest.raises(SqlStreamError, match="SS563"):
+            session.sql("SELECT COUNT(*) FROM people")

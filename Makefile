@@ -9,7 +9,7 @@ IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-joins bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -52,6 +52,9 @@ bench-windows: java $(READY) ## windows through the columnar gear, Spark's own o
 
 bench-joins: java $(READY) ## joins of streams and OVER, beside Spark's join of streams
 	@$(BIN)/python -m examples.throughput.stream_joins
+
+bench-sql: java $(READY) ## GROUP BY without a window, beside Spark's aggregation of streams
+	@$(BIN)/python -m examples.throughput.ordinary_sql
 
 bench-top-n: java $(READY) ## the last row and the ten best rows of each key
 	@$(BIN)/python -m examples.throughput.top_n

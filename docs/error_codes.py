@@ -21,8 +21,8 @@ _CLASSES = {
     "SS2": ("Bind", "Names, types and legality."),
     "SS3": ("Unsupported", "A part of the dialect, or of Flink's, that is not executed. Nothing is ever ignored."),
     "SS4": ("Execution", "A job failed while it ran, or could not start."),
-    "SS6": ("Ordinary SQL", "Names, types and legality of Top-N, ORDER BY and LIMIT."),
     "SS5": ("Connector", "Tables, options and settings."),
+    "SS6": ("Ordinary SQL", "Top-N, ORDER BY and LIMIT on streams, and queries over finished data."),
 }
 
 

@@ -30,6 +30,11 @@ def is_double_quoted(text: exp.Expr) -> bool:
     return bool(text.meta.get(_DOUBLE_QUOTED))
 
 
+def is_marked(expression: exp.Expr) -> bool:
+    """True where the expression itself has a place, not only what is inside of it."""
+    return _WHOLE in expression.meta or "start" in expression.meta
+
+
 def span_of(expression: exp.Expr) -> Span | None:
     """The range of the expression in the script it was parsed from; None where no part of it was parsed."""
     whole = expression.meta.get(_WHOLE)

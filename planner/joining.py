@@ -11,11 +11,13 @@ from sqlglot import exp
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.changes import made_by, taken_by, upsert_keys
 from sqlstream.planner.explain.window_text import sql
+from sqlstream.planner.join_conditions import PairCondition, pair_condition
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, ports_of
+from sqlstream.planner.physical.kernels import keys_of, sees_arrival
 from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import rows_fact
 from sqlstream.planner.properties import ArrivalOrder, arrival_order, changelog_mode, keeps_state, unique_keys
 from sqlstream.planner.rewriting import columns_of, over
@@ -51,6 +53,13 @@ class Join(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.left, self.right
+
+    @cached_property
+    def decided(self) -> PairCondition | None:
+        """How kernels decide ``condition``."""
+        if self.condition is None:
+            return None
+        return pair_condition(self.condition, self.left.schema, self.right.schema)
 
     @cached_property
     def schema(self) -> Schema:
@@ -178,9 +187,25 @@ def _(node: Join, conditions: Conditions) -> Node:
 # --- what runs ------------------------------------------------------------------------------------------------
 
 
-@ports_of.register
-def _(node: Join) -> int:
-    return 2
+@fields_read.register
+def _(node: Join, port: int = 0) -> FieldsRead | None:
+    return fields_of_side(node, port)
+
+
+def fields_of_side(node: Join, port: int, time: str | None = None) -> FieldsRead | None:
+    """What the exchange of a side reads, with its ``time`` if the join looks at that."""
+    equal = [(equality.left, equality.right)[port] for equality in node.equal]
+    operands = [operand for _, operand in node.decided.columns[port]] if node.decided is not None else []
+    if not all(isinstance(value, exp.Column) for value in (*equal, *operands)):
+        return None
+    keys = tuple(value.name for value in equal)
+    return FieldsRead(tuple(dict.fromkeys([*keys, *(f.name for f in node.inputs[port].schema)])), keys, time)
+
+
+@sees_arrival.register
+def _(node: Join) -> bool:
+    """Of rows that are only added the pairs are the same in any order."""
+    return any(changelog_mode(side) != APPEND_ONLY for side in node.inputs)
 
 
 @keys_of.register

@@ -62,20 +62,8 @@ FEATURES: dict[str, Unsupported] = {
         "QUALIFY clauses of a query with GROUP BY",
         "Write the query with GROUP BY into FROM and QUALIFY above it.",
     ),
-    "distinct": Unsupported(
-        "SS306",
-        "SELECT DISTINCT queries",
-        "Group by the columns within a window: GROUP BY …, window_start, window_end.",
-    ),
-    "set operation": Unsupported("SS307", "UNION, INTERSECT and EXCEPT that compare rows", "UNION ALL is executed."),
     "subquery": Unsupported(
         "SS308", "subqueries in expressions", "Put the subquery into FROM, or write its value as a literal."
-    ),
-    "unbounded aggregate": Unsupported(
-        "SS309",
-        "aggregates without a window",
-        "Add a window: GROUP BY …, TUMBLE(ts, INTERVAL '1' MINUTE).",
-        "Its result would change with every row that comes.",
     ),
     "unbounded window aggregate": Unsupported(
         "SS309",

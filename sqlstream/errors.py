@@ -180,9 +180,9 @@ class ParseError(SqlStreamError):
 
 
 class BindError(SqlStreamError):
-    """SS2xx, SS64x: names, types and legality."""
+    """SS2xx, SS64x: names, types and legality; SS60x: those of queries over finished data."""
 
-    prefix = ("SS2", "SS64")
+    prefix = ("SS2", "SS60", "SS64")
 
 
 class UnsupportedError(SqlStreamError):
@@ -192,9 +192,9 @@ class UnsupportedError(SqlStreamError):
 
 
 class ExecutionError(SqlStreamError):
-    """SS4xx: a job failed while it ran."""
+    """SS4xx: a job failed while it ran; SS61x: so did a query over finished data."""
 
-    prefix = "SS4"
+    prefix = ("SS4", "SS61")
 
 
 class ConnectorError(SqlStreamError):

@@ -119,7 +119,7 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
 def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
-            yield _not_read(table, place_in(statement, table))
+            yield not_read(table, place_in(statement, table))
         elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds:
             yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
@@ -153,7 +153,8 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
             yield Diagnostic(SAME_TABLE, message, hint="Create a table of its own for late rows, and for failed ones.")
 
 
-def _not_read(table: Table, place: Span | None) -> Diagnostic:
+def not_read(table: Table, place: Span | None) -> Diagnostic:
+    """SS506 for a table that a query can only write, or look up."""
     if connector(table.connector).is_lookup:
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."

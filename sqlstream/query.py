@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.nodes import Output
-from sqlstream.results import SHOWN, Rows, columns_of, in_time_zone, rows_of, text_table
+from sqlstream.results import SHOWN, Columns, Rows, in_time_zone, rows_of, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from sqlstream.batch.run import BatchRun
     from sqlstream.jobs import Job
 
 ENDLESS = "SS480"
@@ -27,12 +27,11 @@ class Query:
     updating query have their kind (+I, -U, +U, -D) in the first column, ``op``. TIMESTAMPs are shown in ``time_zone``.
     """
 
-    def __init__(self, job: Job, plan: Output, time_zone: str) -> None:
+    def __init__(self, job: Job | BatchRun, columns: Columns, time_zone: str, *, updating: bool = False) -> None:
         self.job = job
-        columns = columns_of(plan)
         self.columns = tuple(name for name, _ in columns)
         self.types = tuple(type_ for _, type_ in columns)
-        self._updating = len(columns) > len(plan.names)
+        self._updating = updating
         self._time_zone = time_zone
         self._incoming = job.results()
         self._table: pa.Table | None = None

@@ -26,7 +26,11 @@ _DAY_MICROS = 86_400_000_000
 SHOWN = 20
 
 
-def columns_of(plan: Output) -> tuple[tuple[str, DataType], ...]:
+Columns = tuple[tuple[str, DataType], ...]
+"""Names, which may repeat, and types."""
+
+
+def columns_of(plan: Output) -> Columns:
     """Names and types of what the caller of a query gets; rows of an updating query begin with their kinds."""
     kind = () if changelog_mode(plan) == APPEND_ONLY else ((KIND, STRING),)
     return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))

@@ -16,6 +16,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Insert, Node, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
+from sqlstream.planner.rules.push_lookup_filters import comparisons
 from sqlstream.plans import Root, engine_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.sinks import SideSinks, sink_of
@@ -48,9 +49,25 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        read = connector(scan.table.connector).read
-        assert read is not None, scan.table.connector
-        return read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        found = connector(scan.table.connector)
+        if found.read is None and found.scans:
+            return self._whole(scan)
+        assert found.read is not None, scan.table.connector
+        return found.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+
+    def _whole(self, scan: Scan) -> DataFrame:
+        """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
+        from sqlstream.planner.lowering.whole_table import whole_table
+
+        found, table = connector(scan.table.connector), scan.table
+        assert found.lookup is not None, table.connector
+        types = {c.name: c.type for c in table.physical_columns}
+        columns = {name: (name, type_) for name, type_ in types.items()}
+        asked = (one for predicate in scan.predicates for one in comparisons(predicate, columns))
+        filters = tuple(one for one in asked if found.filters(table, one))
+        request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
+        source = secretive(found.lookup(self.environment, table, request), secrets_of(table))
+        return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
         has_places = connector(scan.table.connector).has_places
@@ -244,15 +261,16 @@ class Runner:
             rows = with_kind_first(lower(self.physical(plan, workspace, runtime.sources), runtime))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 
-    def runtime(self, workspace: Workspace) -> JobRuntime:
-        """What lowering needs, for a plan that nobody starts here."""
+    def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
+        """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
         from sqlstream.jobs import JobRuntime
         from sqlstream.jobs.checkpoints.control import ControlRows
         from sqlstream.jobs.checkpoints.storage import storage_at
         from sqlstream.jobs.identity.layout import DEFAULT_KEY_GROUPS
 
         spark = self.spark.get(workspace.settings)
-        sources = SessionSources(self._environment(spark, workspace.settings), workspace.catalog.copy())
+        environment = replace(self._environment(spark, workspace.settings), finished=finished)
+        sources = SessionSources(environment, workspace.catalog.copy())
         control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
         settings = workspace.settings
         key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS

@@ -7,17 +7,20 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
+from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.batch.running import Batches
 from sqlstream.connectors import connector
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
-from sqlstream.plans import plan_of
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.plans import Root
 from sqlstream.query import Query
-from sqlstream.results import Rows
+from sqlstream.results import Rows, columns_of
 from sqlstream.runner import Runner
 from sqlstream.statements.checking import check_script, script_warnings
-from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
+from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
+    from sqlglot import exp
 
     from sqlstream.jobs import Job
 
@@ -60,6 +64,7 @@ class Session:
     def __init__(self, spark: SparkSession | str | None = None) -> None:
         self.workspace = Workspace()
         self._runner = Runner(spark)
+        self._batches = Batches(self._runner)
         self._closed = False
 
     # --- SQL ---
@@ -86,11 +91,11 @@ class Session:
         self._require_open()
         match statement:
             case nodes.Query():
-                return self._query(statement)
+                return self._query(statement, text)
             case nodes.Insert() | nodes.StatementSet():
-                return self._insert(statement)
+                return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
-                return self._create_as(statement)
+                return self._create_as(statement, text)
             case nodes.Explain():
                 lines = self._explained(statement).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
@@ -103,7 +108,8 @@ class Session:
         return inspect_statement(statement, self.workspace)
 
     def dataframe(self, text: str) -> DataFrame:
-        """The streaming DataFrame of one query, not started, to go on with in PySpark.
+        """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over
+        finished data that runs as a batch.
 
         Started, it ends as PySpark's queries do: the last windows of a bounded input stay open.
         """
@@ -112,7 +118,9 @@ class Session:
             statement = _only(text)
             if not isinstance(statement, nodes.Query):
                 raise BindError(NO_STATEMENT, "only a query has a DataFrame", statement.span)
-            plan = plan_of(statement, self.workspace)
+            plan = chosen(statement, self.workspace)
+            if isinstance(plan, Batch):
+                return self._batches.dataframe(plan, self.workspace)
             assert isinstance(plan, Output)
             return self._runner.dataframe(plan, self.workspace)
         except SqlStreamError as error:
@@ -168,6 +176,7 @@ class Session:
         """Stop all jobs and remove what was kept for them. Spark itself goes on."""
         if not self._closed:
             self._closed = True
+            self._batches.stop()
             self._runner.close()
 
     def __enter__(self) -> Session:
@@ -197,35 +206,56 @@ class Session:
         return OK
 
     def _explained(self, statement: nodes.Explain) -> str:
-        return explained(statement, self.workspace, self._runner)
+        return explained(statement, self.workspace, self._runner, self._batches)
 
-    def _insert(self, statement: nodes.Insert | nodes.StatementSet) -> Job:
-        plan = plan_of(statement, self.workspace)
-        assert not isinstance(plan, Output)
-        job = self._runner.start(plan, self.workspace, to_sql(statement))
+    def _insert(self, statement: nodes.Insert | nodes.StatementSet, text: str) -> Job:
+        if isinstance(statement, nodes.StatementSet):
+            plan: Root | Batch = set_of_streams(statement, self.workspace)
+        else:
+            plan = chosen(statement, self.workspace)
+        if isinstance(plan, Batch):
+            job = self._batches.insert(plan, self.workspace, text)
+        else:
+            assert not isinstance(plan, Output)
+            job = self._runner.start(plan, self.workspace, to_sql(statement))
         if self.workspace.settings["table.dml-sync"]:
             job.wait()
         return job
 
-    def _create_as(self, statement: nodes.CreateTable) -> Job | Rows:
+    def _create_as(self, statement: nodes.CreateTable, text: str) -> Job | Rows:
         assert statement.query is not None
         catalog = self.workspace.catalog
-        table = table_of_query(statement, self.workspace)
+        table = self.table_of_query(statement, statement.query)
         if not catalog.create(statement.name, table, if_not_exists=statement.if_not_exists):
             return OK
         try:
-            return self._insert(nodes.Insert(statement.name, statement.query, span=statement.span))
+            return self._insert(nodes.Insert(statement.name, statement.query, span=statement.span), text)
         except SqlStreamError:
             catalog.drop("TABLE", statement.name)
             raise
 
-    def _query(self, statement: nodes.Query) -> Query:
-        plan = plan_of(statement, self.workspace)
+    def table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> Table:
+        """The table that CREATE TABLE … AS declares; Spark tells the columns of a batch."""
+        plan = chosen(nodes.Query(query, span=statement.span), self.workspace)
+        if not isinstance(plan, Batch):
+            return table_of_query(statement, self.workspace)
+        with self._batches.analyzed(plan, self.workspace) as found:
+            return table_of_columns(statement, found.columns, self.workspace)
+
+    def _query(self, statement: nodes.Query, text: str) -> Query:
+        plan = chosen(statement, self.workspace)
+        if isinstance(plan, Batch):
+            run, columns = self._batches.start(plan, self.workspace, text)
+            return Query(run, columns, self._time_zone)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))
+        return Query(job, columns_of(plan), self._time_zone, updating=changelog_mode(plan) != APPEND_ONLY)
+
+    @property
+    def _time_zone(self) -> str:
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         assert zone is not None, "Spark always has a time zone"
-        return Query(job, plan, zone)
+        return zone
 
 
 def _require_statements(statements: tuple[nodes.Statement, ...]) -> None:

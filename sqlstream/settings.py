@@ -86,6 +86,45 @@ def _restart_options() -> tuple[Option, ...]:
     )
 
 
+_ANYWAY = "Changes nothing here, for scripts written for Flink:"
+_TAKEN_AS_IT_IS = (
+    Option(
+        "table.exec.mini-batch.allow-latency",
+        DURATION,
+        f"{_ANYWAY} rows wait for the micro-batch that they come in. See execution.checkpointing.interval.",
+    ),
+    Option(
+        "table.exec.mini-batch.enabled",
+        BOOLEAN,
+        f"{_ANYWAY} a micro-batch updates each result once, whatever of its rows change it.",
+        "true",
+    ),
+    Option(
+        "table.exec.mini-batch.size",
+        integer(1),
+        f"{_ANYWAY} sources say how many rows a micro-batch has.",
+    ),
+    Option(
+        "table.optimizer.agg-phase-strategy",
+        one_of("AUTO", "ONE_PHASE", "TWO_PHASE"),
+        f"{_ANYWAY} rows are aggregated before the exchange wherever that is possible.",
+        "AUTO",
+    ),
+    Option(
+        "table.optimizer.distinct-agg.split.enabled",
+        BOOLEAN,
+        f"{_ANYWAY} DISTINCT values are kept one by one, not with their group.",
+        "false",
+    ),
+    Option(
+        "table.optimizer.multi-join.enabled",
+        BOOLEAN,
+        f"{_ANYWAY} each join of streams keeps its own rows.",
+        "false",
+    ),
+)
+"""Settings of Flink's of which it is the same what they say."""
+
 OPTIONS = (
     Option(
         "execution.checkpointing.interval",
@@ -139,6 +178,13 @@ OPTIONS = (
         "windows and timers fire, and the job is over. pause: they stay in the checkpoint, and the next run goes on "
         "with the rows that have come by then. Not given, pause for INSERT where execution.checkpointing.dir is set "
         "and keeps the checkpoints of finished jobs, else final.",
+    ),
+    Option(
+        "execution.runtime-mode",
+        one_of("auto", "streaming", "batch"),
+        "How queries over finished data run. auto: as one query of Spark SQL where the clauses need that, else as "
+        "streams. streaming: as streams. batch: all of them as finished data, in which no row is late.",
+        "auto",
     ),
     Option(
         "execution.state-recovery.path",
@@ -235,6 +281,7 @@ OPTIONS = (
         "How late rows may be for windows, where the query has no LATE DATA clause. "
         "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
     ),
+    *_TAKEN_AS_IT_IS[:3],
     Option(
         "table.exec.state.ttl",
         DURATION,
@@ -254,10 +301,10 @@ OPTIONS = (
         "Zone in which timestamps are read and shown, and on whose wall clock windows of time begin.",
         "UTC",
     ),
+    *_TAKEN_AS_IT_IS[3:],
 )
 
 PLANNED = {
-    "execution.runtime-mode": "Bounded tables end by themselves; leave the setting out.",
     "table.exec.source.idle-timeout": "Every source counts for the watermark.",
 }
 """Keys of the dialect that have no effect yet, and what holds instead."""

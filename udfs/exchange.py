@@ -105,7 +105,8 @@ class Exchange:
 
     ``time``: the column with the event times of rows that Spark reads from LIFT blobs. ``hashed``: the columns whose
     hash becomes KEY_HASH, which rows have themselves where there are none (``key_hash.can_hash``). ``port``: of the
-    kernel, to which the rows go; each has an exchange, and the blobs of all are united.
+    kernel, to which the rows go; each has an exchange, and the blobs of all are united. ``spread``: columns whose NULL
+    equals nothing, so that rows with it may go to any key group, and go to all.
     """
 
     kernel: Kernel
@@ -113,6 +114,7 @@ class Exchange:
     time: str | None = None
     hashed: tuple[str, ...] = ()
     port: int = 0
+    spread: tuple[str, ...] = ()
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Batches of schema BLOBS for the batches of one partition."""
@@ -147,7 +149,10 @@ class Exchange:
     def _with_hash(self, rows: pa.Table) -> pa.Table:
         if not self.hashed:
             return rows
-        return rows.add_column(0, KEY_HASH, pa.array(hash_of_values(rows.select(self.hashed).columns, rows.num_rows)))
+        hashes = hash_of_values(rows.select(self.hashed).columns, rows.num_rows)
+        for nulls in (np.flatnonzero(rows.column(n).is_null()) for n in self.spread if rows.column(n).null_count):
+            hashes[nulls] = nulls
+        return rows.add_column(0, KEY_HASH, pa.array(hashes))
 
     def _cut(self, rows: pa.Table, content: Content) -> Iterator[Blob]:
         if not rows.num_rows:

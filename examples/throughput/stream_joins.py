@@ -1,9 +1,9 @@
 """Joins of bids with auctions, and OVER, beside Spark's own join of streams, as a table.
 
-``make bench-joins``, or ``python -m examples.throughput.stream_joins [--rows 5000000] [--keys 10000] [--query NAME]``.
+``make bench-joins``, or ``python -m examples.throughput.stream_joins [--rows 10000000] [--keys 10000] [--query NAME]``.
 Auctions open one after the other, and bids are for those of the last 20 seconds, as in Nexmark; OVER reads bids on
-random auctions. Each measurement runs in a process of its own, of which the first half is left out: it starts workers
-and compiles. Both engines read the same Parquet files, write to nowhere and keep their state in RocksDB.
+random auctions. Each measurement runs in a process of its own; the first half of its rows warms it up and is left out.
+Both engines read the same Parquet files, write to nowhere and keep their state in RocksDB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sqlstream.jobs import Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FILES = 5
+FILES = 10
 """Micro-batches: one file of either table each."""
 RECENT_S = 20
 OPEN_S = 10
@@ -174,7 +174,9 @@ def _holds(does: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Joins of streams and OVER, beside Spark's join.")
-    parser.add_argument("--rows", type=int, default=5_000_000, help="of both tables together (default: %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=10_000_000, help="of both tables, warm-up included (default: %(default)s)"
+    )
     parser.add_argument("--keys", type=int, nargs="*", default=[10_000, 1_000_000])
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")
     parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "QUERY", "FOLDER"), help=argparse.SUPPRESS)

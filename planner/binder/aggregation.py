@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -13,24 +14,26 @@ from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.apart import apart
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import Place
 from sqlstream.planner.binder.firing import bind_firing
-from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, aliased, bind_grouping
-from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.select_list import Selected, expand
+from sqlstream.planner.binder.group_aggregate import bind_group_aggregate, window_assigned
+from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
+from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, bind_grouping
+from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.select_list import expand
+from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.triggers import Fired
 from sqlstream.planner.binder.window_columns import complete_columns
 from sqlstream.planner.binder.window_properties import GroupNames
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.firing import Firing
-from sqlstream.planner.naming import Names, extended, field_name
-from sqlstream.planner.nodes import Filter, Item, Node, Project
+from sqlstream.planner.naming import Names, field_of
+from sqlstream.planner.nodes import Filter, Item
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.type_inference import Types
 from sqlstream.planner.windows import AlignedWindow, Window, WindowColumns
 
 
@@ -54,13 +57,34 @@ class Windowed:
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
     """The plan of a SELECT with groups and the names of its columns."""
-    grouping = bind_grouping(select, scope, context)
-    windowed = (
-        _window_from_clause(grouping, scope)
-        if grouping.window
-        else _window_from_input(select, grouping, scope, context)
-    )
-    return _aggregate(select, grouping, windowed, context)
+    return _bound(select, bind_grouping(select, scope, context), scope, scope.tables, context)
+
+
+def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], context: Context) -> Relation:
+    """The distinct rows of a relation, made of ``tables``: GROUP BY all columns. ``at``: what asks for them."""
+    scope = scope_of(relation, None)
+    keys = tuple(Key(at, field_of(f.name), f.name) for f in relation.fields)
+    return _bound(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
+
+
+def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context) -> Relation:
+    """By its window, or that of its input; else results are updated for ever. ``tables``: those of FROM."""
+    if grouping.window is not None:
+        return _aggregate(select, grouping, _window_from_clause(grouping, scope), context)
+    if _groups_by_window(grouping, scope):
+        return _aggregate(select, grouping, _window_from_input(select, grouping, scope, context), context)
+    if window_of(scope.node) is not None and window_assigned(scope.node):
+        raise unsupported.refusal(
+            "unbounded window aggregate", span_of(select.args.get("group") or select.expressions[0])
+        )
+    return bind_group_aggregate(select, grouping, scope, ttl_ms_of(tables, context), context)
+
+
+def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
+    """Does GROUP BY name columns of the window that the input carries?"""
+    attached = window_of(scope.node)
+    names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
+    return attached is not None and bool(names & {c for c in attached.columns if c})
 
 
 # --- the window -----------------------------------------------------------------------------------------------
@@ -70,7 +94,7 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
     """The window clause as the table function that means the same."""
     grouped = grouping.window
     assert grouped is not None
-    below, keys = _with_keys(grouping.keys, scope)
+    below, keys = with_keys(grouping.keys, scope)
     partition_by = () if isinstance(grouped.window, AlignedWindow) else tuple(keys.values())
     assigned = assign_windows(below, grouped.window, grouped.time, partition_by)
     hidden = {c.name for c in below.columns} & set(WINDOW_COLUMNS)
@@ -84,13 +108,11 @@ def _window_from_clause(grouping: Grouping, scope: Scope) -> Windowed:
 def _window_from_input(select: exp.Select, grouping: Grouping, scope: Scope, context: Context) -> Windowed:
     """The window whose columns the input carries and GROUP BY names."""
     attached = window_of(scope.node)
+    assert attached is not None
     names = {k.bound.name for k in grouping.keys if isinstance(k.bound, exp.Column)}
-    if attached is None or not names & {c for c in attached.columns if c}:
-        feature = "unbounded aggregate" if attached is None else "unbounded window aggregate"
-        raise unsupported.refusal(feature, span_of(select.args.get("group") or select.expressions[0]))
     rest = _other_keys(grouping, {c for c in attached.columns if c}, context)
     scope, columns = complete_columns(scope, attached, names, select.args["group"])
-    scope, keys = _with_keys(rest, scope)
+    scope, keys = with_keys(rest, scope)
     bounds = {columns.start, columns.end, columns.time}
     below = Scope(scope.node, tuple(c for c in scope.columns if c.field not in bounds))
     time = next((n.time for n in scope.node.walk() if isinstance(n, AssignWindows)), None)
@@ -110,22 +132,6 @@ def _names(bound: exp.Expr, fields: set[str]) -> bool:
     return isinstance(bound, exp.Column) and bound.name in fields
 
 
-def _with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
-    """Grouping expressions that are no fields yet become fields of a projection."""
-    keys: dict[exp.Expression, str] = {}
-    unique = Names(f.name for f in scope.node.schema)
-    computed: list[Item] = []
-    types = Types(scope.node.schema)
-    for key in grouping_keys:
-        if isinstance(key.bound, exp.Column):
-            keys[key.bound] = key.bound.name
-        else:
-            name = unique.unique(key.wish)
-            computed.append(Item(name, key.bound, types.of(key.bound), types.nullable(key.bound)))
-            keys[key.bound] = name
-    return (scope.over(extended(scope.node, computed)) if computed else scope), keys
-
-
 # --- the aggregation ------------------------------------------------------------------------------------------
 
 
@@ -142,8 +148,8 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
     place = Place("SELECT", True, special.column, special.call)
     selected = expand(select.expressions, scope, context)
-    results = [_result(c, scope, context, place, groups) for c in selected]
-    having = _having(select, scope, context, special, groups)
+    results = [result_of(c, scope, context, place, groups) for c in selected]
+    having = having_of(select, scope, context, special, groups)
     firing = _firing(select, windowed, context)
     context.stop_if_wrong()
     node = _node(windowed, grouping, groups.items, grouping_id, context, select)
@@ -151,7 +157,7 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
     pane, pane_index = (name if name in read else None for name in panes)
     node = apart(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)
-    return _projected(Filter(node, having) if having is not None else node, selected, results, scope, context)
+    return projected(Filter(node, having) if having is not None else node, selected, results, scope, context)
 
 
 def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
@@ -161,28 +167,6 @@ def _firing(select: exp.Select, windowed: Windowed, context: Context) -> Firing:
     has_time = windowed.time is not None
     fired = Fired(window, windowed.columns, windowed.domain, has_time, windowed.below, context, span)
     return bind_firing(clauses, clauses.emit, fired)
-
-
-def _result(column: Selected, scope: Scope, context: Context, place: Place, groups: Groups) -> exp.Expression:
-    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, place)
-    return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
-
-
-def _having(
-    select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
-) -> exp.Expression | None:
-    """The condition of HAVING, in which names of the select list go before those of FROM."""
-    having = select.args.get("having")
-    if having is None:
-        return None
-    inner = Place("HAVING", True, special.column, special.call)
-
-    def names(column: exp.Column) -> exp.Expr | None:
-        found = None if column.table else aliased(column.name, select.expressions)
-        return bind(found, scope, context, inner) if found is not None else special.column(column)
-
-    bound = bind_condition(having.this, scope, context, Place("HAVING", True, names, special.call))
-    return groups.rewrite(bound)
 
 
 def _node(
@@ -216,16 +200,3 @@ def _window_per_set(node: WindowAggregate, windowed: Windowed, select: exp.Selec
     if any(columns_of(a.expression) & attached for a in node.aggregates):
         raise unsupported.refusal("window columns in aggregates", span_of(select))
     return replace(node, input=windowed.below.node, window=windowed.window, time=windowed.time)
-
-
-def _projected(
-    node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
-) -> Relation:
-    types = types_of(scope.over(node), context)
-    names, items = Names(), []
-    for column, result in zip(selected, results, strict=True):
-        field = types.fields.get(result.name) if isinstance(result, exp.Column) else None
-        name = names.unique(field_name(column.name, column.expression))
-        time = field.time if field else None
-        items.append(Item(name, result, types.of(result), types.nullable(result), time))
-    return Relation(Project(node, tuple(items)), tuple(c.name for c in selected))

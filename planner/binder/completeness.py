@@ -14,7 +14,6 @@ from sqlstream.planner.binder.context import Context
 _FEATURES: dict[str, str] = {
     "qualify": "qualify",
     "windows": "over here",
-    "distinct": "distinct",
     "hint": "hint",
     "hints": "hint",
     "pivots": "pivot",

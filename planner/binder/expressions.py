@@ -101,7 +101,7 @@ class _Binder:
             case exp.Interval():
                 return self._interval(node)
             case exp.Literal() if is_double_quoted(node) and self._names_column(node.name):
-                return self._wrong(_quoted_name(node))
+                return self._wrong(quoted_name(node))
         if isinstance(node, exp.Order | exp.Limit) and not isinstance(node.parent, exp.WithinGroup):
             self.context.refuse("syntax", node, "It is ORDER BY or LIMIT among the arguments of a function.")
             return exp.Null()
@@ -181,7 +181,7 @@ class _Binder:
         return exp.Null()
 
 
-def _quoted_name(text: exp.Literal) -> SqlStreamError:
+def quoted_name(text: exp.Literal) -> SqlStreamError:
     """``"price"`` is a text, as in Spark; in PostgreSQL and standard SQL it is the column."""
     name = text.name
     hint = f"Write `{name.replace('`', '``')}` for the column, or {quote_string(name)} for the text."

@@ -19,6 +19,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
 from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.state_ttl import ttl_ms_of
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.functions.coercion import common_type
@@ -71,7 +72,7 @@ def stream_join(
     found = _Found()
     _divide(conditions, found, left.node, right.node, kind)
     _divide([bound for _, bound in implied], found, left.node, right.node, kind, implied=True)
-    node = _joined(found, left.node, right.node, kind, lambda side: _ttl_ms((left, right)[side], context))
+    node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
     if isinstance(node, Filter):
         node = Filter(check_changes(node.input, context, join), node.condition)
     else:
@@ -286,11 +287,6 @@ def _microseconds(interval: exp.Expr) -> int | None:
 
 
 # --- the operator ---------------------------------------------------------------------------------------------
-
-
-def _ttl_ms(side: Scope, context: Context) -> int:
-    """How long a regular join keeps the rows of a side. Hints name single tables, not what joins make of several."""
-    return context.ttl_of(side.tables[0]) if len(side.tables) == 1 else context.settings.state_ttl_ms
 
 
 def _joined(found: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:

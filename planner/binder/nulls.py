@@ -15,7 +15,7 @@ _TAKERS = frozenset({
 })  # fmt: skip
 
 # As in Flink, for the names that Flink has; FIRST, LAST and COLLECT_LIST do what they do in Spark.
-_DEFAULTS: dict[str | None, type[exp.Expression]] = {
+DEFAULTS: dict[str | None, type[exp.Expression]] = {
     "array_agg": exp.RespectNulls,
     "first_value": exp.IgnoreNulls,
     "last_value": exp.IgnoreNulls,
@@ -38,7 +38,7 @@ def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
         return exp.Null()
     if found:
         return type(found[0])(this=_without(call, found[0]))
-    default = _DEFAULTS.get(name)
+    default = DEFAULTS.get(name)
     return default(this=call) if default is not None and len(call_arguments(_function(call))) == 1 else call
 
 

@@ -1,4 +1,4 @@
-"""Queries of every shape: SELECT, UNION ALL, parentheses, WITH."""
+"""Queries of every shape: SELECT, set operations, parentheses, WITH."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
 from sqlstream.planner.binder.select import bind_select
-from sqlstream.planner.binder.unions import union_all
+from sqlstream.planner.binder.set_operations import bind_set_operation
 from sqlstream.planner.suggestions import counted
 
 _ORDER_HINT = (
@@ -73,24 +73,8 @@ _SORT_ARGS = tuple(_SORTS)
 def _set_operation(query: exp.SetOperation, context: Context) -> Relation:
     refuse_sort(query, context)
     refuse_rest(query, ("this", "expression", "distinct", "with_", ARG, *_SORT_ARGS), context)
-    if not isinstance(query, exp.Union) or query.args.get("distinct"):
-        context.refuse("set operation", query, f"It is {_operator(query)}.")
-    inside = with_queries(query, context)
-    branches = [(bind_relation(branch, inside), branch) for branch in _branches(query)]
-    relation = union_all(branches, context)
+    relation = bind_set_operation(query, with_queries(query, context), bind_relation)
     return Relation(with_emit(clauses_of(query).emit, relation.node, query, context), relation.names)
-
-
-def _operator(query: exp.SetOperation) -> str:
-    return f"{type(query).__name__.upper()}{'' if query.args.get('distinct') else ' ALL'}"
-
-
-def _branches(query: exp.SetOperation) -> list[exp.Expr]:
-    """The operands of nested UNION ALLs from left to right."""
-    left, right = query.left, query.right
-    plain = isinstance(left, exp.Union) and {key for key, value in left.args.items() if value} == {"this", "expression"}
-    first = _branches(left) if plain and isinstance(left, exp.Union) else [left]
-    return [*first, right]
 
 
 def _parentheses(query: exp.Subquery, context: Context) -> Relation:

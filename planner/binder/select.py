@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.grammar.carrier import ARG, clauses_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.aggregation import bind_aggregation
+from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
@@ -38,23 +38,28 @@ _OVER = ("qualify", "windows")
 
 def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.Expr, Context], Relation]) -> Relation:
     """The plan of one SELECT."""
-    refuse_rest(select, (*_CONSUMED, *_OVER), context)
+    refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
     ttls = state_ttls(select, context)
     context = replace(context, ttl_of=ttls.of)
     scope, where = bind_from(select, context, bind_query)
-    relation = _bound(select, scope, where, context)
+    relation = _selected(select, scope, where, context)
+    distinct = select.args.get("distinct")
+    if distinct is not None:
+        refuse_rest(distinct, (), context)
+        relation = bind_distinct(relation, distinct, scope.tables, context)
     ttls.finish(scope.tables, context)
     return relation
 
 
-def _bound(select: exp.Select, scope: Scope, where: exp.Expr | None, context: Context) -> Relation:
+def _selected(select: exp.Select, scope: Scope, where: exp.Expr | None, context: Context) -> Relation:
+    """Without DISTINCT."""
     if select.args.get("match"):  # whose columns are all that the rest of the query knows
         raise unsupported.refusal("match", span_of(select.args["match"]))
     if where is not None:
         condition = bind_condition(where, scope, context, Place("WHERE"))
         scope = scope.over(bounded(Filter(scope.node, condition), context, where))
     if is_aggregation(select, context):
-        refuse_rest(select, _CONSUMED, context)
+        refuse_rest(select, (*_CONSUMED, "distinct"), context)
         return bind_aggregation(select, scope, context)
     refuse_clauses(clauses_of(select), context)
     relation = _projection(select, scope, context)

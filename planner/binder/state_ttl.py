@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -57,6 +57,11 @@ def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
             for pair in call.expressions:
                 _add(pair, found, context)
     return found
+
+
+def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
+    """How long rows of what FROM makes of these tables are kept. Hints name single tables, not what joins make."""
+    return context.ttl_of(tables[0]) if len(tables) == 1 else context.settings.state_ttl_ms
 
 
 def is_state_ttl(call: exp.Expr) -> bool:

@@ -1,4 +1,4 @@
-"""UNION ALL: columns by position, widened to common types."""
+"""UNION, INTERSECT and EXCEPT: columns by position, widened to common types."""
 
 from __future__ import annotations
 
@@ -11,32 +11,43 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.functions.coercion import common_type, incompatible
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Field, Item, Project, Schema, Union
+from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.types import DataType
+from sqlstream.udfs.changes.set_kinds import SetKind
 
 Branch = tuple[Relation, exp.Expr]
 
 
-def union_all(branches: Sequence[Branch], context: Context) -> Relation:
-    """All branches projected to the names of the first and to common types. SS219."""
+def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Relation:
+    """All branches projected to the names of the first and to common types. SS219. ``operator``: UNION or UNION ALL."""
+    return Relation(Union(_alike(branches, operator, context)), branches[0][0].names)
+
+
+def compared(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
+    """INTERSECT or EXCEPT of two branches, projected as those of a union."""
+    one, other = _alike((left, right), kind.value, context)
+    return Relation(SetOperation(one, other, kind, context.settings.state_ttl_ms), left[0].names)
+
+
+def _alike(branches: Sequence[Branch], operator: str, context: Context) -> tuple[Project, ...]:
     first = branches[0][0]
     for relation, at in branches[1:]:
         if len(relation.names) != len(first.names):
-            message = f"UNION ALL needs equally many columns: {len(first.names)} and {len(relation.names)}"
+            message = f"{operator} needs equally many columns: {len(first.names)} and {len(relation.names)}"
             raise bind_error("SS219", message, at)
     rows = list(zip(*(relation.fields for relation, _ in branches), strict=True))
     for name, fields in zip(first.names, rows, strict=True):
-        _check(name, fields, branches, context)
+        _check(name, fields, branches, operator, context)
     names = Names()
     wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
     wanted = tuple(_united(name, found) for name, found in zip(wishes, rows, strict=True))
-    projected = tuple(_projected(relation, wanted) for relation, _ in branches)
-    return Relation(Union(projected), first.names)
+    return tuple(_projected(relation, wanted) for relation, _ in branches)
 
 
-def _check(name: str, fields: Sequence[Field], branches: Sequence[Branch], context: Context) -> None:
+def _check(name: str, fields: Sequence[Field], branches: Sequence[Branch], operator: str, context: Context) -> None:
     for field, (_, at) in zip(fields[1:], branches[1:], strict=True):
         if incompatible(fields[0].type, field.type):
-            message = f'column "{name}" of UNION ALL is {fields[0].type} and {field.type}'
+            message = f'column "{name}" of {operator} is {fields[0].type} and {field.type}'
             context.wrong("SS219", message, at, f"Convert one of them, as in CAST({name} AS STRING).")
 
 

@@ -28,7 +28,7 @@ class GroupNames:
     grouped: GroupedWindow | None
     keys: tuple[exp.Expr, ...]
     grouping_id: str | None
-    panes: tuple[str, str]
+    panes: tuple[str, str] | None
     context: Context
 
     def column(self, column: exp.Column) -> exp.Expr | None:
@@ -59,7 +59,10 @@ class GroupNames:
             return self._grouping(call, name)
         return self._pane(call, name) if name in PANES else None
 
-    def _pane(self, call: exp.Expr, name: str) -> exp.Expr:
+    def _pane(self, call: exp.Expr, name: str) -> exp.Expr | None:
+        """None, and so an error of the call itself, where there is no window."""
+        if self.panes is None:
+            return None
         if call.expressions:
             raise bind_error("SS207", f"{name} takes no arguments", call)
         return field_of(self.panes[name == "window_pane_index"])

@@ -7,12 +7,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import passes_by
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 
 SET = "__set"
 
+Grouped = WindowAggregate | GroupAggregate
 
-def in_sets(node: WindowAggregate, rows: DataFrame) -> DataFrame:
+
+def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
     """The rows once per set, whose number is the column SET; as they are where there are no sets, or no data."""
     if node.grouping_sets is None:
         return rows
@@ -23,7 +26,7 @@ def in_sets(node: WindowAggregate, rows: DataFrame) -> DataFrame:
     )
 
 
-def key_in_sets(node: WindowAggregate, key: str, value: Column) -> Column:
+def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
     """The value of a key, NULL in sets that leave it out."""
     if node.grouping_sets is None:
         return value
@@ -31,12 +34,12 @@ def key_in_sets(node: WindowAggregate, key: str, value: Column) -> Column:
     return F.when(column(SET).isin(members), value)
 
 
-def set_keys(node: WindowAggregate) -> list[str]:
+def set_keys(node: Grouped) -> list[str]:
     """The key that tells sets apart."""
     return [SET] if node.grouping_sets is not None else []
 
 
-def grouping_id(node: WindowAggregate) -> list[Column]:
+def grouping_id(node: Grouped) -> list[Column]:
     """GROUPING_ID over all keys: a bit per key, the first the highest, set where the key is left out."""
     if node.grouping_id is None:
         return []

@@ -31,7 +31,8 @@ from sqlstream.udfs.exchange import LATE_TABLE
 WATERMARK_METRIC = "watermark"
 """What the names of metrics that hold the watermark of one source begin with; the table's name ends them."""
 
-_EVENT_TIME = "__event_time"
+EVENT_TIME = "__event_time"
+"""The column that Spark reads a watermark from, shifted."""
 _CONTROL = "__control"
 _LIVE = "__live"
 
@@ -77,21 +78,20 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
     node = step.node
     from_rows = context.runtime.event_time_from_rows(node.table)
     passing = f"{LATE_TABLE} IS NOT NULL" if LATE_TABLE in rows.columns else None
-    data = rows.select("*", _event_time(node, from_rows, passing).alias(_EVENT_TIME), F.lit(False).alias(_CONTROL))
+    data = rows.select("*", _event_time(node, from_rows, passing).alias(EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
-    united = _observed(step, _control_rows(node, rows, context).union(data))
-    united = united.withWatermark(_EVENT_TIME, f"{node.delay_ms} milliseconds")
+    united = observed(_control_rows(node, rows, context).union(data), node, step.metric)
+    united = united.withWatermark(EVENT_TIME, f"{node.delay_ms} milliseconds")
     live = F.expr(f"NOT {_CONTROL} AND spark_partition_id() >= 0")
     return united.select("*", live.alias(_LIVE)).where(_LIVE).select(*(column(name) for name in rows.columns))
 
 
-def _observed(step: Mark, rows: DataFrame) -> DataFrame:
-    """The rows, with the watermark that they reach as a metric of the query where it has several."""
-    node = step.node
-    if step.metric is None:
+def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame:
+    """The rows with EVENT_TIME, and the watermark that they reach as a metric of the query where it has several."""
+    if metric is None:
         return rows
-    reached = F.expr(f"unix_millis(max({_EVENT_TIME})) - {EPOCH_SHIFT_MS + node.delay_ms}L")
-    return rows.observe(f"{WATERMARK_METRIC}/{step.metric}/{node.table}", reached.alias("watermark_ms"))
+    reached = F.expr(f"unix_millis(max({EVENT_TIME})) - {EPOCH_SHIFT_MS + node.delay_ms}L")
+    return rows.observe(f"{WATERMARK_METRIC}/{metric}/{node.table}", reached.alias("watermark_ms"))
 
 
 def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:
@@ -110,4 +110,4 @@ def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFr
         lifted = f"IF(watermark_ms >= {END_OF_INPUT_MS}L, {AFTER_ALL_MS}L, watermark_ms)"
     instant = F.expr(f"timestamp_millis({lifted} + {EPOCH_SHIFT_MS + node.delay_ms}L)")
     control = context.runtime.control(node.table)
-    return control.select(*nulls, instant.alias(_EVENT_TIME), F.lit(True).alias(_CONTROL))
+    return control.select(*nulls, instant.alias(EVENT_TIME), F.lit(True).alias(_CONTROL))

@@ -9,10 +9,11 @@ from functools import cached_property
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, join_facts, pruned_below
+from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, pruned_below
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.clocks import held_back_ms
+from sqlstream.planner.physical.clocks import held_back_ms, told_time
+from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import acts_by_clock, awaited_by, uses_processing_time
@@ -38,6 +39,10 @@ class IntervalJoin(Join):
     @cached_property
     def schema(self) -> Schema:
         return tuple(replace(field, time=None) if field.nullable else field for field in super().schema)
+
+    @property
+    def times(self) -> tuple[str, str]:
+        return self.left_time, self.right_time
 
     @property
     def by_clock(self) -> bool:
@@ -70,6 +75,19 @@ def _(node: IntervalJoin) -> int:
     """A row meets partners that are older than itself by no more than the bounds say, as Flink delays its watermark."""
     older_us = 0 if node.by_clock else max(node.upper_us, -node.lower_us, 0)
     return max(map(held_back_ms, node.inputs)) - (-older_us // 1000)
+
+
+# --- what runs ------------------------------------------------------------------------------------------------
+
+
+@told_time.register
+def _(node: IntervalJoin, port: int = 0) -> str | None:
+    return None if node.by_clock else node.times[port]
+
+
+@fields_read.register
+def _(node: IntervalJoin, port: int = 0) -> FieldsRead | None:
+    return None if node.by_clock else fields_of_side(node, port, node.times[port])
 
 
 # --- texts and state ------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlglot import exp
+
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.changes import taken_by
 from sqlstream.planner.durations import readable
@@ -14,8 +16,11 @@ from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Item, Node, Schema, Unary
+from sqlstream.planner.physical.aggregate_arguments import read_by
+from sqlstream.planner.physical.clocks import told_time
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
@@ -192,6 +197,28 @@ def _bound(offset: int | None, frame: Frame) -> str:
 @keys_of.register
 def _(node: Over) -> tuple[str, ...]:
     return node.keys
+
+
+@told_time.register
+def _(node: Over, port: int = 0) -> str | None:
+    return node.time if node.domain is TimeDomain.EVENT else None
+
+
+@fields_read.register
+def _(node: Over, port: int = 0) -> FieldsRead | None:
+    read = [value for call in node.calls for value in _arguments(call)]
+    if node.domain is TimeDomain.PROCESSING or not all(isinstance(value, exp.Column) for value in read):
+        return None
+    return FieldsRead(tuple(field.name for field in node.input.schema), node.keys, node.time)
+
+
+def _arguments(call: OverCall) -> Iterator[exp.Expression]:
+    """What a call reads of rows. An offset is none, but a default is."""
+    expression = call.item.expression
+    if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
+        yield from read_by(call.item)
+    else:
+        yield from (*expression.expressions[:1], *expression.expressions[2:])
 
 
 @only_columnar.register

@@ -12,7 +12,7 @@ from sqlstream.planner.windows import Session
 
 
 @fields_read.register
-def _(node: WindowAggregate) -> FieldsRead | None:
+def _(node: WindowAggregate, port: int = 0) -> FieldsRead | None:
     if node.grouping_sets is not None:
         return None
     expressions = [read for item in node.aggregates for read in read_by(item)]

@@ -78,9 +78,13 @@ def sees_order(expression: exp.Expression) -> bool:
 def _(node: WindowAggregate) -> bool:
     if kind_of(node) in (Kind.COUNTED, Kind.ROW_MEASURED, Kind.CUT_SESSIONS):
         return True
-    calls = [call for item in node.aggregates for call in item.expression.find_all(exp.Func)]
-    ordered = any(sees_order(item.expression) for item in node.aggregates)
-    return ordered or any(spark_name(call) in _ARRIVAL for call in calls) or not _fires_by_time(node)
+    ordered = any(sees_order(item.expression) or sees_ties(item.expression) for item in node.aggregates)
+    return ordered or not _fires_by_time(node)
+
+
+def sees_ties(expression: exp.Expression) -> bool:
+    """True where the result of an aggregate call shows in which order rows arrived that tie or repeat."""
+    return any(spark_name(call) in _ARRIVAL for call in expression.find_all(exp.Func))
 
 
 _ARRIVAL = frozenset({"max_by", "min_by", "collect_set", "approx_percentile", "percentile_approx"})
@@ -115,7 +119,7 @@ def _(node: WindowAggregate) -> str | None:
 
 
 @told_time.register
-def _(node: WindowAggregate) -> str | None:
+def _(node: WindowAggregate, port: int = 0) -> str | None:
     return node.time if node.window is not None and node.domain is not TimeDomain.PROCESSING else None
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.planner.explain.window_text import firing_text, window_text
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.meanings import Names, meaning, names_of
-from sqlstream.planner.nodes import Item
+from sqlstream.planner.nodes import Item, Schema
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_kernels import Kind, kind_of
 from sqlstream.planner.operators.windows import names_of_columns
@@ -47,7 +47,7 @@ def _(node: WindowAggregate) -> Iterator[tuple[str, str]]:
         yield "time", names.get(node.time or "", "the clock")
     yield "kind of time", node.domain.value
     yield "aggregates", ", ".join(meaning(a.expression, names) for a in node.aggregates)
-    yield "types of aggregates", ", ".join(_types(a, node) for a in node.aggregates)
+    yield "types of aggregates", ", ".join(types_of_aggregate(a, node.input.schema) for a in node.aggregates)
     yield "firing", "; ".join(_firing(node)) or "once, when the window closes"
     yield "columns of the pane", ", ".join(n for n, c in (("kind", node.pane), ("index", node.pane_index)) if c)
     if kind_of(node) not in (Kind.PANES, Kind.SESSIONS):  # the others may hold rows, under names made of expressions
@@ -55,8 +55,9 @@ def _(node: WindowAggregate) -> Iterator[tuple[str, str]]:
         yield "columns", ", ".join(f.name for f in node.input.schema if f.name in read)
 
 
-def _types(aggregate: Item, node: WindowAggregate) -> str:
-    types = {f.name: f.type for f in node.input.schema}
+def types_of_aggregate(aggregate: Item, rows: Schema) -> str:
+    """The type of an aggregate and those of what it reads of its rows."""
+    types = {f.name: f.type for f in rows}
     read = [str(types[c.name]) for c in aggregate.expression.find_all(exp.Column) if c.name in types]
     return f"{aggregate.type} of {', '.join(read)}" if read else str(aggregate.type)
 

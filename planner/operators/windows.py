@@ -242,7 +242,7 @@ def _(node: AssignWindows) -> tuple[str, ...]:
 
 
 @told_time.register
-def _(node: AssignWindows) -> str | None:
+def _(node: AssignWindows, port: int = 0) -> str | None:
     return node.time if node.domain is not TimeDomain.PROCESSING else None
 
 

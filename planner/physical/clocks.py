@@ -73,8 +73,9 @@ def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
 
 
 @singledispatch
-def told_time(node: Node) -> str | None:
-    """The time of rows whose newest value the exchange of an operator may tell as the watermark; None: it may not."""
+def told_time(node: Node, port: int = 0) -> str | None:
+    """The time of rows whose newest value the exchange of an operator's input may tell as their watermark; None: it
+    may not."""
     return None
 
 

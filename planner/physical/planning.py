@@ -31,7 +31,7 @@ from sqlstream.planner.physical.clocks import (
 )
 from sqlstream.planner.physical.engine import Engine
 from sqlstream.planner.physical.gears import Gear, gear_of
-from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
+from sqlstream.planner.physical.kernels import keys_of, sees_arrival
 from sqlstream.planner.physical.native import require_native, require_passage
 from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
 from sqlstream.planner.physical.steps import (
@@ -41,6 +41,7 @@ from sqlstream.planner.physical.steps import (
     NativeState,
     Operator,
     PhysicalPlan,
+    Port,
     Read,
     Step,
     Told,
@@ -93,11 +94,14 @@ class _Whole:
         by_ticks = mark.domain is TimeDomain.PROCESSING and self.gear is Gear.COLUMNAR and others
         return Told.BY_TICKS if by_ticks else Told.BY_ROWS
 
-    def is_only_mark(self, mark: AssignTime) -> bool:
-        """Of the plan; the queries of a statement set have the same one where they read the same table."""
-        if isinstance(self.plan, StatementSet):
-            return all(other.table == mark.table for other in self.marks)
-        return self.marks == (mark,)
+    def tells_alone(self, mark: AssignTime) -> bool:
+        """May an exchange tell the watermark of rows that all reach it? In a statement set other queries read them,
+        too, whose watermark is the same where they read the same table."""
+        return not isinstance(self.plan, StatementSet) or all(other.table == mark.table for other in self.marks)
+
+    def metric(self) -> int | None:
+        """The number of the next watermark that is observed; None where none is."""
+        return next(self.watermarks) if self.observed else None
 
 
 @dataclass(frozen=True)
@@ -128,10 +132,18 @@ class Above:
             return stateless_step(node, self)
         return self._native(node) if self.whole.gear is Gear.NATIVE else self._operator(node)
 
-    def below(self, node: Node) -> tuple[Step, ...]:
-        """The steps of a node's inputs."""
-        read = (reads_before(node, self.before, port) for port in range(len(node.inputs)))
-        return tuple(replace(self, before=before).step(child) for child, before in zip(node.inputs, read, strict=True))
+    def below(self, node: Node, ports: tuple[Port, ...] = ()) -> tuple[Step, ...]:
+        """The steps of a node's inputs; ``ports``: what the exchanges of an operator with state do with them."""
+        return tuple(self._over(node, port, ports).step(child) for port, child in enumerate(node.inputs))
+
+    def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
+        """What stands above one of the inputs."""
+        over = replace(self, before=reads_before(node, self.before, port))
+        if not ports:
+            return over
+        told, files = ports[port].told, ports[port].files
+        source, read = told.source if told is not None else None, files.scan if files is not None else None
+        return replace(over, told=source, read=read)
 
     @property
     def native_state(self) -> tuple[Node, ...]:
@@ -159,57 +171,60 @@ class Above:
         lookup = next(whole.lookups) if waiting_for(node) is Waiting.ANSWERS else None
         chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
         link = chained if isinstance(chained, Link) else None
-        told = None if link is not None else self._told(node)
         ticks = whole.clocks.ticks and uses_processing_time(node)
         under = Above(
             whole,
             awaited=self.awaited | awaited_by(node),
             stateful=(*self.stateful, node),
             in_order=self.in_order or sees_arrival(node),
-            told=told.source if told is not None else None,
             linked=link is not None,
             functions=self.functions,
             before=self.before,
         )
-        files = None if ticks else under.files(node)
-        under = replace(under, read=files.scan if files is not None else None)
+        ports = tuple(under.port(node, port, ticks=ticks) for port in range(len(node.inputs)))
         return Operator(
             node,
-            under.below(node),
+            under.below(node, ports),
             number,
             keys=keys_of(node),
             in_order=under.in_order,
             ticks=ticks,
             stateful_above=self.stateful[-1] if self.stateful else None,
-            told=told,
-            files=files,
             link=link,
             apart=chained if isinstance(chained, str) else None,
             lookup=lookup,
             held_back_ms=max(map(held_back_ms, node.inputs), default=0),
-            ports=ports_of(node),
+            ports=ports,
         )
 
-    def _told(self, node: Node) -> BlobWatermark | None:
-        """The watermark that the exchange of an operator can tell: the only one of the plan, of rows that all come."""
-        time = told_time(node)
-        found = below_projections(node.inputs[0], time) if time is not None else None
+    def port(self, node: Node, port: int, *, ticks: bool) -> Port:
+        """What the exchange of an input of the operator above does."""
+        if self.linked:
+            return Port()
+        told = self._told(node, port)
+        return Port(told, None if ticks else self._files(node, port, told))
+
+    def _told(self, node: Node, port: int) -> BlobWatermark | None:
+        """The watermark that the exchange of an input can tell: that of rows which all come."""
+        time = told_time(node, port)
+        found = below_projections(node.inputs[port], time) if time is not None else None
         if time is None or found is None:
             return None
         source, name = found
-        if not isinstance(source, AssignTime) or source.column != name or not self.whole.is_only_mark(source):
+        if not isinstance(source, AssignTime) or source.column != name or not self.whole.tells_alone(source):
             return None
-        return BlobWatermark(source, time)
+        return BlobWatermark(source, time, self.whole.metric())
 
-    def files(self, node: Node) -> FilesToRead | None:
-        """What the exchange of the operator above reads itself; Spark need not know the times of its rows."""
-        scan = candidate(node)
+    def _files(self, node: Node, port: int, told: BlobWatermark | None) -> FilesToRead | None:
+        """What the exchange of an input reads itself; Spark need not know the times of its rows."""
+        below = node.inputs[port]
+        scan = candidate(below)
         if scan is None or isinstance(self.whole.plan, StatementSet):
             return None
-        others = (time for time in times_between(node) if time is not self.told)
+        others = (time for time in times_between(below) if told is None or time is not told.source)
         if any(self.whole.told(time, self.awaited) is Told.BY_ROWS for time in others):
             return None
-        found = files_to_read(node, scan)
+        found = files_to_read(node, port, scan)
         return found if found is not None and self.whole.engine.reads_files(scan) else None
 
 
@@ -246,8 +261,7 @@ def _(node: Scan, above: Above) -> Step:
 @stateless_step.register
 def _(node: AssignTime, above: Above) -> Step:
     told = Told.BY_BLOBS if node is above.told else above.whole.told(node, above.awaited)
-    metric = next(above.whole.watermarks) if told is Told.BY_ROWS and above.whole.observed else None
-    return Mark(node, above.below(node), told, metric)
+    return Mark(node, above.below(node), told, above.whole.metric() if told is Told.BY_ROWS else None)
 
 
 @stateless_step.register(Output)

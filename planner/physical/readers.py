@@ -39,34 +39,32 @@ class FieldsRead:
 
 
 @singledispatch
-def fields_read(node: Node) -> FieldsRead | None:
-    """What an operator reads of its input, where it takes fields as they are; None where something is computed."""
+def fields_read(node: Node, port: int = 0) -> FieldsRead | None:
+    """What an operator reads of an input, where it takes fields as they are; None where something is computed."""
     return None
 
 
-def candidate(node: Node) -> Scan | None:
-    """The scan of a table of Parquet files that only projections and times part from an operator."""
-    if len(node.inputs) != 1:
-        return None
-    *_, last = _below(node)
+def candidate(below: Node) -> Scan | None:
+    """The scan of a table of Parquet files that only projections and times part from an operator above ``below``."""
+    *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
     return last if (last.table.option("format") or "").strip().lower() == "parquet" else None
 
 
-def times_between(node: Node) -> Iterator[AssignTime]:
-    """The time attributes between an operator and the scan below it."""
-    return (below for below in _below(node) if isinstance(below, AssignTime))
+def times_between(below: Node) -> Iterator[AssignTime]:
+    """The time attributes between an operator above ``below`` and the scan."""
+    return (node for node in _down(below) if isinstance(node, AssignTime))
 
 
-def files_to_read(node: Node, scan: Scan) -> FilesToRead | None:
-    """What the exchange of the operator reads; None where something is computed that it needs."""
-    read = fields_read(node)
+def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
+    """What the exchange of an operator's input reads; None where something is computed that it needs."""
+    read = fields_read(node, port)
     if read is None:
         return None
     found: dict[str, Column] = {}
     for name in read.names:
-        column = _column(node, name, scan)
+        column = _column(node.inputs[port], name, scan)
         if column is None or (name == read.time and column.type.name != "TIMESTAMP"):
             return None
         found[name] = column
@@ -75,18 +73,16 @@ def files_to_read(node: Node, scan: Scan) -> FilesToRead | None:
     return FilesToRead(scan, tuple(found.items()))
 
 
-def _below(node: Node) -> Iterator[Node]:
-    """What stands below the node, as far as it leaves rows as they are, and what stands below that."""
-    (below,) = node.inputs
+def _down(below: Node) -> Iterator[Node]:
+    """The node and those below it, as far as they leave rows as they are, and what stands below that."""
     while isinstance(below, Project | AssignTime):
         yield below
         below = below.input
     yield below
 
 
-def _column(node: Node, name: str, scan: Scan) -> Column | None:
-    """The column of the file that the field is; None where it is computed, or of a type that is not read alike."""
-    (below,) = node.inputs
+def _column(below: Node, name: str, scan: Scan) -> Column | None:
+    """The column of the file that a field is; None where it is computed, or of a type that is not read alike."""
     while below is not scan:
         found = below_projections(below, name)
         if found is None:

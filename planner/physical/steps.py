@@ -11,6 +11,7 @@ from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.clocks import PlanClocks
 from sqlstream.planner.physical.gears import Gear
 from sqlstream.planner.physical.readers import FilesToRead
+from sqlstream.udfs.spark.watermark import Watermark
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,21 @@ class NativeState(Step):
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source``, told by the blobs of an exchange; ``time`` is the field of the operator's input."""
+    """The watermark of ``source``, told by the blobs of an exchange; ``time`` is the field of the operator's input.
+    ``metric``: the number under which the watermark is observed, if it is."""
 
     source: AssignTime
     time: str
+    metric: int | None = None
+
+
+@dataclass(frozen=True)
+class Port:
+    """What the exchange of an operator's input does beside cutting rows: ``told`` is the watermark that it tells
+    Spark, ``files`` what it reads in place of Spark."""
+
+    told: BlobWatermark | None = None
+    files: FilesToRead | None = None
 
 
 @dataclass(frozen=True)
@@ -101,11 +113,10 @@ class Operator(Step):
 
     ``number`` counts the operators with state of the plan from the top. ``keys``: what its exchange parts rows by;
     none: all rows go to one key group. ``in_order``: it, or one above, looks at the order in which rows arrived.
-    ``ticks``: processing time comes as ticks. ``stateful_above`` is the next operator with state above. ``told`` is the
-    watermark that its exchange tells Spark, ``files`` what that reads. ``link``: it runs in the call of the operator
-    below; ``apart`` says why it does not. ``lookup``: the number of a lookup that defers rows among the lookups of
-    the plan. ``held_back_ms``: how far its watermark stays behind that of the query. ``ports``: how many of its
-    inputs have an exchange of their own.
+    ``ticks``: processing time comes as ticks. ``stateful_above`` is the next operator with state above. ``link``: it
+    runs in the call of the operator below; ``apart`` says why it does not. ``lookup``: the number of a lookup that
+    defers rows among the lookups of the plan. ``held_back_ms``: how far its watermark stays behind that of the query.
+    ``ports``: the exchange of each input.
     """
 
     number: int = 0
@@ -113,13 +124,11 @@ class Operator(Step):
     in_order: bool = False
     ticks: bool = False
     stateful_above: Node | None = None
-    told: BlobWatermark | None = None
-    files: FilesToRead | None = None
     link: Link | None = None
     apart: str | None = None
     lookup: int | None = None
     held_back_ms: int = 0
-    ports: int = 1
+    ports: tuple[Port, ...] = (Port(),)
 
     @property
     def keyed(self) -> bool:
@@ -155,7 +164,28 @@ class PhysicalPlan:
         """The operators of the columnar gear, by number."""
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
+    def watermark_of(self, operator: Operator) -> Watermark:
+        """The watermark that an operator sees: that of the plan, where something at or below it tells one.
+
+        Spark refuses operators that ask for a watermark where none is.
+        """
+        by_ticks = self.clocks.watermark is Watermark.CLOCK
+        for step in operator.walk():
+            told = isinstance(step, Mark) and step.told in (Told.BY_ROWS, Told.BY_BLOBS)
+            if told or (by_ticks and isinstance(step, Operator) and step.ticks):
+                return self.clocks.watermark
+        return Watermark.NONE
+
     @property
     def observes_watermarks(self) -> bool:
         """True where several watermarks make one: Spark's checkpoint then holds the least of them only."""
-        return any(isinstance(step, Mark) and step.metric is not None for step in self.root.walk())
+        return any(_observes(step) for step in self.root.walk())
+
+
+def _observes(step: Step) -> bool:
+    match step:
+        case Mark():
+            return step.metric is not None
+        case Operator():
+            return any(port.told is not None and port.told.metric is not None for port in step.ports)
+    return False

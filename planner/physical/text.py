@@ -87,7 +87,7 @@ def _exchange(step: Operator) -> str:
     if step.link is not None:
         return "in the call of the operator below"
     how = "exchange by key group" if step.keyed else "exchange to one key group"
-    return how if step.ports == 1 else f"{how} of each input"
+    return how if len(step.ports) == 1 else f"{how} of each input"
 
 
 @singledispatch

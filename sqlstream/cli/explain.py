@@ -84,8 +84,7 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 def _declare(statement: Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
     from sqlstream.grammar.nodes import CreateTable
-    from sqlstream.statements.definitions import table_of_query
 
-    if isinstance(statement, CreateTable):
-        table = table_of_query(statement, session.workspace)
+    if isinstance(statement, CreateTable) and statement.query is not None:
+        table = session.table_of_query(statement, statement.query)
         session.workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from sqlstream.batch.run import BatchRun
 from sqlstream.cli.status import StatusLine
 from sqlstream.jobs.reports.waiting import waiting_text
 from sqlstream.planner.nodes import Insert, StatementSet
@@ -94,12 +95,21 @@ def _restarts(progress: Progress) -> list[str]:
     return [f"{progress.restarts:,} restart{'' if progress.restarts == 1 else 's'}"] if progress.restarts else []
 
 
-def line_of(job: Job, seconds: float) -> str:
+def line_of(job: Job | BatchRun, seconds: float) -> str:
     """The line about a job that runs; before its first micro-batch there is nothing to count yet."""
     progress = job.progress()
+    if isinstance(job, BatchRun):
+        return f"{job.name}: runs as a batch, {seconds:.0f} s"
     if not progress.batches:
         return f"{job.name}: reading, no rows yet, {seconds:.0f} s"
     return summary(job.name, progress, seconds)
+
+
+def _total(job: Job | BatchRun, seconds: float) -> str:
+    """The line about a job that has ended."""
+    if isinstance(job, BatchRun):
+        return f"{job.name}: {counted(job.progress().rows_out, 'row')}, {seconds:.0f} s"
+    return summary(job.name, job.progress(), seconds)
 
 
 def written(job: Job) -> str:
@@ -120,7 +130,7 @@ def written(job: Job) -> str:
 class View:
     """Shows jobs until ``close``: a status line on a terminal, else new lines every two seconds."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job | BatchRun]) -> None:
         self._jobs = jobs
         self._begin = time.monotonic()
         self._closed = Event()
@@ -138,7 +148,7 @@ class View:
         self._closed.set()
         self._status.close()
         seconds = time.monotonic() - self._begin
-        totals = "\n".join(summary(job.name, job.progress(), seconds) for job in self._jobs)
+        totals = "\n".join(_total(job, seconds) for job in self._jobs)
         sys.stderr.write(totals + "\n")
         sys.stderr.flush()
 

@@ -35,7 +35,8 @@ from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"
@@ -77,7 +78,7 @@ class Environment:
     order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``spark_reads``: no source
     tells ``places``. ``after`` is the last micro-batch of the checkpoint that the job goes on from; ``anew``: it has
     just been made of a savepoint. ``logs`` is where, on this machine, Spark's checkpoint lists what its sources have
-    found; None: elsewhere.
+    found; None: elsewhere. ``finished``: sources that end are read as one DataFrame that is no stream.
     """
 
     spark: SparkSession
@@ -90,6 +91,12 @@ class Environment:
     after: int | None = None
     anew: bool = False
     logs: str | None = None
+    finished: bool = False
+
+    @property
+    def reader(self) -> DataStreamReader | DataFrameReader:
+        """What reads files: as a stream, or what is there now (``finished``)."""
+        return self.spark.read if self.finished else self.spark.readStream
 
 
 @dataclass(frozen=True)
@@ -189,6 +196,7 @@ class Connector:
     ``metadata`` are the keys of METADATA columns with their natural types.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
+    ``scans``: a request without keys asks ``lookup`` for all rows, which queries over finished data do.
     ``place(table)`` is where a sink keeps the rows of a batch under its number, so that no two sinks of one query may
     share it; None: nowhere that others reach.
     ``require_intact(environment, table, stay, streamed)`` raises an error where a job that goes on would lose rows that
@@ -220,6 +228,7 @@ class Connector:
     metadata: tuple[tuple[str, DataType], ...] = ()
     lookup: MakeLookup | None = None
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
+    scans: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)
     place: Callable[[Table], Hashable | None] = _nowhere
     require_intact: RequireIntact | None = None

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment, columns_of
-from sqlstream.connectors.datagen_values import GENERATED, NUMBERS, SEQUENCES, expression, is_integer, limits
+from sqlstream.connectors.datagen_values import DUE, GENERATED, NUMBERS, SEQUENCES, expression, is_integer, limits
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span, shortened
 from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Kind, Option, integer, one_of
@@ -126,6 +126,26 @@ def _out_of_range(column: Column, word: str, value: Decimal, spans: Mapping[str,
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    values = CONNECTOR.values(table)
+    numbers = _finished_numbers(environment, table) if environment.finished else _numbers(environment, table, columns)
+    position = {c.name: i for i, c in enumerate(table.columns)}
+    return numbers.selectExpr(
+        *(
+            f"{expression(c.type, field_options(table, c), values['seed'], position[c.name])} AS {quoted(c.name)}"
+            for c in columns_of(table, columns)
+        )
+    )
+
+
+def _finished_numbers(environment: Environment, table: Table) -> DataFrame:
+    """All rows at once; the first one was due when the query began."""
+    rate = CONNECTOR.values(table)["rows-per-second"]
+    numbers = environment.spark.range(row_count(table) or 0)
+    due = f"unix_micros(current_timestamp()) + id DIV {rate} * 1000000 + id % {rate} * 1000000 DIV {rate}"
+    return numbers.selectExpr("id", f"{due} AS {DUE}")
+
+
+def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
     from pyspark import cloudpickle
 
     from sqlstream.connectors import datagen_source
@@ -141,14 +161,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
         reader = reader.option("rows", count)
     if any(c.type.is_timestamp for c in columns_of(table, columns)):
         reader = reader.option("due", "true")
-    numbers = reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
-    position = {c.name: i for i, c in enumerate(table.columns)}
-    return numbers.selectExpr(
-        *(
-            f"{expression(c.type, field_options(table, c), values['seed'], position[c.name])} AS {quoted(c.name)}"
-            for c in columns_of(table, columns)
-        )
-    )
+    return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()
 
 
 def is_bounded(table: Table) -> bool:

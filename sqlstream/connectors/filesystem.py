@@ -282,7 +282,7 @@ def _files(environment: Environment, table: Table, schema: str, format: str | No
     values = CONNECTOR.values(table)
     if not is_bounded(table):
         _make_directory(table, values["path"])
-    reader = environment.spark.readStream.schema(schema)
+    reader = environment.reader.schema(schema)
     reader = reader.options(**_reader_options(table, values, partition_columns(table)))
     files = reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
     return _each_once(files, values["path"])

@@ -78,6 +78,7 @@ CONNECTOR = Connector(
     takes_changes=upserts,
     check=check,
     lookup=lookup,
+    scans=True,
     filters=filters,
     place=place,
     refused=_REFUSED,

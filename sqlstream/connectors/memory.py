@@ -40,7 +40,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     folder = _folder(environment.directory, table)
     empty = folder / "empty"
     empty.mkdir(parents=True, exist_ok=True)
-    reader = environment.spark.readStream.schema(schema_ddl(table.physical_columns))
+    reader = environment.reader.schema(schema_ddl(table.physical_columns))
     streams = [reader.parquet(str(path)) for path in _written(folder) or [empty]]
     names = [quoted(c.name) for c in columns_of(table, columns)]
     return reduce(lambda left, right: left.unionAll(right), streams).select(*names)

@@ -201,6 +201,7 @@ CONNECTOR = Connector(
     takes_changes=upserts,
     check=check,
     lookup=lookup,
+    scans=True,
     filters=filters,
     place=place,
     variables=("database", "host", "password", "url", "username"),

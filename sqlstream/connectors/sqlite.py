@@ -49,6 +49,7 @@ CONNECTOR = Connector(
     options=OPTIONS,
     check=check,
     lookup=lookup,
+    scans=True,
     filters=filters,
     variables=("path",),
 )

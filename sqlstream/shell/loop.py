@@ -12,6 +12,7 @@ from typing import BinaryIO, TextIO
 from prompt_toolkit import PromptSession
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
 from sqlstream.cli.output import TableWriter, plain_text
 from sqlstream.cli.progress import line_of, written
@@ -219,7 +220,7 @@ class Shell:
             return self._say(f'job "{job.name}" stopped')
         return self._say(written(job))
 
-    def _status(self, job: Job) -> StatusLine:
+    def _status(self, job: Job | BatchRun) -> StatusLine:
         """How far the job is, as long as nothing else is shown."""
         begin = time.monotonic()
         return StatusLine(lambda: line_of(job, time.monotonic() - begin), since=self._began)

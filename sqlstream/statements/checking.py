@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.grammar import nodes, parse_script_recovering
 from sqlstream.grammar.depth import with_room
 from sqlstream.planner.functions.patterns import warnings_of
-from sqlstream.plans import plan_of
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
-from sqlstream.statements.explaining import explained_plan
+from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
 from sqlstream.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 
 @with_room
@@ -27,11 +31,12 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     found = [d for error in errors for d in error.diagnostics]
     for statement in statements:
         try:
-            _check(statement, scratch, text)
+            known = _check(statement, scratch, text)
         except SqlStreamError as error:
             found += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
-            if isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
-                broken.add(f'"{statement.name}" does not exist'.casefold())
+            known = False
+        if not known and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
+            broken.add(f'"{statement.name}" does not exist'.casefold())
     attached = [d if d.source is not None else replace(d, source=text) for d in found]
     return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
 
@@ -43,15 +48,25 @@ def script_warnings(text: str) -> tuple[Diagnostic, ...]:
     return tuple(replace(found, source=text) for statement in statements for found in warnings_of(statement))
 
 
-def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
+def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratch: Workspace) -> bool:
+    if isinstance(chosen(nodes.Query(query, span=statement.span), scratch), Batch):
+        return False  # only Spark knows its columns
+    table = table_of_query(statement, scratch)
+    scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+    return True
+
+
+def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
+    """False where what the statement defines stays unknown."""
     match statement:
-        case nodes.Query() | nodes.Insert() | nodes.StatementSet():
-            plan_of(statement, scratch)
+        case nodes.Query() | nodes.Insert():
+            chosen(statement, scratch)
+        case nodes.StatementSet():
+            set_of_streams(statement, scratch)
         case nodes.CreateTable() if statement.query is not None:
-            table = table_of_query(statement, scratch)
-            scratch.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+            return _check_create_as(statement, statement.query, scratch)
         case nodes.Explain():
-            explained_plan(statement, scratch)
+            checked_plan(statement, scratch)
         case nodes.Set(key=None):
             pass
         case _ if is_job_statement(statement):
@@ -60,3 +75,4 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> None:
             define(statement, scratch, text)
         case _:
             inspect_statement(statement, scratch)
+    return True

@@ -5,10 +5,12 @@ A copy of the workspace takes the same statements when a script is only checked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import singledispatch
 
 from sqlstream import connectors
+from sqlstream.batch import runs_instead
 from sqlstream.catalog import Catalog, local_name
 from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
@@ -16,6 +18,8 @@ from sqlstream.planner.binder import bind_table, bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
+from sqlstream.results import Columns
+from sqlstream.types import DataType
 from sqlstream.udfs.functions import describe_function
 from sqlstream.workspace import Workspace
 
@@ -49,10 +53,20 @@ def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
 @define.register
 def _(statement: nodes.CreateView, workspace: Workspace, text: str) -> View | None:
     name = nodes.Name((local_name(statement.name),), span=statement.name.span)
-    view = bind_view(replace(statement, name=name), workspace.catalog, text)
+    view = _view(replace(statement, name=name), workspace, text)
     catalog = workspace.catalog
     created = catalog.create(statement.name, view, if_not_exists=statement.if_not_exists, replace=statement.replace)
     return view if created else None
+
+
+def _view(statement: nodes.CreateView, workspace: Workspace, text: str) -> View:
+    """The view. One over finished data that no stream takes is looked at when it is read."""
+    try:
+        return bind_view(statement, workspace.catalog, text)
+    except SqlStreamError as error:
+        if not runs_instead(nodes.Query(statement.query, span=statement.span), workspace, error):
+            raise
+    return View(str(statement.name), statement.query, statement.columns, text)
 
 
 @define.register
@@ -104,8 +118,18 @@ def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> Table:
         raise UnsupportedError("SS341", "CREATE TABLE … AS with columns is not executed", statement.span, hint=hint)
     plan = plan_of(nodes.Query(statement.query, span=statement.span), workspace)
     assert isinstance(plan, Output)
+    found = zip(plan.names, plan.schema, strict=True)
+    return _table(statement, [(name, field.type, field.nullable) for name, field in found], workspace)
+
+
+def table_of_columns(statement: nodes.CreateTable, columns: Columns, workspace: Workspace) -> Table:
+    """The same for a query over finished data, whose columns Spark has told."""
+    return _table(statement, [(name, type_, True) for name, type_ in columns], workspace)
+
+
+def _table(statement: nodes.CreateTable, found: Iterable[tuple[str, DataType, bool]], workspace: Workspace) -> Table:
     columns = tuple(
-        nodes.PhysicalColumn(name, field.type.to_sqlglot(), field.nullable, span=statement.name.span)
-        for name, field in zip(plan.names, plan.schema, strict=True)
+        nodes.PhysicalColumn(name, type_.to_sqlglot(), nullable, span=statement.name.span)
+        for name, type_, nullable in found
     )
     return declared_table(replace(statement, columns=columns, query=None), workspace.catalog)

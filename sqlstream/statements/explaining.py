@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlstream.batch import Batch, chosen
+from sqlstream.batch.explaining import explained_batch, why_stream
+from sqlstream.batch.running import Batches
 from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
@@ -22,12 +25,18 @@ NO_SUCH_FORMAT = "SS344"
 _SPARK_STAGES = ("PHYSICAL", "SPARK")
 
 
-def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
+def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches) -> str:
     """The plan of the statement as text. The stage SPARK starts Spark, and PHYSICAL where it takes Spark to see who
     reads the files of a table."""
+    batch = _batch_of(statement, workspace)
+    if batch is not None:
+        return explained_batch(batch, statement, workspace, batches)
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
-        return explain(without_secrets(plan), statement.format, statement.stage, RULES)
+        text = explain(without_secrets(plan), statement.format, statement.stage, RULES)
+        told = statement.stage == "OPTIMIZED" and statement.format == "TEXT"
+        inner = _chosen(statement)
+        return f"{text}\n{why_stream(inner, workspace)}" if told and inner is not None else text
     secrets = secrets_of_plan(plan) + workspace.settings.secrets
     with hiding(secrets):
         return secrets.hidden(_explained_below(plan, statement, workspace, runner))
@@ -55,6 +64,29 @@ def _engine(plan: Node, workspace: Workspace, runner: Runner) -> Engine:
         return runner.runtime(workspace).sources.reads_files(scan)
 
     return replace(engine_of(workspace.settings), reads_files=reads_files)
+
+
+def checked_plan(statement: nodes.Explain, workspace: Workspace) -> None:
+    """SqlStreamError with what is wrong with the statement inside EXPLAIN."""
+    if _batch_of(statement, workspace) is None:
+        explained_plan(statement, workspace)
+
+
+def _chosen(statement: nodes.Explain) -> nodes.Query | nodes.Insert | None:
+    """What of the statement inside may run as a batch."""
+    match statement.statement:
+        case nodes.Query() | nodes.Insert() as inner:
+            return inner
+        case nodes.CreateTable(query=query) as inner if query is not None:
+            return nodes.Query(query, span=inner.span)
+    return None
+
+
+def _batch_of(statement: nodes.Explain, workspace: Workspace) -> Batch | None:
+    _require_format(statement)
+    inner = _chosen(statement)
+    found = None if inner is None else chosen(inner, workspace)
+    return found if isinstance(found, Batch) else None
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from sqlstream.catalog import Catalog
+from sqlstream.batch import runs_instead
+from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_query, refuse_statement
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import Table, View
 from sqlstream.results import Rows
 from sqlstream.statements.show import describe_table, describe_view, show
 from sqlstream.workspace import Workspace
+
+UNKNOWN_COLUMNS = "SS601"
 
 
 def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
@@ -18,13 +21,26 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
         case nodes.Show():
             return show(statement, workspace.catalog)
         case nodes.Describe():
-            return _describe(statement.name, workspace.catalog)
+            return _describe(statement.name, workspace)
     raise TypeError(type(statement).__name__)
 
 
-def _describe(name: nodes.Name, catalog: Catalog) -> Rows:
+def _describe(name: nodes.Name, workspace: Workspace) -> Rows:
+    catalog = workspace.catalog
     found = catalog.required(name)
     if isinstance(found, Table):
         return describe_table(found)
-    plan = bind_query(found.query, catalog)
+    try:
+        plan = bind_query(found.query, catalog)
+    except SqlStreamError as error:
+        raise _unknown_columns(found, name, workspace, error) from None
     return describe_view(found.columns or plan.names, plan.schema)
+
+
+def _unknown_columns(view: View, name: nodes.Name, workspace: Workspace, error: SqlStreamError) -> SqlStreamError:
+    """SS601 for a view over finished data that no stream takes; what is wrong with any other."""
+    statement = nodes.Query(view.query, span=name.span)
+    if not runs_instead(statement, workspace, error):
+        return error
+    message = f'the columns of view "{view.name}" are known to Spark alone, because its query runs as a batch'
+    return BindError(UNKNOWN_COLUMNS, message, name.span, hint=f"SELECT * FROM {view.name} LIMIT 1 shows them.")

@@ -206,7 +206,8 @@ def test_examples_of_the_dialect_bind():
     page = (Path(__file__).parents[2] / "docs" / "dialect.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     # The process function "f" is no function of the tests; docs/process_functions.md has examples that run.
-    parts = ("…", " | ", "CREATE TABLE bids", "FROM f(")
+    # What is said of finished data is for Spark to read.
+    parts = ("…", " | ", "CREATE TABLE bids", "FROM f(", "LIMIT 10")
     whole = [b for b in blocks if not any(part in b for part in parts)]
     assert len(whole) >= 4
     assert [errors(block, tables) for block in whole] == [[]] * len(whole)

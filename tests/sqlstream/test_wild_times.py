@@ -45,7 +45,7 @@ def counted(session: Session, folder: Path, times: dict[str, int], gear: str, on
         "SELECT k, COUNT(*), CAST(window_start AS STRING) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE) "
         "GROUP BY k, window_start, window_end"
     )
-    assert isinstance(query, Query)
+    assert isinstance(query, Query) and isinstance(query.job, Job)
     return query.job, {k: (count, start) for k, count, start in query.fetchall()}
 
 

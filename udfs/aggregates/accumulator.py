@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
@@ -35,6 +36,19 @@ class Accumulator(ABC):
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         """One accumulator per group out of rows of accumulators, in order."""
         ...
+
+    @property
+    def retracts(self) -> bool:
+        """True where rows can be taken out again: by merging with the ``negated`` accumulator of these rows."""
+        return False
+
+    def negated(self, columns: Columns) -> Columns:
+        """The accumulators that take out what these hold. Only where the accumulator ``retracts``."""
+        raise NotImplementedError(f"{type(self).__name__} retracts nothing")
+
+    def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
+        """True where the accumulator stays what it is when rows go whose accumulator is ``gone``, for all it knows."""
+        return np.zeros(len(columns[0]), np.bool_)
 
 
 Finish = Callable[..., pa.Array]

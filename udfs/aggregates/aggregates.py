@@ -29,11 +29,15 @@ class Aggregates:
 
     ``by_number``: rows have their numbers in the order of arrival in the column ARRIVAL, and parts may be merged in any
     order, even where the rows of one came between those of another one.
+
+    ``retracting``: rows are also taken out again, by merging with their ``negated`` accumulators. That is for calls of
+    which ``retracts`` is true.
     """
 
     calls: tuple[AggregateCall, ...]
     input: pa.Schema
     by_number: bool = False
+    retracting: bool = False
 
     def __post_init__(self) -> None:
         assert len({c.name for c in self.calls}) == len(self.calls), "results have names of their own"
@@ -85,9 +89,34 @@ class Aggregates:
         ]
         return _table(results, self.results, accumulators.num_rows)
 
+    @property
+    def retracts(self) -> bool:
+        """True where all accumulators let rows be taken out again."""
+        return all(accumulator.retracts for accumulator in self._distinct)
+
+    @_as_in_sql
+    def negated(self, accumulators: pa.Table) -> pa.Table:
+        """What takes the rows of these accumulators out of others, by ``merge``."""
+        parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
+        columns = [c for a, p in zip(self._distinct, parts, strict=True) for c in a.negated(p)]
+        return self._table(columns, accumulators.num_rows)
+
+    @property
+    def may_survive(self) -> bool:
+        """True where ``survives`` can tell, as it can of MIN and MAX."""
+        return all(isinstance(accumulator, Extreme) for accumulator in self._distinct)
+
+    def survives(self, accumulators: pa.Table, gone: pa.Table) -> np.ndarray:
+        """True where the results stay what they are when rows go whose accumulators are ``gone``."""
+        names = self._accumulators.names
+        parts = (_split(_columns(table, names), self._distinct) for table in (accumulators, gone))
+        found = (a.survives(own, left) for a, own, left in zip(self._distinct, *parts, strict=True))
+        return np.asarray(np.logical_and.reduce(list(found)))
+
     @cached_property
     def _plans(self) -> tuple[Plan, ...]:
-        return tuple(plan_of(call, self.input, by_number=self.by_number) for call in self.calls)
+        by_number, retracting = self.by_number, self.retracting
+        return tuple(plan_of(c, self.input, by_number=by_number, retracting=retracting) for c in self.calls)
 
     @cached_property
     def _distinct(self) -> tuple[Accumulator, ...]:

@@ -10,7 +10,7 @@ from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
 from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.groups import Source
 from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
-from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
+from sqlstream.udfs.aggregates.sums import ExactSum, FloatSum, IntegerSum
 
 
 def average(source: Source, type_: pa.DataType) -> Plan:
@@ -18,6 +18,19 @@ def average(source: Source, type_: pa.DataType) -> Plan:
     exact = kinds.is_integer(type_) and type_.bit_width < 64
     total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
     return Plan((total, Count(Source((), source.filters, source.required))), _quotient)
+
+
+def retracting_average(source: Source, type_: pa.DataType) -> Plan:
+    """The same, of whole numbers exactly: a DOUBLE does not get back to what it was when a BIGINT is subtracted."""
+    if not kinds.is_integer(type_):
+        return average(source, type_)
+    return Plan((ExactSum(source), Count(Source((), source.filters, source.required))), _exact_quotient)
+
+
+def _exact_quotient(low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
+    counts = count.to_numpy()
+    totals = high.to_numpy() * 2.0**32 + low.to_numpy()
+    return column_of(totals / np.maximum(counts, 1), pa.float64(), counts == 0)
 
 
 def interval_average(source: Source, type_: pa.DataType) -> Plan:

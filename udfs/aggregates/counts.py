@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
 from sqlstream.udfs.aggregates.groups import Batch, Groups
@@ -25,3 +26,10 @@ class Count(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         return (pa.array(add_up(numbers_of(columns[0]), groups)),)
+
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    def negated(self, columns: Columns) -> Columns:
+        return (pc.negate(columns[0]),)

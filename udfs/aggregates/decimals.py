@@ -43,6 +43,13 @@ class DecimalSum(Accumulator):
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
         return _decimals(_totals(column, groups), self.type, groups.empty, "SUM")
 
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    def negated(self, columns: Columns) -> Columns:
+        return (pc.negate(columns[0]).cast(self.type),)
+
 
 def sum_type(type_: pa.DataType) -> pa.DataType:
     """The type of Spark's SUM over decimals of a type."""

@@ -11,7 +11,7 @@ import pyarrow.types as kinds
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
 from sqlstream.udfs.aggregates.groups import Batch, Groups
-from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
+from sqlstream.udfs.aggregates.numbers import column_of, numbers_of, truths_of
 from sqlstream.udfs.aggregates.ordering import is_number, ranks
 from sqlstream.udfs.aggregates.sums import without_nulls
 
@@ -33,6 +33,17 @@ class Extreme(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         return (self._extremes(*without_nulls(columns[0], groups)),)
+
+    def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
+        """Where all values that go are greater than the least one, or less than the greatest."""
+        both = pa.concat_arrays([columns[0], gone[0]])
+        count = len(columns[0])
+        present = truths_of(both.is_valid())
+        rank = np.zeros(2 * count, np.int64)
+        rank[present] = ranks(both.drop_null())
+        inside = rank[count:] < rank[:count] if self.greatest else rank[count:] > rank[:count]
+        survives: np.ndarray = ~present[count:] | (inside & present[:count])
+        return survives
 
     def _extremes(self, column: pa.Array, groups: Groups) -> pa.Array:
         if is_number(self.type):

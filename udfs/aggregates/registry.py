@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.types import from_arrow
 from sqlstream.udfs.aggregates import comoments, percentiles
-from sqlstream.udfs.aggregates.accumulator import Plan
-from sqlstream.udfs.aggregates.averages import average, interval_average
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
+from sqlstream.udfs.aggregates.averages import average, interval_average, retracting_average
 from sqlstream.udfs.aggregates.bits import Bits
 from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall, Ordering
 from sqlstream.udfs.aggregates.counts import Count
@@ -57,11 +58,12 @@ _SHOW_ARRIVAL = frozenset({"first", "last", "min_by", "max_by", "collect_list", 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call and the types of its arguments and orderings. ``by_number``: as in ``Aggregates``."""
+    """A call and the types of its arguments and orderings. ``by_number`` and ``retracting``: as in ``Aggregates``."""
 
     call: AggregateCall
     schema: pa.Schema
     by_number: bool = False
+    retracting: bool = False
 
     @property
     def type(self) -> pa.DataType:
@@ -111,13 +113,14 @@ def shows_arrival(call: AggregateCall) -> bool:
     return _SYNONYMS.get(call.function, call.function) in _SHOW_ARRIVAL
 
 
-def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False) -> Plan:
+def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, retracting: bool = False) -> Plan:
     """How the call is computed over columns of ``schema``; UnsupportedError SS395 where it is not.
 
-    ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns.
+    ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns. ``retracting``:
+    rows are taken out again, as far as its accumulators let them.
     """
     name = _SYNONYMS.get(call.function, call.function)
-    known = _Call(call, schema, by_number and shows_arrival(call))
+    known = _Call(call, schema, by_number and shows_arrival(call), retracting)
     if call.distinct and (call.implementation is not None or name not in _IDEMPOTENT):
         return _over_distinct(known)
     if call.implementation is not None:
@@ -186,11 +189,24 @@ def _count_if(call: _Call) -> Plan:
 
 def _sum(call: _Call) -> Plan:
     call.require(lambda t: _is_real(t) or kinds.is_duration(t))
+    total = _total(call)
+    if not call.retracting:
+        return Plan((total,), _kept)
+    source = call.source
+    return Plan((total, Count(Source((), source.filters, source.required))), _unless_none)
+
+
+def _total(call: _Call) -> Accumulator:
     if kinds.is_decimal(call.type):
-        return Plan((DecimalSum(call.source, sum_type(call.type)),), _kept)
+        return DecimalSum(call.source, sum_type(call.type))
     if kinds.is_floating(call.type):
-        return Plan((FloatSum(call.source),), _kept)
-    return Plan((IntegerSum(call.source, call.type if kinds.is_duration(call.type) else pa.int64()),), _kept)
+        return FloatSum(call.source)
+    return IntegerSum(call.source, call.type if kinds.is_duration(call.type) else pa.int64())
+
+
+def _unless_none(total: pa.Array, count: pa.Array) -> pa.Array:
+    """The sum of no values is NULL, also where values were there and have gone."""
+    return pc.if_else(pc.greater(count, 0), total, pa.scalar(None, total.type))
 
 
 def _average(call: _Call) -> Plan:
@@ -199,7 +215,7 @@ def _average(call: _Call) -> Plan:
         return interval_average(call.source, call.type)
     if kinds.is_decimal(call.type):
         return decimal_average(call.source, call.type, call.call.result)
-    return average(call.source, call.type)
+    return (retracting_average if call.retracting else average)(call.source, call.type)
 
 
 def _extreme(greatest: bool) -> Planner:

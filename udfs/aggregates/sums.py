@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
 from sqlstream.udfs.aggregates.groups import Batch, Groups
@@ -13,6 +14,7 @@ from sqlstream.udfs.aggregates.numbers import column_of, numbers_of
 from sqlstream.udfs.aggregates.overflow import overflow
 
 _LARGEST = 2**63 - 1
+_LEAST = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,17 @@ class IntegerSum(Accumulator):
             raise overflow("SUM", self.type)
         return column_of(add_up(numbers, groups), self.type, groups.empty)
 
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    def negated(self, columns: Columns) -> Columns:
+        (column,) = columns
+        numbers = numbers_of(column.fill_null(0))
+        if (numbers == _LEAST).any():
+            raise overflow("SUM", self.type)
+        return (column_of(-numbers, self.type, column.is_null().to_numpy(zero_copy_only=False)),)
+
 
 @dataclass(frozen=True)
 class FloatSum(Accumulator):
@@ -56,6 +69,38 @@ class FloatSum(Accumulator):
 
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
         return column_of(add_up(numbers_of(column).astype(np.float64, copy=False), groups), pa.float64(), groups.empty)
+
+    @property
+    def retracts(self) -> bool:
+        """What is subtracted may leave a rest in the last bits, and infinity for ever: so does Flink."""
+        return True
+
+    def negated(self, columns: Columns) -> Columns:
+        return (pc.negate(columns[0]),)
+
+
+@dataclass(frozen=True)
+class ExactSum(Accumulator):
+    """The sum of BIGINTs that may leave their range, as sums of their lower and upper 32 bits; 0 without values."""
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return pa.int64(), pa.int64()
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        numbers = numbers_of(selection.columns[0]).astype(np.int64, copy=False)
+        return tuple(pa.array(add_up(half, selection.groups)) for half in (numbers & 0xFFFFFFFF, numbers >> 32))
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return tuple(pa.array(add_up(numbers_of(column), groups)) for column in columns)
+
+    @property
+    def retracts(self) -> bool:
+        return True
+
+    def negated(self, columns: Columns) -> Columns:
+        return tuple(pc.negate(column) for column in columns)
 
 
 def without_nulls(column: pa.Array, groups: Groups) -> tuple[pa.Array, Groups]:

@@ -20,6 +20,7 @@ from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Bounds, Indices, Pairs, Times, joinable, matching
+from sqlstream.udfs.joins.results import Results, Side
 from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -32,18 +33,6 @@ MATCHED = "__matched"
 
 _NAMES = ("left", "right")
 _LEAST_SLACK = 1_000_000
-
-
-@dataclass(frozen=True)
-class Side:
-    """An input: its schema, and the columns of it that come out."""
-
-    input: pa.Schema
-    passed: tuple[str, ...]
-
-    @property
-    def output(self) -> list[pa.Field]:
-        return [self.input.field(name) for name in self.passed]
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ class IntervalJoinKernel(Kernel):
 
     @cached_property
     def output(self) -> pa.Schema:
-        return pa.schema([*self.left.output, *(self.right.output if self.kind.pairs else ())])
+        return self._results.schema
 
     @property
     def uses_processing_time(self) -> bool:
@@ -131,7 +120,8 @@ class IntervalJoinKernel(Kernel):
                 left.matched[pairs.left] = True
                 right.matched[pairs.right] = True
                 if self.kind.pairs:
-                    context.emit(self._side_by_side(left.rows, right.rows, pairs))
+                    columns = self._results.of_pairs(left.rows, right.rows, pairs)
+                    context.emit(pa.Table.from_arrays([*columns], schema=self.output))
 
     def _matching(self, left: _Rows, ours: Indices, right: _Rows, theirs: Indices) -> Iterator[Pairs]:
         """The pairs among some rows of either side."""
@@ -142,11 +132,6 @@ class IntervalJoinKernel(Kernel):
         for found in matching(keys[0], keys[1], self.keys, times, self.bounds):
             yield Pairs(ours[found.left], theirs[found.right])
 
-    def _side_by_side(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> pa.Table:
-        one = left.select(self.left.passed).take(pa.array(pairs.left))
-        other = right.select(self.right.passed).take(pa.array(pairs.right))
-        return pa.table([*one.columns, *other.columns], schema=self.output)
-
     # --- rows that stay -------------------------------------------------------------------------------------------
 
     def _settle(self, port: int, side: _Rows, state: KeyedState, now: int, context: Context) -> None:
@@ -156,7 +141,7 @@ class IntervalJoinKernel(Kernel):
         if port == 0 and not self.kind.pairs:
             stays &= ~side.matched
             if self.kind is JoinKind.SEMI:
-                self._emit(side.rows, side.matched, context)
+                self._emit_alone(port, side.rows, side.matched, context)
         if self.kind.padded[port]:
             self._emit_alone(port, side.rows, ~stays & ~side.matched, context)
         rows = self._with_timers(port, side, ends)
@@ -189,22 +174,15 @@ class IntervalJoinKernel(Kernel):
             state.replace(rows.filter(pa.array(~gone)))
         self._finish(states, context)
 
-    def _emit(self, rows: pa.Table, chosen: np.ndarray, context: Context) -> None:
-        """Rows of the left side, as they are."""
-        context.emit(rows.filter(pa.array(chosen)).select(self.left.passed).cast(self.output))
-
     def _emit_alone(self, port: int, rows: pa.Table, chosen: np.ndarray, context: Context) -> None:
-        """Rows of a side with NULL in place of a partner."""
-        if not chosen.any():
-            return
-        found = rows.filter(pa.array(chosen))
-        passed = (self.left, self.right)[port].passed
-        context.emit(
-            pa.table(
-                [found.column(f.name) if f.name in passed else pa.nulls(found.num_rows, f.type) for f in self.output],
-                schema=self.output,
-            )
-        )
+        """Rows of a side, with NULLs for the other where pairs come out."""
+        if chosen.any():
+            columns = self._results.alone(port, rows.filter(pa.array(chosen)))
+            context.emit(pa.Table.from_arrays([*columns], schema=self.output))
+
+    @cached_property
+    def _results(self) -> Results:
+        return Results(self.kind, (self.left, self.right))
 
     # --- state ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from sqlstream.udfs.joins.changes import Changes, Flags, found_among
 from sqlstream.udfs.joins.pairs import Indices
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, ROW_KIND, Context, Domain
+from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 
@@ -24,23 +25,6 @@ _EARLY = NO_WATERMARK + 1
 
 _WAKES = 16
 """Rows whose time is up are dropped from the state up to this part of their time to live later, many at once."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """One input. ``outputs``: names of columns of the results, and the columns of ``input`` that they are.
-
-    ``ttl``: how long rows are kept after they have come, in microseconds; 0 for ever.
-    """
-
-    input: pa.Schema
-    outputs: tuple[tuple[str, str], ...]
-    ttl: int = 0
-
-    @property
-    def updates(self) -> bool:
-        """True where rows may be withdrawn."""
-        return ROW_KIND in self.input.names
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ import pyarrow as pa
 from sqlstream.udfs.joins.changes import Changes, Flags, net
 from sqlstream.udfs.joins.condition import Condition, columns_read
 from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.kept import Kept, KeptRows, Rows, Side
+from sqlstream.udfs.joins.kept import Kept, KeptRows, Rows
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, joinable, numbered
+from sqlstream.udfs.joins.results import Results, Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
 IGNORED = "ignored_deletions"
@@ -47,9 +48,7 @@ class RegularJoinKernel(Kernel):
 
     @cached_property
     def output(self) -> pa.Schema:
-        sides = self.sides if self.kind.pairs else self.sides[:1]
-        fields = [side.input.field(own).with_name(name) for side in sides for name, own in side.outputs]
-        return pa.schema([*fields, *([(ROW_KIND, pa.string())] if self.updates else [])])
+        return pa.schema([*self._results.schema, *([(ROW_KIND, pa.string())] if self.updates else [])])
 
     @property
     def updates(self) -> bool:
@@ -175,24 +174,18 @@ class RegularJoinKernel(Kernel):
         """Results of one kind: pairs of the rows of ``both``, and rows alone of some sides."""
         if self.kind.pairs:
             for pair in pairs:
-                context.emit(self._results(kind, len(pair.left), self._taken(both, pair)))
+                context.emit(self._with_kind(kind, len(pair.left), self._results.of_pairs(*both, pair)))
         for port, rows in alone:
             if rows.num_rows:
-                context.emit(self._results(kind, rows.num_rows, self._padded(port, rows)))
+                context.emit(self._with_kind(kind, rows.num_rows, self._results.alone(port, rows)))
 
-    def _taken(self, both: tuple[pa.Table, pa.Table], pair: Pairs) -> Iterator[pa.ChunkedArray]:
-        for side, rows, taken in zip(self.sides, both, pair, strict=True):
-            indices = pa.array(taken)
-            yield from (rows.column(own).take(indices) for _, own in side.outputs)
-
-    def _padded(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
-        for number, side in enumerate(self.sides if self.kind.pairs else self.sides[:1]):
-            for _, own in side.outputs:
-                yield rows.column(own) if number == port else pa.nulls(rows.num_rows, side.input.field(own).type)
-
-    def _results(self, kind: str, count: int, columns: Iterator[pa.ChunkedArray]) -> pa.Table:
+    def _with_kind(self, kind: str, count: int, columns: Iterator[pa.ChunkedArray]) -> pa.Table:
         own = [pa.repeat(kind, count)] if self.updates else []
         return pa.Table.from_arrays([*columns, *own], schema=self.output)
+
+    @cached_property
+    def _results(self) -> Results:
+        return Results(self.kind, self.sides)
 
     # --- what is kept -------------------------------------------------------------------------------------------
 

@@ -43,6 +43,10 @@ from sqlstream.udfs.state.given import DENSE, Given, is_dense
 BUCKET_ROWS = 1024
 """A bucket of more rows splits. Fewer rows make small batches cheaper, more rows make large batches cheaper."""
 
+LARGER = 4
+"""Buckets hold up to so many times as many where a call writes half of all rows, or more: then the number of entries is
+what costs."""
+
 
 class KeyedState:
     """Rows of one schema, found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, where it has them.
@@ -60,7 +64,7 @@ class KeyedState:
         self._by = by
         self.schema = schema.remove_metadata()
         self._store = store
-        self._bucket_rows = bucket_rows
+        self._bucket_rows = self._most_rows = bucket_rows
         self._timed = any(column in self.schema.names for column in TIMERS.values())
         self._index: Buckets | None = None
         self._open: dict[int, Bucket] = {}
@@ -125,14 +129,13 @@ class KeyedState:
 
     def flush(self) -> None:
         """Writes all changes in one call of the store, if there are any."""
+        self._most_rows = self._fitting()
         first = {position: first_merged(bucket, MOST_CHUNKS) for position, bucket in self._open.items()}
         moved = {position for position, bucket in self._open.items() if self._is_moved(position, bucket)}
         written = moved | {position for position, bucket in self._open.items() if first[position] < len(bucket.chunks)}
         changes: dict[StateKey, bytes | None] = {}
         added: list[list[int]] = []
-        for group in neighbours(
-            {position: self._open[position] for position in sorted(written)}, self._bucket_rows // 2
-        ):
+        for group in neighbours({position: self._open[position] for position in sorted(written)}, self._most_rows // 2):
             if len(group) == 1 and group[0] not in moved:
                 changes |= self._extend(group[0], first[group[0]])
             else:
@@ -242,12 +245,25 @@ class KeyedState:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
+    def _fitting(self) -> int:
+        """How many rows a bucket may have that this call writes."""
+        written = sum(chunk.rows.num_rows for bucket in self._open.values() for chunk in bucket.chunks[bucket.stored :])
+        if written <= self._bucket_rows:
+            return self._bucket_rows
+        before = sum(int(self._buckets().index[position, ROWS]) for position in self._open)
+        rows = self.rows() - before + sum(bucket.rows for bucket in self._open.values())
+        return (
+            min(max(rows // 2, self._bucket_rows), LARGER * self._bucket_rows)
+            if 2 * written >= rows
+            else self._bucket_rows
+        )
+
     def _is_moved(self, position: int, bucket: Bucket) -> bool:
         """Buckets without rows go; those whose rows are all known and too many split."""
         if bucket.rows == 0:
             return True
         known = bucket.loaded or int(self._buckets().index[position, CHUNKS]) == 0
-        return known and bucket.rows > self._bucket_rows and self._overflows(one(self._batches([position])))
+        return known and bucket.rows > self._most_rows and self._overflows(one(self._batches([position])))
 
     def _extend(self, position: int, first: int) -> dict[StateKey, bytes | None]:
         """Writes the chunks from the first on as one, behind those that stay."""
@@ -278,12 +294,12 @@ class KeyedState:
         batches, low = self._batches(group), int(self._buckets().index[group[0], LOW])
         rows = one(batches) if batches else self._nothing
         if self._overflows(rows):
-            return split(rows, self._places(rows), low, self._bucket_rows)
+            return split(rows, self._places(rows), low, self._most_rows)
         timers = self._buckets().index[group, EVENT : PROCESSING + 1].min(axis=0)
         return [(low, Piece(rows, timers))] if rows.num_rows else []
 
     def _overflows(self, rows: pa.RecordBatch) -> bool:
-        return rows.num_rows > self._bucket_rows and splits(self._places(rows), self._bucket_rows)
+        return rows.num_rows > self._most_rows and splits(self._places(rows), self._most_rows)
 
     def _places(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._by).to_numpy())

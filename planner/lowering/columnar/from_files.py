@@ -21,7 +21,7 @@ from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 
 METRIC, ROWS = "files", "rows"
-"""The metric of an operator whose exchange reads files, whose number ends its name: the rows that it has read."""
+"""The metric of an exchange that reads files: the rows that it has read. The numbers of operator and input end it."""
 
 
 @dataclass(frozen=True)
@@ -32,25 +32,26 @@ class Files:
     reader: ParquetRows
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
-        """What the exchange of an operator makes of the rows, which a metric counts: Spark sees places alone."""
+        """What an exchange of an operator makes of the rows, which a metric counts: Spark sees places alone."""
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
         counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
-        return blobs.observe(f"{METRIC}/{number}", counted).where(f"NOT {read}")
+        return blobs.observe(f"{METRIC}/{number}/{exchange.port}", counted).where(f"NOT {read}")
 
 
 def files_of(
-    step: Operator, taken: Mapping[str, Taken], inputs: Inputs, rows: pa.Schema, context: Context
+    step: Operator, taken: Mapping[str, Taken], inputs: Inputs, rows: pa.Schema, context: Context, port: int = 0
 ) -> Files | None:
-    """What the operator's exchange reads to make ``rows``; None where Spark reads.
+    """What the exchange of an operator's input reads to make ``rows``; None where Spark reads.
 
     ``taken``: the fields that columns are, keys too. ``rows``: the exchange's input but for PARTS.
     """
-    if step.files is None:
+    files = step.ports[port].files
+    if files is None:
         return None
     found = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
-    columns = {name: _from_file(taken[name], step.files, inputs) for name in found}
-    scan = step.files.scan
+    columns = {name: _from_file(taken[name], files, inputs) for name in found}
+    scan = files.scan
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))

@@ -88,7 +88,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
     """What every kernel of the node reads, beside its keys and times."""
     node = step.node
     assert isinstance(node, WindowNode), node
-    inputs = Inputs(context, node.input.schema, rows, step.told)
+    inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
     if node.window is None:
         inputs.time(node.columns.start, START)
         inputs.time(node.columns.end, END)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType, VariantType
+from sqlglot import exp
 
-from sqlstream.planner.join_conditions import PairCondition, pair_condition
 from sqlstream.planner.joining import Join
-from sqlstream.planner.lowering.columnar.inputs import key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema
+from sqlstream.planner.lowering.columnar.from_files import Files, files_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Field
-from sqlstream.planner.physical.steps import Step
+from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.joins.condition import Condition
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
+from sqlstream.udfs.key_hash import can_hash
 
 _SIDES = ("left", "right")
 _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
@@ -30,51 +32,82 @@ _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
 
 @dataclass(frozen=True)
 class JoinInput:
-    """A side of a join as its kernel gets it: ``rows`` with KEY_HASH, the keys, and the fields under names that the
-    other side does not have, ``passed``."""
+    """A side of a join as its kernel gets it: ``rows`` with KEY_HASH, the keys, and the fields that are no keys.
+    ``hashed``: the exchange computes KEY_HASH. ``files``: what it reads.
+
+    ``outputs``: a name for each field, which the other side does not have, and the column that it is.
+    """
 
     rows: DataFrame
     keys: tuple[str, ...]
-    passed: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
+    hashed: bool
+    files: Files | None
 
-    @property
-    def schema(self) -> pa.Schema:
-        return kernel_schema(self.rows)
-
-
-More = Callable[[int, DataFrame], Mapping[str, str]]
-"""SQL texts over the rows of a port, by the names of the columns that kernels read beside keys and fields."""
+    def side(self, ttl_ms: int = 0) -> Side:
+        return Side(kernel_schema(self.rows), self.outputs, 1000 * ttl_ms)
 
 
-def join_inputs(node: Join, step: Step, context: Context, more: More) -> list[JoinInput]:
+More = Callable[[int, Inputs], None]
+"""Adds the columns that kernels read of a port beside keys and fields."""
+
+
+def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
     """Both sides, by port, with what the condition reads."""
-    return [_input(node, port, context.lower(below), context, more) for port, below in enumerate(step.inputs)]
+    return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
 
 
 def condition_of(node: Join) -> Condition | None:
     """What kernels decide of the rest of ON."""
-    found = _decided(node)
-    return None if found is None else found.condition
+    return None if node.decided is None else node.decided.condition
 
 
-def _decided(node: Join) -> PairCondition | None:
-    if node.condition is None:
-        return None
-    return pair_condition(node.condition, node.left.schema, node.right.schema)
+def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
+    """The fields of the join, of what its kernel makes of both sides."""
+    both = StructType([field for side in sides for field in side.rows.schema])
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, both))
+    if sides[0].hashed:
+        keys = sides[0].keys
+        unsafe = tuple(name for name, e in zip(keys, node.equal, strict=True) if not e.null_safe)
+        updates = any(ROW_KIND in side.rows.columns for side in sides)
+        operator = replace(operator, hashed=keys, spread=() if updates else unsafe)
+    rows, files = [side.rows for side in sides], [side.files for side in sides]
+    return _fields(node, run(rows, operator, context.runtime, files))
 
 
-def _input(node: Join, port: int, rows: DataFrame, context: Context, more: More) -> JoinInput:
-    decided = _decided(node)
-    operands = {} if decided is None else {n: context.sql(e, rows) for n, e in decided.columns[port]}
-    keys = tuple(f"__key_{i}" for i in range(len(node.equal)))
-    values = [context.column((e.left, e.right)[port], rows) for e in node.equal]
-    named = rows.select("*", *(value.alias(name) for name, value in zip(keys, values, strict=True)))
+def _input(node: Join, step: Operator, port: int, context: Context, more: More) -> JoinInput:
+    rows = context.lower(step.inputs[port])
+    inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].told)
+    equal = [(e.left, e.right)[port] for e in node.equal]
+    keys = tuple(f"__key_{i}" for i in range(len(equal)))
+    same = {value.name: name for name, value in zip(keys, equal, strict=True) if _is_itself(value, rows)}
+    outputs = tuple((own, same.get(field.name, own)) for own, field in _places(node, port))
+    for own, field in _places(node, port):
+        if field.name not in same:
+            inputs.field(field.name, own)
+    for name, operand in node.decided.columns[port] if node.decided is not None else ():
+        inputs.add(operand, name=name)
+    more(port, inputs)
+    named = rows.select(
+        "*", *(context.column(value, rows).alias(name) for name, value in zip(keys, equal, strict=True))
+    )
     by_key = (key(name, named.schema[name].dataType).alias(name) for name in keys)
-    fields = [column(field.name).alias(own) for own, field in _places(node, port)]
-    extra = [F.expr(text).alias(name) for name, text in {**operands, **more(port, rows)}.items()]
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
-    projected = named.select(*by_key, *fields, *extra, *kinds, *passed_on(rows))
-    return JoinInput(with_hash(node, projected, keys), keys, tuple(own for own, _ in _places(node, port)))
+    projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows))
+    schema = kernel_schema(projected)
+    taken = {name: Taken(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)}
+    return JoinInput(
+        with_hash(node, projected, keys),
+        keys,
+        outputs,
+        bool(keys) and all(can_hash(schema.field(name).type) for name in keys),
+        files_of(step, {**inputs.taken, **taken}, inputs, schema, context, port),
+    )
+
+
+def _is_itself(value: exp.Expression, rows: DataFrame) -> bool:
+    """True for a key that is the field as it is."""
+    return isinstance(value, exp.Column) and isinstance(rows.schema[value.name].dataType, IntegralType | StringType)
 
 
 def with_hash(node: Join, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -92,7 +125,7 @@ def _places(node: Join, port: int) -> Iterator[tuple[str, Field]]:
     return ((f"__{_SIDES[port]}_{i}", field) for i, field in enumerate(node.inputs[port].schema))
 
 
-def fields_of(node: Join, emitted: DataFrame) -> DataFrame:
+def _fields(node: Join, emitted: DataFrame) -> DataFrame:
     """What the kernel emits under the names of the node's schema."""
     sides = (0, 1) if node.kind.pairs else (0,)
     own = [column(name).alias(field.name) for port in sides for name, field in _places(node, port)]

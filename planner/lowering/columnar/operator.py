@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
@@ -45,8 +46,9 @@ class Running:
 
     ``output``: what the kernel emits, as Spark's types. ``late_table`` marks its late rows. ``chained``: an operator
     with state stands above. ``keyed``: False where all rows go to one key group. ``goes_on``: rows come in the
-    micro-batches after the end of the input, too. ``told``: the watermark that Spark learns from the exchange.
-    ``hashed``: columns whose hash the exchange computes, in place of Spark. ``held_back_ms``: how far its watermark
+    micro-batches after the end of the input, too. ``told``: by port, the watermark that Spark learns from the exchange.
+    ``hashed``: columns whose hash exchanges compute, in place of Spark; ``spread`` those of them whose NULL lets a row
+    go to any key group. ``held_back_ms``: how far its watermark
     stays behind that of the query.
     """
 
@@ -60,8 +62,9 @@ class Running:
     chained: bool = False
     keyed: bool = True
     goes_on: bool = False
-    told: BlobWatermark | None = None
+    told: tuple[BlobWatermark | None, ...] = (None,)
     hashed: tuple[str, ...] = ()
+    spread: tuple[str, ...] = ()
     held_back_ms: int = 0
 
     @property
@@ -77,13 +80,13 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
         kernel,
         output,
         step.number,
-        plan.clocks.watermark,
+        plan.watermark_of(step),
         ticks=step.ticks,
         chained_by_clock=acts_by_clock(node),
         chained=step.stateful_above is not None,
         keyed=step.keyed,
         goes_on=plan.clocks.rows_wait,
-        told=step.told,
+        told=tuple(port.told for port in step.ports),
         held_back_ms=step.held_back_ms,
     )
 
@@ -122,24 +125,23 @@ def run(
     rows: DataFrame | Sequence[DataFrame],
     operator: Running,
     runtime: Runtime,
-    files: Files | None = None,
+    files: Files | Sequence[Files | None] | None = None,
     above: Sequence[Above] = (),
 ) -> DataFrame:
     """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads, by port.
 
-    ``files``: where the exchange reads them, in place of Spark. ``above``: operators that run in the same call, each on
-    the rows of the one before; what the last one emits comes out.
+    ``files``: where the exchange of a port reads them, in place of Spark. ``above``: operators that run in the same
+    call, each on the rows of the one before; what the last one emits comes out.
     """
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
-    assert len(inputs) == operator.kernel.ports, "one input for each port"
+    readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
+    assert len(inputs) == len(readers) == operator.kernel.ports, "one input for each port"
     passing = {name for found in inputs for name in (LATE_TABLE, HOLD) if name in found.columns}
     operators = (operator, *(one.operator for one in above))
     late = any(one.late_table is not None for one in operators) or LATE_TABLE in passing
-    groups = runtime.max_parallelism if operator.keyed else 1
-    blobs = _blobs(inputs[0], operator, runtime, groups, files)
-    for port, found in enumerate(inputs[1:], start=1):
-        exchange = Exchange(operator.kernel, groups, port=port)
-        blobs = blobs.union(found.mapInArrow(to_blobs(exchange, arrow_schema(found.schema)), BLOBS_DDL))
+    ports = enumerate(zip(inputs, readers, strict=True))
+    blobs = reduce(DataFrame.union, (_blobs(found, reader, operator, port, runtime) for port, (found, reader) in ports))
+    blobs = blobs.union(_calls(operator, runtime)) if operator.kernel.deferring else blobs
     processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [one.stage for one in above])
     runtime.runs(tuple(one.number for one in operators), processor)
     out = _processed(blobs, operator, processor)
@@ -152,20 +154,23 @@ def run(
     return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
 
 
-def _blobs(rows: DataFrame, operator: Running, runtime: Runtime, groups: int, files: Files | None) -> DataFrame:
-    """What goes through the exchange for the first port, and what calls key groups."""
+def _groups(operator: Running, runtime: Runtime) -> int:
+    return runtime.max_parallelism if operator.keyed else 1
+
+
+def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, runtime: Runtime) -> DataFrame:
+    """What goes through the exchange of a port; ticks, which reach all key groups, through that of the first."""
     assert KEY_HASH in rows.columns, rows.columns
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
-    rows = _with_ticks(rows, operator, runtime) if operator.ticks else rows
-    told = operator.told
+    rows = _with_ticks(rows, operator, runtime) if operator.ticks and port == 0 else rows
+    told, groups = operator.told[port], _groups(operator, runtime)
     time = told_column(told, runtime) if told is not None else None
-    exchange = Exchange(operator.kernel, groups, time, operator.hashed)
+    exchange = Exchange(operator.kernel, groups, time, operator.hashed, port, operator.spread)
     if files is None:
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
     else:
         blobs = files.blobs(exchange, operator.number)
-    blobs = with_watermark(told, blobs, int(numbers_of(groups)[0]), runtime) if told is not None else blobs
-    return blobs.union(_calls(exchange, operator, runtime)) if operator.kernel.deferring else blobs
+    return blobs if told is None else with_watermark(told, blobs, int(numbers_of(groups)[0]), runtime)
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
@@ -194,14 +199,14 @@ def _decoded(output: StructType, decoder: Decoder) -> StructType:
     return found
 
 
-def _calls(exchange: Exchange, operator: Running, runtime: Runtime) -> DataFrame:
+def _calls(operator: Running, runtime: Runtime) -> DataFrame:
     """Blobs that call every key group in every micro-batch, also where nothing has come.
 
     Spark drops operators over sources without new rows, but none that observes; ``coalesce`` then makes the one task.
     """
     ticks = runtime.clock().select(F.expr(f"({_PASSED}) * 1000L").alias(TICK))
     ticks = ticks.observe(f"calls/{operator.number}", F.count(TICK).alias("ticks")).coalesce(1)
-    return ticks.mapInArrow(to_calls(exchange), BLOBS_DDL)
+    return ticks.mapInArrow(to_calls(Exchange(operator.kernel, _groups(operator, runtime))), BLOBS_DDL)
 
 
 def _with_ticks(rows: DataFrame, operator: Running, runtime: Runtime) -> DataFrame:

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlstream.planner.lowering.columns import column, event_time, micros
 from sqlstream.planner.lowering.event_times import required_time, time_of
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.lowering.time import EVENT_TIME, observed
 from sqlstream.planner.physical.steps import BlobWatermark
 from sqlstream.udfs.exchange import BLOBS, LATE_TABLE, Content
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
 
-_SHIFTED = "__event_time"
 _PLACE = ("partition", "number", "port")
 
 
@@ -47,6 +47,6 @@ def with_watermark(told: BlobWatermark, blobs: DataFrame, key_group: int, runtim
     columns = (known.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
     blobs = runtime.control(told.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
     newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
-    timed = blobs.select("*", F.expr(newest).alias(_SHIFTED))
-    timed = timed.withWatermark(_SHIFTED, f"{told.source.delay_ms} milliseconds")
+    timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), told.source, told.metric)
+    timed = timed.withWatermark(EVENT_TIME, f"{told.source.delay_ms} milliseconds")
     return timed.select(*map(column, BLOBS.names))

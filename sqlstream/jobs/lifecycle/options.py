@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PAUSE_WITHOUT_CHECKPOINT = "SS540"
 END_OF_INPUT = "execution.end-of-input"
+RUNTIME_MODE = "execution.runtime-mode"
 
 _PREFIX = "execution.checkpointing"
 _RETENTION = f"{_PREFIX}.externalized-checkpoint-retention"
@@ -43,7 +44,8 @@ def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpoi
 
 def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
     """The setting ``execution.end-of-input``. Not given, it is PAUSE where the next run finds the checkpoint again: the
-    user has named its directory, it is that of a job with a name (``named``), and it is kept when the job ends.
+    user has named its directory, it is that of a job with a name (``named``), and it is kept when the job ends. Of
+    finished data ('execution.runtime-mode' = 'batch') nothing comes in a next run.
 
     ConnectorError SS540 where a job is to pause in a checkpoint that goes away at its end.
     """
@@ -56,6 +58,8 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
         raise ConnectorError(PAUSE_WITHOUT_CHECKPOINT, message, hint=hint)
     if given is not None:
         return EndOfInput(given)
+    if settings[RUNTIME_MODE] == "batch":  # of whose input nothing comes later
+        return EndOfInput.FINAL
     found_again = named and kept and settings[f"{_PREFIX}.dir"] is not None
     return EndOfInput.PAUSE if found_again else EndOfInput.FINAL
 
@@ -82,6 +86,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         restart=restart_strategy(settings),
         end_of_input=end_of_input_of(settings, named=named),
         secrets=settings.secrets,
+        rows_move_time=settings[RUNTIME_MODE] != "batch",
     )
 
 

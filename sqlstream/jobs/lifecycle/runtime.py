@@ -41,13 +41,15 @@ class Sources(Protocol):
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """The ``planner.lowering.Runtime`` of a job, whose rows move all watermarks. ``operators``: what it is told of."""
+    """The ``planner.lowering.Runtime`` of a job. ``operators``: what it is told of. ``rows_move_time``: where they do
+    not, the end of the input alone moves watermarks, and no row is late."""
 
     spark: SparkSession
     sources: Sources
     control_rows: ControlRows
     max_parallelism: int = DEFAULT_KEY_GROUPS
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
+    rows_move_time: bool = True
     operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -69,7 +71,7 @@ class JobRuntime:
         self.operators.append((numbers, processor))
 
     def event_time_from_rows(self, table: str) -> bool:
-        return True
+        return self.rows_move_time
 
     def function(self, name: str) -> Function | None:
         return self.sources.function(name)

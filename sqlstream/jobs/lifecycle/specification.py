@@ -69,7 +69,7 @@ class Execution:
 
     ``gear``, ``key_groups``, ``chaining``: see ``open_checkpoint``. ``restart`` says what happens when the job fails,
     ``end_of_input`` what becomes of what is pending when bounded input has been read. ``secrets`` are those of the
-    settings, which no failure may show, as it shows none of the tables.
+    settings, which no failure may show, as it shows none of the tables. ``rows_move_time``: see ``JobRuntime``.
     """
 
     checkpointing: Checkpointing = AT_ONCE
@@ -80,6 +80,7 @@ class Execution:
     restart: RestartStrategy = NO_RESTART
     end_of_input: EndOfInput = EndOfInput.FINAL
     secrets: Secrets = NO_SECRETS
+    rows_move_time: bool = True
 
 
 @dataclass(frozen=True)

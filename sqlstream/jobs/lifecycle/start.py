@@ -54,7 +54,14 @@ def start_job(spark: SparkSession, job: JobSpecification) -> Job:
     require_whole_checkpoint(storage_at(path, spark))
     checkpoint = _opened(path, spark, job)
     control = _control_rows(checkpoint, job)
-    runtime = JobRuntime(spark, CountedSources(job.work.sources), control, checkpoint.layout.key_groups, checkpoint.run)
+    runtime = JobRuntime(
+        spark,
+        CountedSources(job.work.sources),
+        control,
+        checkpoint.layout.key_groups,
+        checkpoint.run,
+        job.execution.rows_move_time,
+    )
     results = None if job.work.sink is not None else _results_of(job.work, spark, checkpoint)
     sink = job.work.sink if results is None else results.sink
     assert sink is not None

@@ -38,7 +38,7 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
             case Mark(told=Told.BY_ROWS | Told.BY_BLOBS, node=mark):
                 yield from ("watermarks", f"control/{mark.table}")
             case Operator(link=None, ticks=ticks, lookup=lookup, ports=ports):
-                yield from ("kernels", *(["calls of Python"] * (ports + 1)))
+                yield from ("kernels", *(["calls of Python"] * (len(ports) + 1)))
                 yield from ["checkpoint/control-clock"] if ticks else []
                 yield from ["watermarks"] if ticks and ticking else []
                 yield from _asking((step.node,)) if lookup is not None else ()

@@ -11,7 +11,7 @@ TUMBLE = "TUMBLE(ts, INTERVAL '10' SECOND)"
 
 
 def told(text):
-    watermarks = [operator.told for operator in physical(optimize(plan(text))).operators]
+    watermarks = [port.told for operator in physical(optimize(plan(text))).operators for port in operator.ports]
     return [None if watermark is None else (watermark.source.table, watermark.time) for watermark in watermarks]
 
 

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
-from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel, Side
+from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Bounds
+from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Domain
 from sqlstream.udfs.waiting import Pending
 
 
 def side(name):
     columns = [(KEY_HASH, pa.int64()), ("key", pa.string()), (TIME, pa.int64()), (name, pa.int64())]
-    return Side(pa.schema(columns), (name,))
+    return Side(pa.schema(columns), ((name, name),))
 
 
 LEFT, RIGHT = side("l"), side("r")

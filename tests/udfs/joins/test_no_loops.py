@@ -11,9 +11,9 @@ import pytest
 
 from sqlstream.udfs.driver import GroupContext
 from sqlstream.udfs.joins.interval import TIME
-from sqlstream.udfs.joins.kept import Side as KeptSide
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.regular import RegularJoinKernel
+from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
 from sqlstream.udfs.state.memory import MemoryStore
 from tests.udfs.joins.test_interval import LEFT, RIGHT, kernel
@@ -24,9 +24,7 @@ SECOND = 1_000_000
 
 def regular(updates):
     kinds = [pa.field(ROW_KIND, pa.string())] if updates else []
-    left, right = (
-        KeptSide(pa.schema([*side.input, *kinds]), tuple((n, n) for n in side.passed)) for side in (LEFT, RIGHT)
-    )
+    left, right = (Side(pa.schema([*side.input, *kinds]), side.outputs) for side in (LEFT, RIGHT))
     return RegularJoinKernel(JoinKind.FULL, (left, right), ("key",), (False,))
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
-from sqlstream.udfs.joins.kept import Side
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.regular import IGNORED, RegularJoinKernel
+from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, ROW_KIND, Domain
 from tests.udfs.joins.regular_model import Row, joined
 
@@ -114,7 +114,9 @@ def test_the_sum_of_changes_is_the_join_of_both_inputs(kind, updating, condition
         assert not withdrawn - result, "only what came out is withdrawn"
         repeated = {v for of_side in held for v in of_side if of_side.count(v) > 1}
         if not repeated:
-            assert not withdrawn & added, "nothing comes and goes in vain"
+            # A row of NULLs alone may be one of either side, padded: the one goes, the other comes.
+            in_vain = {row for row in withdrawn & added if any(value is not None for value in row)}
+            assert not in_vain, "nothing comes and goes in vain"
         result = result - withdrawn + added
         assert result == joined(kind, *held, matches, (3, 3))
     assert harness.counters[IGNORED] == 0
@@ -182,7 +184,8 @@ def test_inserts_do_not_read_their_own_side():
     assert harness.traffic.bytes_read > 10_000
 
 
-def test_rows_of_other_keys_are_not_read():
+def test_rows_of_other_keys_are_not_read(monkeypatch):
+    monkeypatch.setattr("sqlstream.udfs.state.keyed.LARGER", 1)
     harness = harness_of(kernel(JoinKind.FULL, (True, True)))
     rows = [row(str(i), v=i, kind="+I") for i in range(20_000)]
     harness.rows({0: rows, 1: rows})

@@ -36,6 +36,12 @@ def counts(keys, n=1) -> pa.Table:
     return pa.table([mixed(keys), keys, np.full(len(keys), n)], schema=COUNTS)
 
 
+@pytest.fixture
+def one_size(monkeypatch):
+    """Buckets are of one size, also where a call writes most rows."""
+    monkeypatch.setattr("sqlstream.udfs.state.keyed.LARGER", 1)
+
+
 def stored(keys: int) -> MemoryStore:
     store = MemoryStore()
     state = KeyedState(store, "s", COUNTS)
@@ -58,6 +64,7 @@ def touch(store: MemoryStore, keys: np.ndarray) -> None:
     state.flush()
 
 
+@pytest.mark.usefixtures("one_size")
 @pytest.mark.parametrize("touched", [10, 1000])
 def test_a_batch_reads_the_buckets_it_touches(touched):
     store = stored(100_000)
@@ -75,6 +82,7 @@ def test_a_batch_reads_the_buckets_it_touches(touched):
     assert read_all(store, 100_000) == [(k, 2 if k % 97 == 0 and k < 97 * touched else 1) for k in range(100_000)]
 
 
+@pytest.mark.usefixtures("one_size")
 @pytest.mark.parametrize("touched", [1, 8, 100])
 def test_written_bytes_follow_the_rows_that_are_touched(touched):
     """Over many batches, with what is rewritten now and then; of the index, the root of its buckets."""
@@ -139,6 +147,7 @@ def test_keys_that_go_one_by_one_leave_nothing():
     assert store.entries == {}
 
 
+@pytest.mark.usefixtures("one_size")
 def test_a_large_index_is_written_as_what_has_changed_of_it():
     store = stored(100_000)
     whole = store.entries["s", 0]
@@ -171,6 +180,7 @@ def test_loading_without_a_change_writes_nothing():
     assert store.traffic.puts == 0
 
 
+@pytest.mark.usefixtures("one_size")
 def test_only_changed_buckets_are_written():
     store = stored(10_000)
     store.forget_traffic()
@@ -182,6 +192,7 @@ def test_only_changed_buckets_are_written():
     assert store.traffic.entries_written == 2
 
 
+@pytest.mark.usefixtures("one_size")
 def test_buckets_split_and_join_as_rows_come_and_go():
     store = stored(10_000)
     assert 10_000 / BUCKET_ROWS <= len(store.entries) - 1 <= 20_000 / BUCKET_ROWS
@@ -196,6 +207,20 @@ def test_buckets_split_and_join_as_rows_come_and_go():
     state.replace(COUNTS.empty_table())
     state.flush()
     assert store.entries == {}
+
+
+def test_calls_that_write_most_rows_have_few_entries_until_others_come():
+    store = MemoryStore()
+    for number in range(3):
+        state = KeyedState(store, "s", COUNTS)
+        state.load_all()
+        state.replace(counts(range(10_000), number))
+        state.flush()
+    few = len(store.entries) - 1
+    assert few <= 4
+    touch(store, np.arange(2))
+    assert few < len(store.entries) - 1 <= 20_000 / BUCKET_ROWS
+    assert read_all(store, 10_000) == [(k, 3 if k < 2 else 2) for k in range(10_000)]
 
 
 def test_rows_of_one_key_stay_in_one_bucket_however_many():

@@ -74,11 +74,16 @@ class Question:
     stored: Mapping[str, StoredColumn]
 
     def text(self, keys: int) -> str:
-        """The statement for so many keys; the same for any number but one where they come as arrays."""
+        """The statement for so many keys; the same for any number but one where they come as arrays. For all rows where
+        the request has no keys."""
+        if not self.request.keys:
+            return self._whole
         return f"WITH {self._keys(keys)} {self._select}"
 
     def parameters(self, keys: Sequence[Key]) -> list[object]:
         """The values of the placeholders, in their order. The keys are encoded ones."""
+        if not self.request.keys:
+            return list(self._filter_values)
         if self.dialect.arrays and len(keys) == 1:
             return [*keys[0], *self._filter_values]
         if self.dialect.arrays:
@@ -127,6 +132,14 @@ class Question:
             return f"k ({names}, n) AS (SELECT * FROM unnest({arrays}) WITH ORDINALITY)"
         values = ", ".join(self.dialect.parameter(type_) for _, type_ in self.request.keys)
         return f"k (n, {names}) AS (VALUES {', '.join([f'({self.dialect.placeholder}, {values})'] * count)})"
+
+    @cached_property
+    def _whole(self) -> str:
+        """All rows are the answer to the first key."""
+        columns = ", ".join(["1", *(self._value(name, type_) for name, type_ in self.request.columns)])
+        table = ".".join(map(self.dialect.quoted, self.table))
+        filters = " AND ".join(self._filter(c) for c in self.request.filters)
+        return f"SELECT {columns} FROM {table} AS t" + (f" WHERE {filters}" if filters else "")
 
     @cached_property
     def _select(self) -> str:

@@ -1,0 +1,133 @@
+"""The tables that a query reads, through views and WITH, and a copy of the query in which Spark finds them.
+
+A table stands for a temporary view of Spark with a name of its own, so that no other session's tables are in the way; a
+view of the catalog for its query. Names of WITH stay as they are: Spark's scopes are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.carrier import table_function_of
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.nodes import TableArgument
+from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.lookups import is_time_travel
+from sqlstream.planner.catalog import Catalog, Table, View
+from sqlstream.planner.rewriting import over_children
+from sqlstream.planner.suggestions import did_you_mean
+
+VIEW = "of_view"
+"""Metadata of the nodes of a view's query: their places are in the view's text."""
+
+_KEPT = ("joins", "laterals", "pivots", "sample")
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table of a query. ``at`` is where it is named first, in the text of ``view`` where that is one."""
+
+    table: Table
+    at: exp.Expr
+    view: View | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """``query`` names tables as Spark does. ``inputs`` are its tables, each once, ``views`` those it goes through."""
+
+    query: exp.Expr
+    inputs: tuple[Input, ...]
+    views: tuple[View, ...]
+
+
+@with_room
+def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str]) -> Resolved:
+    """``named`` gives the name that Spark has for a table. BindError SS202 for names that nobody knows, SS222 for a
+    view that refers to itself."""
+    found = _Resolver(catalog, named)
+    return Resolved(found.resolved(query, frozenset()), tuple(found.inputs.values()), tuple(found.views.values()))
+
+
+class _Resolver:
+    def __init__(self, catalog: Catalog, named: Callable[[Table], str]) -> None:
+        self._catalog = catalog
+        self._named = named
+        self._inside: tuple[View, ...] = ()
+        self.inputs: dict[str, Input] = {}
+        self.views: dict[str, View] = {}
+
+    def resolved(self, node: exp.Expr, names: frozenset[str]) -> exp.Expr:
+        """A copy; ``names`` are those of the queries of WITH around it, in lower case."""
+        given = node.args.get("with_")
+        if given is None:
+            return self._of(node, lambda child: self.resolved(child, names), names)
+        changed = exp.With(recursive=given.args.get("recursive"))
+        for cte in given.expressions:
+            name = cte.alias.casefold()
+            inside = names | {name} if given.args.get("recursive") else names
+            changed.append("expressions", over_children(cte, partial(self.resolved, names=inside)))
+            names = names | {name}
+        return self._of(node, lambda child: changed if child is given else self.resolved(child, names), names)
+
+    def _of(self, node: exp.Expr, change: Callable[[exp.Expr], exp.Expr], names: frozenset[str]) -> exp.Expr:
+        copy = over_children(node, change)
+        if self._inside:
+            copy.meta[VIEW] = self._inside[-1].name
+        function = table_function_of(node) if isinstance(node, exp.Table) else None
+        if function is not None:  # of a stream, which Spark does not see: its tables are inputs all the same
+            for argument in function.arguments:
+                if isinstance(argument.value, TableArgument):
+                    self.resolved(argument.value.source, names)
+        if not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+            return copy
+        name = ".".join(part.name for part in node.parts)
+        return copy if name.casefold() in names else self._relation(name, node, copy)
+
+    def _relation(self, name: str, node: exp.Table, copy: exp.Expr) -> exp.Expr:
+        found = self._catalog.relation(name)
+        if found is None:
+            known = self._catalog.relation_names()
+            hint = did_you_mean(name, known, "tables and views") or "Create it with CREATE TABLE."
+            raise self._located(bind_error("SS202", f'table or view "{name}" does not exist', node.this, hint))
+        if isinstance(found, View):
+            return self._view(found, node, copy)
+        inside = self._inside[-1] if self._inside else None
+        if not is_time_travel(node):  # else it is looked up, not read
+            self.inputs.setdefault(found.name.casefold(), Input(found, node, inside))
+        if not node.alias:
+            copy.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+        own = exp.to_identifier(self._named(found), quoted=True)
+        own.meta.update(node.this.meta)
+        for key, value in (("this", own), ("db", None), ("catalog", None)):
+            copy.set(key, value)
+        return copy
+
+    def _view(self, view: View, node: exp.Table, copy: exp.Expr) -> exp.Expr:
+        if view in self._inside:
+            raise self._located(bind_error("SS222", f'view "{view.name}" refers to itself', node))
+        self.views.setdefault(view.name.casefold(), view)
+        self._inside = (*self._inside, view)
+        query = self.resolved(view.query, frozenset())
+        self._inside = self._inside[:-1]
+        given = node.args.get("alias")
+        renamed = given.columns if given is not None and given.columns else view.columns
+        columns = [c.copy() if isinstance(c, exp.Expr) else exp.to_identifier(c, quoted=True) for c in renamed]
+        alias = exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True), columns=columns)
+        subquery = exp.Subquery(this=query, alias=alias)
+        for key in _KEPT:
+            subquery.set(key, copy.args.get(key))
+        return subquery
+
+    def _located(self, error: SqlStreamError) -> SqlStreamError:
+        """The error with the text that its places are in, where that is the one of a view."""
+        if not self._inside:
+            return error
+        view = self._inside[-1]
+        where = f'In view "{view.name}".'
+        return SqlStreamError.of(replace(d, detail=where, source=view.text or None) for d in error.diagnostics)

@@ -1,0 +1,190 @@
+"""What our dialect spells otherwise than Spark SQL, or means otherwise, in whole queries.
+
+The binder does the same for streams, expression by expression, with the types of their columns; here only Spark knows
+these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from sqlglot import exp
+
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.spans import is_double_quoted
+from sqlstream.planner import intervals
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import quoted_name
+from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
+from sqlstream.planner.binder.respelling import respelled
+from sqlstream.planner.catalog import Catalog, FunctionKind
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
+from sqlstream.planner.naming import shown_name
+from sqlstream.planner.rewriting import over_children
+from sqlstream.planner.type_inference import Types
+
+_SECONDS_OF_A_DAY = 86_400
+
+
+@with_room
+def for_spark(query: exp.Expr, catalog: Catalog, columns: Collection[str] = ()) -> exp.Expr:
+    """A copy of the query in Spark's words. SqlStreamError with all that has none.
+
+    ``columns`` are the names of columns that its tables have, in lower case: SS234 for a text in double quotes that is
+    one of them.
+    """
+    context = Context(catalog)
+    for text in query.find_all(exp.Literal):
+        if is_double_quoted(text) and text.name.casefold() in columns:
+            context.report(quoted_name(text))
+    found = respelled(_Respelling(context).of(query), Types(()), context)
+    context.stop_if_wrong()
+    return found
+
+
+class _Respelling:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def of(self, node: exp.Expr) -> exp.Expr:
+        match node:
+            case exp.Interval(this=exp.Literal()):
+                return self._interval(node)
+            case exp.Extract() if node.this.name.upper() == "EPOCH":
+                return _epoch(self.of(node.expression))
+            case exp.EQ(expression=exp.Any(this=exp.Query() as query)):
+                return exp.In(this=self.of(node.this), query=_in_parentheses(self.of(query)))
+            case exp.Any(this=exp.Query()) | exp.All(this=exp.Query()):
+                self._context.refuse("quantified", node)
+                return exp.Null()
+            case exp.Placeholder() | exp.SessionParameter():
+                self._context.refuse("parameter", node)
+                return exp.Null()
+            case exp.Join():
+                return self._join(node)
+            case exp.From(this=exp.Unnest() as source):
+                return exp.From(this=self._generator(source))
+        return self._aggregate(node) if _is_aggregate(node) else self._other(node)
+
+    def _other(self, node: exp.Expr) -> exp.Expr:
+        copy = over_children(node, self.of)
+        if isinstance(node, exp.Select):
+            copy.set("expressions", [_aliased(*both) for both in zip(copy.expressions, node.expressions, strict=True)])
+        return copy
+
+    def _interval(self, node: exp.Interval) -> exp.Expr:
+        try:
+            return intervals.for_spark(node)
+        except intervals.NotAnInterval as error:
+            self._context.report(bind_error("SS212", f"the interval {error.reason}", node, error.hint))
+            return exp.Null()
+
+    def _aggregate(self, call: exp.Expr) -> exp.Expr:
+        """The aggregate with FILTER and its kin, and what it does with NULLs written out."""
+        plain = _plain(call)
+        copy = over_children(plain, self.of)
+        wrappers: list[exp.Expr] = []
+        while isinstance(call, AGGREGATE_WRAPPERS):
+            wrappers.append(call)
+            call = call.this
+        for wrapper in reversed(wrappers):
+            copy = over_children(wrapper, partial(self._around, wrapper.this, copy))
+        told = any(isinstance(one, TREATMENTS) for one in (*wrappers, *plain.iter_expressions()))
+        return with_null_treatment(copy, self._context) if told or spark_name(plain) in DEFAULTS else copy
+
+    def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
+        return copy if child is inner else self.of(child)
+
+    def _join(self, join: exp.Join) -> exp.Expr:
+        """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL."""
+        if (join.args.get("method") or "").upper() == "ASOF":
+            self._context.refuse("kind of join", join)
+        right = join.this
+        generator = self._generator(right) if isinstance(right, exp.Unnest | exp.Lateral) else None
+        if generator is None:
+            return over_children(join, self.of)
+        lateral = exp.Lateral(this=generator)
+        copy = over_children(join, lambda child: lateral if child is right else self.of(child))
+        if not (copy.args.get("side") or copy.args.get("kind") or copy.args.get("on")):
+            copy.set("kind", "CROSS")  # what a comma means
+        return copy
+
+    def _generator(self, source: exp.Expr) -> exp.Expr | None:
+        """The call under its alias; None for subqueries and for what is Spark's already."""
+        call, alias = source.this, source.args.get("alias")
+        if isinstance(source, exp.Unnest):
+            return exp.Table(this=self._unnest(source), alias=_named(alias, source.args.get("offset")))
+        if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
+            call = call.expressions[0]
+        user = self._context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        if user is not None and user.kind is FunctionKind.TABLE:
+            return exp.Table(this=exp.Anonymous(this="INLINE", expressions=[self.of(call)]), alias=_named(alias))
+        return None if isinstance(call, exp.Query) else exp.Table(this=self.of(call), alias=_named(alias))
+
+    def _unnest(self, unnest: exp.Unnest) -> exp.Expr:
+        """One column is the element, several are the members of structs; the position is counted from 1."""
+        array = self.of(unnest.expressions[0])
+        if len(unnest.expressions) > 1:
+            self._context.wrong("SS207", f"UNNEST takes 1 argument, not {len(unnest.expressions)}", unnest)
+        alias, position = unnest.args.get("alias"), unnest.args.get("offset")
+        names = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+        if not position:
+            return exp.Anonymous(this="INLINE" if len(names) > 1 else "EXPLODE", expressions=[array])
+        if len(names) > 1:
+            self._context.refuse("syntax", unnest, "It is WITH ORDINALITY of an array of structs.")
+        element, index = exp.to_identifier("e"), exp.to_identifier("i")
+        number = exp.Add(this=exp.column("i"), expression=exp.Literal.number(1))
+        pair = exp.Anonymous(this="STRUCT", expressions=[exp.column("e"), number])
+        pairs = exp.Anonymous(
+            this="TRANSFORM", expressions=[array, exp.Lambda(this=pair, expressions=[element, index])]
+        )
+        return exp.Anonymous(this="INLINE", expressions=[pairs])
+
+
+def _named(alias: exp.Expr | None, position: object = None) -> exp.TableAlias | None:
+    """The alias of a generator, the position being the last of its columns."""
+    if not isinstance(alias, exp.TableAlias):
+        return None
+    columns = [column.copy() for column in alias.columns]
+    if position:
+        columns.append(position.copy() if isinstance(position, exp.Identifier) else exp.to_identifier("ordinality"))
+    return exp.TableAlias(this=alias.this.copy() if alias.this else None, columns=columns)
+
+
+def _aliased(found: exp.Expr, written: exp.Expr) -> exp.Expr:
+    """A column of a select list under the name that streams give it; stars and generators have several."""
+    if isinstance(written, exp.Alias | exp.Aliases | exp.Star | exp.Column | exp.Dot):
+        return found
+    name = spark_name(written) if isinstance(written, exp.Func) else None
+    if name is not None and kind_of(name) is Kind.GENERATOR:
+        return found
+    return exp.Alias(this=found, alias=exp.to_identifier(shown_name(written), quoted=True))
+
+
+def _plain(call: exp.Expr) -> exp.Expr:
+    while isinstance(call, AGGREGATE_WRAPPERS):
+        call = call.this
+    return call
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    if not isinstance(node, (exp.Func, *AGGREGATE_WRAPPERS)):
+        return False
+    name = spark_name(_plain(node))
+    return name is not None and kind_of(name) is Kind.AGGREGATE
+
+
+def _in_parentheses(query: exp.Expr) -> exp.Expr:
+    return query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
+
+
+def _epoch(source: exp.Expr) -> exp.Expr:
+    """The seconds since 1970 of a DATE, which has no zone, or of a TIMESTAMP."""
+    days = exp.Anonymous(this="UNIX_DATE", expressions=[exp.cast(source.copy(), exp.DataType.build("DATE"))])
+    whole = exp.Mul(this=exp.cast(days, exp.DataType.build("BIGINT")), expression=exp.Literal.number(_SECONDS_OF_A_DAY))
+    instant = exp.cast(source.copy(), exp.DataType.build("TIMESTAMP"))
+    is_date = exp.EQ(
+        this=exp.Anonymous(this="TYPEOF", expressions=[source.copy()]), expression=exp.Literal.string("date")
+    )
+    return exp.If(this=is_date, true=whole, false=exp.Anonymous(this="UNIX_SECONDS", expressions=[instant]))

@@ -1,0 +1,118 @@
+"""A query as Spark SQL reads it, and where each part of that text stands in the script.
+
+Spark tells its errors with a range of the text that it was given. While the text is printed, each part that has a place
+in the script leaves a mark before and behind itself; the marks are taken out again, and what stood between them is
+remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+from sqlglot import exp, transforms
+from sqlglot.generators.spark import SparkGenerator
+
+from sqlstream.errors import Span
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.spans import is_marked, span_of
+from sqlstream.planner.batch.inputs import VIEW
+
+_BEGIN, _NAMED, _END = "\ue000", "\ue001", "\ue002"
+_MARK = re.compile(f"{_BEGIN}(\\d+){_NAMED}|{_END}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """``text[start:end]`` of Spark's text is what stands at ``span`` of the script, or of a view's text."""
+
+    start: int
+    end: int
+    span: Span
+    view: str | None
+
+
+@dataclass(frozen=True)
+class SparkText:
+    """``parts`` are in no order."""
+
+    text: str
+    parts: tuple[Part, ...] = ()
+
+    def part_at(self, start: int, end: int) -> Part | None:
+        """The smallest part that holds the range; where none does, what is inside of it."""
+        holding = [part for part in self.parts if part.start <= start and end <= part.end]
+        inside = [part for part in self.parts if start <= part.start and part.end <= end]
+        if not inside or (holding and min(map(_width, holding)) == end - start):
+            return min(holding, key=_width, default=None)
+        spans = [part.span for part in inside if part.view == inside[0].view]
+        return Part(start, end, reduce(Span.to, spans), inside[0].view)
+
+
+def _width(part: Part) -> int:
+    return part.end - part.start
+
+
+_OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_functions": False}
+
+
+@with_room
+def spark_text(query: exp.Expr) -> SparkText:
+    """The text of a query that is spelled for Spark (``respelling``)."""
+    plain = _SparkSql(**_OPTIONS).generate(query)
+    if any(mark in plain for mark in (_BEGIN, _NAMED, _END)):
+        return SparkText(plain)
+    marking = _Marking(**_OPTIONS)
+    found = _without_marks(marking.generate(query), marking.marked)
+    # Whoever prints may look at what is printed; a text that marks have changed would be another query.
+    return found if found.text == plain else SparkText(plain)
+
+
+def _without_marks(marked: str, nodes: list[tuple[Span, str | None]]) -> SparkText:
+    text: list[str] = []
+    length = position = 0
+    open_parts: list[tuple[int, int]] = []
+    parts: list[Part] = []
+    for mark in _MARK.finditer(marked):
+        text.append(marked[position : mark.start()])
+        length += mark.start() - position
+        position = mark.end()
+        if mark[1] is not None:
+            open_parts.append((int(mark[1]), length))
+        elif open_parts:
+            number, start = open_parts.pop()
+            parts.append(Part(start, length, *nodes[number]))
+    text.append(marked[position:])
+    return SparkText("".join(text), tuple(parts))
+
+
+class _SparkSql(SparkGenerator):
+    """What Spark 4 has itself is not written in other words."""
+
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
+    WRAP_DERIVED_VALUES = True  # without parentheses a comma behind the rows would go on with them
+    TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
+        **SparkGenerator.TRANSFORMS,
+        exp.Select: transforms.preprocess([transforms.any_to_exists]),
+    }
+
+
+class _Marking(_SparkSql):
+    """``marked`` are the places of the parts, by their numbers."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.marked: list[tuple[Span, str | None]] = []
+
+    def sql(self, expression: str | exp.Expr | None, key: str | None = None, comment: bool = True) -> str:
+        found = super().sql(expression, key, comment)
+        if key is not None or not isinstance(expression, exp.Expr) or not found or not is_marked(expression):
+            return found
+        span = span_of(expression)
+        if span is None:
+            return found
+        self.marked.append((span, expression.meta.get(VIEW)))
+        return f"{_BEGIN}{len(self.marked) - 1}{_NAMED}{found}{_END}"

@@ -1,0 +1,57 @@
+"""GROUP BY without a window: one row per group, updated as rows come."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.grammar.carrier import clauses_of
+from sqlstream.planner.binder.aggregate_calls import Groups
+from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
+from sqlstream.planner.binder.context import Context, Relation
+from sqlstream.planner.binder.expressions import Place
+from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
+from sqlstream.planner.binder.grouping import Grouping
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.select_list import expand
+from sqlstream.planner.binder.window_properties import GroupNames
+from sqlstream.planner.naming import Names
+from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
+from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.windows import DEFAULT_COLUMNS
+
+
+def window_assigned(node: Node) -> bool:
+    """Do the rows carry windows that nothing has aggregated yet? Those of the results of windows have closed."""
+    if isinstance(node, AssignWindows | WindowAggregate):
+        return isinstance(node, AssignWindows)
+    return any(map(window_assigned, node.inputs))
+
+
+def bind_group_aggregate(
+    select: exp.Select, grouping: Grouping, scope: Scope, ttl_ms: int, context: Context
+) -> Relation:
+    """The plan of a SELECT whose groups have no window, and the names of its columns. ``ttl_ms`` as in the node."""
+    refuse_clauses(clauses_of(select), context)
+    below, keys = with_keys(grouping.keys, scope)
+    reserved = Names([f.name for f in below.node.schema])
+    grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
+    known = frozenset({grouping_id} if grouping_id else ())
+    groups = Groups(below.node.schema, keys, known, context, Names([*keys.values(), *known]))
+    special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
+    place = Place("SELECT", True, special.column, special.call)
+    selected = expand(select.expressions, below, context)
+    results = [result_of(c, below, context, place, groups) for c in selected]
+    having = having_of(select, below, context, special, groups)
+    context.stop_if_wrong()
+    sets = (
+        None if grouping.sets is None else tuple(tuple(keys[grouping.keys[i].bound] for i in s) for s in grouping.sets)
+    )
+    names = tuple(dict.fromkeys(keys.values()))
+    if not names and not groups.items:  # as HAVING alone may have it: the only row is counted by something
+        groups.rewrite(exp.Count(this=exp.Star()))
+    node: Node = GroupAggregate(below.node, names, groups.items, sets, grouping_id, ttl_ms)
+    node = node if having is None else Filter(node, having)
+    relation = projected(node, selected, results, below, context)
+    return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)

@@ -1,0 +1,80 @@
+"""GROUP BY without a window: columns for the kernel below, the kernel, the fields of the plan above."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.lowering.columnar.aggregate_calls import split
+from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
+from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.lowering.lower import Context, lower_operator
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel
+from sqlstream.udfs.groups.living import Living
+from sqlstream.udfs.groups.parts import parts_of
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.key_hash import can_hash
+
+
+@lower_operator.register
+def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
+    rows = in_sets(node, context.lower(step.input))
+    calls = [split(item, rows, context) for item in node.aggregates]
+    inputs = Inputs(context, node.input.schema, rows)
+    for call in calls:
+        for name, expression in call.columns:
+            inputs.add(expression, name=name)
+    if node.ttl_ms:  # rows that come before the first tick of the clock have all their time to live, too
+        inputs.add_text(clock_of(rows), CLOCK)
+    keys = (*_keys(node), *set_keys(node))
+    own = (*_key_columns(node, rows), *inputs.columns(), *_kinds(node, rows))
+    projected = with_key_hash(rows.select(*own, *passed_on(rows)), keys)
+    schema = kernel_schema(projected)
+    named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
+    living = Living(1000 * node.ttl_ms)
+    parts = parts_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
+    updates = changelog_mode(node) != APPEND_ONLY
+    kernel = GroupAggregateKernel(schema, keys, parts, tuple(c.name for c in named), living, emits_kinds=updates)
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
+    hashed = keys if all(can_hash(schema.field(name).type) for name in keys) else ()
+    read = schema if not hashed else schema.remove(schema.get_field_index(KEY_HASH))
+    taken = {**inputs.taken, **{own: Taken(name) for own, name in _keys(node).items()}}
+    files = files_of(step, taken, inputs, read, context)
+    emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
+    return emitted.select(*_results(node), *hidden(emitted))
+
+
+def _keys(node: GroupAggregate) -> dict[str, str]:
+    """Fields by the kernel's own names for them, which none of the plan's can be."""
+    return {f"__key_{i}": name for i, name in enumerate(node.keys)}
+
+
+def _key_columns(node: GroupAggregate, rows: DataFrame) -> list[Column]:
+    found = {own: key(name, rows.schema[name].dataType) for own, name in _keys(node).items()}
+    in_set = (key_in_sets(node, _keys(node)[own], value).alias(own) for own, value in found.items())
+    return [*in_set, *map(column, set_keys(node))]
+
+
+def _kinds(node: GroupAggregate, rows: DataFrame) -> list[Column]:
+    if changelog_mode(node.input) == APPEND_ONLY:
+        return []
+    return [F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)]
+
+
+def _results(node: GroupAggregate) -> list[Column]:
+    return [
+        *(column(own).alias(name) for own, name in _keys(node).items()),
+        *grouping_id(node),
+        *(column(f"__result_{i}").alias(item.name) for i, item in enumerate(node.aggregates)),
+    ]

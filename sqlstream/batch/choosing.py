@@ -1,0 +1,161 @@
+"""Which way a query or an INSERT runs under ``'execution.runtime-mode'``.
+
+With ``auto`` a stream goes first: what it executes, and gives rows that are final, runs as it always has, with
+checkpoints and rows as they come. A query that it refuses, or whose results it would update, runs as a batch where its
+inputs end and no clause of it is one of streams. So does one for its caller that joins without bounds on times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from sqlglot import exp
+
+from sqlstream.connectors import connector
+from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_SOURCE
+from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.grammar import nodes
+from sqlstream.grammar.depth import with_room
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner.bad_rows import BadAction
+from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen_way, resolve
+from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.catalog import APPEND_ONLY, Table
+from sqlstream.planner.nodes import Output, Scan
+from sqlstream.planner.operators.interval_join import IntervalJoin
+from sqlstream.planner.operators.over import Over
+from sqlstream.planner.properties import changelog_mode, keeps_state
+from sqlstream.plans import Root, not_read, plan_of
+from sqlstream.workspace import Workspace
+
+UNBOUNDED = "SS600"
+LOOKUP_ONLY = "SS250"
+
+Chosen = nodes.Query | nodes.Insert
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A query that runs as one of Spark SQL. ``query`` is spelled for Spark, and names the tables as ``names`` says."""
+
+    statement: Chosen
+    query: exp.Expr
+    resolved: Resolved
+    names: dict[str, str]
+    why: str
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(found.table for found in self.resolved.inputs)
+
+
+def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
+    """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement."""
+    match workspace.settings["execution.runtime-mode"]:
+        case "streaming":
+            return plan_of(statement, workspace)
+        case "batch":
+            return _as_batch(statement, workspace)
+    return _as_needed(statement, workspace)
+
+
+def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
+    try:
+        plan = plan_of(statement, workspace)
+    except SqlStreamError as error:
+        return _instead(statement, workspace, error)
+    return (_batch(statement, workspace)[0] or plan) if _is_better_finished(plan) else plan
+
+
+def _is_better_finished(plan: Root) -> bool:
+    """Of a query for its caller, which has no checkpoint: whether its results change, or an operator keeps all rows
+    that it sees; those of intervals and OVER forget rows as time passes. What reads no table has nothing to wait for.
+    """
+    if not isinstance(plan, Output):
+        return False
+    keeps = any(keeps_state(node) and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
+    return keeps or changelog_mode(plan) != APPEND_ONLY or not any(isinstance(node, Scan) for node in plan.walk())
+
+
+def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:
+    """The batch of a query that a stream refuses; the refusal where it is no batch, either."""
+    refused, wrong = batch_features(error.diagnostics, LOOKUP_ONLY, NOT_A_SOURCE, INSERTS_ONLY)
+    found = _batch(statement, workspace)[0] if refused else None
+    if found is None:
+        raise error
+    if wrong:
+        raise SqlStreamError.of(wrong)
+    return found
+
+
+def runs_instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> bool:
+    """Whether what a stream refuses with ``error`` runs as a batch."""
+    return workspace.settings["execution.runtime-mode"] != "streaming" and bool(_instead(statement, workspace, error))
+
+
+def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
+    """A clause of streams runs as a stream, whose watermark only the end of the input moves. BindError SS600 for a
+    table without an end."""
+    found, way = _batch(statement, workspace)
+    if way.unbounded is not None:
+        raise SqlStreamError.of([_without_end(way.unbounded)])
+    return found or plan_of(statement, workspace)
+
+
+def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
+    """The plan of a statement set, which is a stream; with ``batch`` SS600 as of a query."""
+    if workspace.settings["execution.runtime-mode"] == "batch":
+        ways = (_batch(insert, workspace)[1] for insert in statement.inserts)
+        wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
+        if wrong:
+            raise SqlStreamError.of(wrong)
+    return plan_of(statement, workspace)
+
+
+def _without_end(found: Input) -> Diagnostic:
+    if not _is_read(found.table):
+        return not_read(found.table, span_of(found.at) if found.view is None else None)
+    message = f'table "{found.table.name}" has no end, and "execution.runtime-mode" is "batch"'
+    hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream."
+    return _located(bind_error(UNBOUNDED, message, found.at, hint).diagnostic, found)
+
+
+def _located(found: Diagnostic, named: Input) -> Diagnostic:
+    if named.view is None:
+        return found
+    return replace(found, detail=f'In view "{named.view.name}".', source=named.view.text or None)
+
+
+@with_room
+def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
+    """The batch that the statement could run as, and what stands in its way."""
+    run, names, catalog = uuid4().hex[:8], dict[str, str](), workspace.catalog
+
+    def named(table: Table) -> str:
+        return names.setdefault(table.name, f"sqlstream_{run}_{len(names)}")
+
+    resolved = resolve(statement.query, catalog, named)
+    way = chosen_way(resolved, catalog, ends)
+    if not way.may_be_batch or _tolerates_functions(resolved, workspace):
+        return None, way
+    columns = {column.name.casefold() for found in resolved.inputs for column in found.table.columns}
+    return Batch(statement, for_spark(resolved.query, catalog, columns), resolved, names, way.why), way
+
+
+def ends(table: Table) -> bool:
+    """Whether all rows of a table are there: of one that ends, or of a database."""
+    return _is_read(table) and (table.bounded or connector(table.connector).scans)
+
+
+def _is_read(table: Table) -> bool:
+    found = connector(table.connector)
+    return found.is_source or found.scans
+
+
+def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:
+    """True where a function may fail for a row, which only streams leave out."""
+    if workspace.settings["sqlstream.functions.on-error"][0] is BadAction.FAIL:
+        return False
+    return any(workspace.catalog.function(call.name) for call in resolved.query.find_all(exp.Anonymous))

@@ -1,0 +1,163 @@
+"""What Spark says of a query, as our diagnostics: with the place in the script, and where we have one with our code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.jobs.lifecycle.failure import job_error
+from sqlstream.planner.batch import SparkText
+from sqlstream.planner.catalog import View
+from sqlstream.planner.functions.kinds import hint_for
+from sqlstream.planner.lowering.too_deep import too_deep_for_spark
+from sqlstream.planner.suggestions import did_you_mean
+
+REFUSED = "SS602"
+
+_CODE = re.compile(r"\[([A-Z_]+)(?:\.([A-Z_]+))?\] (.*?)(?: SQLSTATE: \w+.*)?$", re.MULTILINE)
+_PLACE = re.compile(r"== SQL[^\n]*\(line (\d+), position (\d+)\) ==\n(?:[^\n]*\n)*? *(\^+)", re.MULTILINE)
+_SYNTAX = re.compile(r"\(line (\d+), pos (\d+)\)")
+_NAME = re.compile(r"`((?:[^`]|``)+)`")
+
+
+def refused(error: Exception, text: SparkText, views: Iterable[View], functions: Iterable[str]) -> SqlStreamError:
+    """The mistake for which Spark does not run the query: SS201, SS203, SS204, SS206, SS219, or SS602 in its words."""
+    deep = too_deep_for_spark(str(error))
+    if deep is not None:
+        return SqlStreamError.of([deep])
+    return SqlStreamError.of([_placed(_mistake(error, functions), error, text, views)])
+
+
+def failed(error: BaseException, text: SparkText, views: Iterable[View]) -> SqlStreamError:
+    """Why a query failed that had begun."""
+    told = job_error(error, None, "")
+    if not isinstance(error, Exception) or isinstance(error, SqlStreamError):
+        return told
+    found = _placed(told.diagnostic, error, text, views)
+    by_spark = _CODE.search(str(error))
+    if found.code == "SS400" and by_spark is not None:
+        found = replace(found, message=_sentence(by_spark[3]))
+    return ExecutionError.of([found])
+
+
+# --- what is wrong --------------------------------------------------------------------------------------------
+
+
+def _mistake(error: Exception, functions: Iterable[str]) -> Diagnostic:
+    found = _CODE.search(str(error))
+    if found is None:
+        return Diagnostic(REFUSED, f"Spark refuses the query: {str(error).strip().splitlines()[0]}")
+    known = _KNOWN.get(found[1])
+    given = _parameters(error)
+    if known is not None and (told := known(given, found[3], functions)) is not None:
+        return told
+    return Diagnostic(REFUSED, f"Spark refuses the query: {_sentence(found[3])}")
+
+
+def _parameters(error: Exception) -> Mapping[str, str]:
+    ask: Any = getattr(error, "getMessageParameters", None)
+    return (ask() if ask is not None else None) or {}
+
+
+def _sentence(text: str) -> str:
+    """A message of Spark's without its full stop."""
+    return text.strip().rstrip(".")
+
+
+def _parts(text: str) -> list[str]:
+    return [name.replace("``", "`") for name in _NAME.findall(text)]
+
+
+def _column(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
+    names = _parts(given.get("objectName", ""))
+    if not names:
+        return None
+    of = f' in "{names[-2]}"' if len(names) > 1 else ""
+    proposed = [_parts(one)[-1] for one in given.get("proposal", "").split(", ") if _parts(one)]
+    hint = did_you_mean(names[-1], proposed, "nearest columns")
+    return Diagnostic("SS201", f'column "{names[-1]}" does not exist{of}', hint=hint)
+
+
+def _routine(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
+    names = _parts(given.get("routineName", ""))
+    hint = hint_for(names[-1], functions) if names else None
+    return Diagnostic("SS203", f'function "{names[-1]}" does not exist', hint=hint) if names else None
+
+
+def _ambiguous(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
+    names = _parts(given.get("name", ""))
+    listed = re.findall(r"`[^`]+`(?:\.`[^`]+`)*", given.get("referenceNames", ""))
+    tables = list(dict.fromkeys(".".join(_parts(one)) for one in listed))
+    hint = f"Write {' or '.join(tables)}." if len(tables) > 1 else None
+    return Diagnostic("SS204", f'column "{names[-1]}" is ambiguous', hint=hint) if names else None
+
+
+def _types(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
+    return Diagnostic("SS206", _sentence(text.partition("due to data type mismatch: ")[2] or text))
+
+
+def _widths(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
+    if "firstNumColumns" not in given or "invalidNumColumns" not in given:
+        return None
+    widths = f"{given['firstNumColumns']} and {given['invalidNumColumns']}"
+    return Diagnostic("SS219", f"{given.get('operator', 'UNION')} needs equally many columns: {widths}")
+
+
+_KNOWN: Mapping[str, Callable[[Mapping[str, str], str, Iterable[str]], Diagnostic | None]] = {
+    "UNRESOLVED_COLUMN": _column,
+    "UNRESOLVED_ROUTINE": _routine,
+    "AMBIGUOUS_REFERENCE": _ambiguous,
+    "DATATYPE_MISMATCH": _types,
+    "NUM_COLUMNS_MISMATCH": _widths,
+}
+
+
+# --- where it is ----------------------------------------------------------------------------------------------
+
+
+def _placed(found: Diagnostic, error: Exception, text: SparkText, views: Iterable[View]) -> Diagnostic:
+    """The diagnostic with its place in the script, or in the text of the view that the query goes through."""
+    where = _range(error, text.text)
+    part = text.part_at(*where) if where is not None else None
+    if part is None:
+        return found
+    if part.view is None:
+        return replace(found, span=part.span)
+    view = next((v for v in views if v.name == part.view), None)
+    if view is None or not view.text:
+        return replace(found, detail=f'In view "{part.view}".')
+    return replace(found, span=part.span, source=view.text, detail=f'In view "{view.name}".')
+
+
+def _range(error: Exception, text: str) -> tuple[int, int] | None:
+    """The characters of Spark's text that it speaks of."""
+    ask: Any = getattr(error, "getQueryContext", None)
+    contexts = (ask() if ask is not None else None) or []
+    for context in contexts:
+        start, stop = _asked(context, "startIndex"), _asked(context, "stopIndex")
+        if isinstance(start, int) and isinstance(stop, int) and 0 <= start <= stop < len(text):
+            return start, stop + 1
+    shown = _PLACE.search(str(error))
+    if shown is not None:
+        start = _offset(text, int(shown[1]), int(shown[2]) - 1)
+        return start, start + len(shown[3])
+    syntax = _SYNTAX.search(str(error))
+    if syntax is not None:
+        start = _offset(text, int(syntax[1]), int(syntax[2]))
+        return start, min(start + 1, len(text))
+    return None
+
+
+def _asked(context: Any, name: str) -> object:
+    try:
+        return getattr(context, name)()
+    except Exception:  # contexts of DataFrames have no place
+        return None
+
+
+def _offset(text: str, line: int, position: int) -> int:
+    lines = text.split("\n")
+    return sum(len(before) + 1 for before in lines[: line - 1]) + position

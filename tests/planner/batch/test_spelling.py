@@ -1,0 +1,149 @@
+"""How queries over finished data are spelled for Spark, and where each part of that text stands in the script."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from sqlstream.catalog import Catalog
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import nodes, parse_script
+from sqlstream.planner.batch import conditions_of, resolve, spark_text
+from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.catalog import Column, Table, View
+from sqlstream.types import DataType
+
+
+def query_of(text: str) -> exp.Expr:
+    (statement,) = parse_script(text)
+    assert isinstance(statement, nodes.Query)
+    return statement.query
+
+
+def catalog() -> Catalog:
+    found = Catalog()
+    columns = tuple(Column(name, DataType(kind)) for name, kind in (("a", "INT"), ("b", "INT"), ("c", "STRING")))
+    for name in ("t", "u"):
+        found.create(nodes.Name((name,), span=None), Table(name, columns, "filesystem", bounded=True))  # type: ignore[arg-type]
+    text = "SELECT a, b FROM t WHERE b > 1"
+    found.create(nodes.Name(("v",), span=None), View("v", query_of(text), ("x", "y"), text))  # type: ignore[arg-type]
+    return found
+
+
+def spelled(text: str) -> str:
+    known = catalog()
+    return spark_text(for_spark(resolve(query_of(text), known, lambda table: f"_{table.name}").query, known)).text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT a FROM t", "SELECT a FROM `_t` AS `t`"),
+        ("SELECT T.a FROM T", "SELECT T.a FROM `_t` AS `T`"),
+        ("SELECT x FROM v AS w", "SELECT x FROM (SELECT a, b FROM `_t` AS `t` WHERE b > 1) AS `w`(`x`, `y`)"),
+        ("WITH t AS (SELECT * FROM t) SELECT a FROM t", "WITH t AS (SELECT * FROM `_t` AS `t`) SELECT a FROM t"),
+        (
+            "WITH t AS (SELECT 1 AS q) SELECT x FROM v, t",
+            "WITH t AS (SELECT 1 AS q) SELECT x FROM (SELECT a, b FROM `_t` AS `t` WHERE b > 1) AS `v`(`x`, `y`), t",
+        ),
+        (
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t",
+            "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 AS `n + 1` FROM t) SELECT n FROM t",
+        ),
+        ("SELECT COUNT(*) FROM t", "SELECT COUNT(*) AS `count(*)` FROM `_t` AS `t`"),
+        ("SELECT FIRST_VALUE(a) AS f FROM t", "SELECT FIRST_VALUE(a) IGNORE NULLS AS f FROM `_t` AS `t`"),
+        (
+            "SELECT ARRAY_AGG(a IGNORE NULLS) FILTER (WHERE a > 1) AS f FROM t",
+            "SELECT ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS AS f FROM `_t` AS `t`",
+        ),
+        (
+            "SELECT a = ANY (SELECT b FROM u) AS f FROM t",
+            "SELECT a IN (SELECT b FROM `_u` AS `u`) AS f FROM `_t` AS `t`",
+        ),
+        (
+            "SELECT a FROM t QUALIFY RANK() OVER (ORDER BY b) = 1",
+            "SELECT a FROM `_t` AS `t` QUALIFY RANK() OVER (ORDER BY b) = 1",
+        ),
+        (
+            "SELECT x FROM t, UNNEST(ARRAY(a)) AS u(x)",
+            "SELECT x FROM `_t` AS `t` CROSS JOIN LATERAL EXPLODE(ARRAY(a)) AS u(x)",
+        ),
+        (
+            "SELECT SUM(FIRST_VALUE(a)) OVER () AS f, LAG(a) IGNORE NULLS OVER (ORDER BY b) AS l FROM t GROUP BY b",
+            "SELECT SUM(FIRST_VALUE(a) IGNORE NULLS) OVER () AS f, LAG(a) IGNORE NULLS OVER (ORDER BY b) AS l "
+            "FROM `_t` AS `t` GROUP BY b",
+        ),
+        ("SELECT INTERVAL '5' MILLISECOND AS i", "SELECT INTERVAL '0.005' SECOND AS i"),
+        ("SELECT EXPLODE(ARRAY(a)) FROM t", "SELECT EXPLODE(ARRAY(a)) FROM `_t` AS `t`"),
+    ],
+)
+def test_queries_are_spelled_for_spark(text: str, expected: str) -> None:
+    assert spelled(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT a > ANY (SELECT b FROM u) FROM t", "SS355"),
+        ("SELECT ? FROM t", "SS345"),
+        ("SELECT t.a FROM t ASOF JOIN u ON t.a = u.a", "SS301"),
+        ("SELECT * FROM nobody", "SS202"),
+        ("SELECT INTERVAL 'x' SECOND", "SS212"),
+    ],
+)
+def test_what_has_no_words_in_spark_is_refused_with_its_place(text: str, code: str) -> None:
+    with pytest.raises(SqlStreamError) as found:
+        spelled(text)
+    assert found.value.code == code
+    assert found.value.diagnostic.span is not None
+
+
+def test_the_query_that_was_parsed_stays_as_it_is() -> None:
+    text = "WITH q AS (SELECT a FROM t) SELECT COUNT(*), x FROM q, v, UNNEST(ARRAY(a)) AS u(x)"
+    query = query_of(text)
+    before = query.sql("sqlstream")
+    known = catalog()
+    for_spark(resolve(query, known, lambda table: f"_{table.name}").query, known)
+    assert query.sql("sqlstream") == before
+    assert all(child.parent is node for node in query.walk() for child in node.iter_expressions())
+
+
+def test_inputs_are_the_tables_behind_views_and_with() -> None:
+    text = "WITH q AS (SELECT * FROM u) SELECT * FROM q, v WHERE a IN (SELECT a FROM t)"
+    found = resolve(query_of(text), catalog(), lambda table: table.name)
+    assert [(one.table.name, one.view and one.view.name) for one in found.inputs] == [("u", None), ("t", "v")]
+    assert [view.name for view in found.views] == ["v"]
+
+
+def test_parts_of_the_text_know_where_they_stand() -> None:
+    text = "SELECT a + nope, upper(c) FROM t WHERE b IN (SELECT y FROM v)"
+    known = catalog()
+    found = spark_text(for_spark(resolve(query_of(text), known, lambda table: f"_{table.name}").query, known))
+    for part in ("nope", "a + nope", "upper(c)", "y"):
+        start = found.text.index(part)
+        where = found.part_at(start, start + len(part))
+        assert where is not None and text[where.span.start : where.span.end] == part
+    inside = found.text.index("b > 1")
+    of_view = found.part_at(inside, inside + 5)
+    assert of_view is not None and of_view.view == "v"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM t WHERE a > 1 AND c = 'x'", ["a > 1", "c = 'x'"]),
+        ("SELECT * FROM t AS s JOIN u ON s.a = u.a WHERE s.a > 1 AND u.b > 2 AND b > 3", ["a > 1"]),
+        ("SELECT * FROM t LEFT JOIN u ON t.a = u.a WHERE t.a > 1", ["a > 1"]),
+        ("SELECT * FROM u LEFT JOIN t ON t.a = u.a WHERE t.a > 1", []),
+        ("SELECT * FROM t FULL JOIN u ON t.a = u.a WHERE t.a > 1", []),
+        ("SELECT * FROM t WHERE a > 1 OR EXISTS (SELECT 1 FROM u)", []),
+        ("SELECT * FROM t WHERE a > RAND()", []),
+        ("SELECT * FROM t WHERE a > 1 UNION ALL SELECT * FROM t", []),
+    ],
+)
+def test_conditions_of_one_table_may_be_checked_by_its_source(text: str, expected: list[str]) -> None:
+    known = catalog()
+    table = known.relation("t")
+    assert isinstance(table, Table)
+    query = for_spark(resolve(query_of(text), known, lambda found: f"_{found.name}").query, known)
+    assert [c.sql("spark").replace("`", "") for c in conditions_of(table, "_t", query)] == expected

@@ -1,0 +1,354 @@
+"""Queries over finished data end to end: results beside plain Spark SQL, errors with places, tables that get them."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections.abc import Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import sqlstream
+from sqlstream.batch.run import BatchRun
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job, JobState
+from sqlstream.planner.lowering import whole_table
+from sqlstream.query import Query
+from sqlstream.session import Session
+from sqlstream.udfs.lookup.source import LookupSource
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "sales.csv").write_text("1,10,x,1.5\n2,20,y,\n1,30,z,2.5\n3,,x,0.5\n")
+    (folder / "shops.jsonl").write_text(
+        '{"shop": 1, "city": "Ulm", "tags": ["a", "b"]}\n{"shop": 2, "city": "Bonn", "tags": []}\n'
+        '{"shop": 9, "city": "Köln", "tags": ["c"]}\n'
+    )
+    (folder / "odd.csv").write_text("1,a\n,b\nc,c\n2,d\n")
+    with sqlite3.connect(folder / "people.db") as database:
+        database.execute("CREATE TABLE people (id INT, name TEXT, born TEXT)")
+        database.executemany(
+            "INSERT INTO people VALUES (?, ?, ?)",
+            [(1, "Ann", "1990-01-01"), (2, "Bob", None), (3, "Cid", "2000-05-05")],
+        )
+    with sqlstream.connect(spark) as found:
+        found.sql(f"""
+        CREATE TABLE sales (shop INT, amount INT, kind STRING, rate DECIMAL(4, 2), twice AS amount * 2)
+        WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/sales.csv');
+        CREATE TABLE shops (shop INT, city STRING, tags ARRAY<STRING>)
+        WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/shops.jsonl');
+        CREATE TABLE people (id INT, name STRING, born DATE, label AS UPPER(name))
+        WITH ('connector' = 'sqlite', 'path' = '{folder}/people.db', 'table-name' = 'people');
+        CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence',
+            'fields.n.start' = '1', 'fields.n.end' = '20');
+        CREATE TABLE tolerant (shop INT NOT NULL, kind STRING, day AS UPPER(kind), pt AS PROCTIME())
+        WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv', 'on-error' = 'skip');
+        CREATE TABLE strict (shop INT NOT NULL, kind STRING)
+        WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv');
+        CREATE VIEW totals (shop, total) AS SELECT shop, SUM(amount) FROM sales GROUP BY shop
+        """)
+        yield found
+
+
+def batch(session: Session, text: str) -> list[tuple]:
+    """The rows of a query, which must have been a batch."""
+    found = session.sql(text)
+    assert isinstance(found, Query) and isinstance(found.job, BatchRun), text
+    return found.fetchall()
+
+
+def error(session: Session, text: str) -> str:
+    with pytest.raises(SqlStreamError) as found:
+        batch(session, text)
+    return str(found.value)
+
+
+QUERIES = {
+    "SELECT 1, 'a' AS letter": [(1, "a")],
+    "SELECT NULL AS n, X'ff' AS b, STRUCT(1 AS x) AS s, MAP('k', 2) AS m, INTERVAL '1' DAY AS d": [
+        (None, b"\xff", {"x": 1}, {"k": 2}, timedelta(days=1))
+    ],
+    "SELECT COUNT(*), COUNT(amount), SUM(twice) FROM sales": [(4, 3, 120)],
+    "SELECT shop, amount FROM sales ORDER BY amount DESC NULLS LAST LIMIT 2 OFFSET 1": [(2, 20), (1, 10)],
+    "SELECT DISTINCT kind FROM sales ORDER BY kind": [("x",), ("y",), ("z",)],
+    "SELECT s.shop, city FROM sales AS s JOIN shops AS c ON s.shop = c.shop ORDER BY amount": [
+        (1, "Ulm"),
+        (2, "Bonn"),
+        (1, "Ulm"),
+    ],
+    "SELECT city, amount FROM shops LEFT JOIN sales USING (shop) WHERE shop > 1 ORDER BY city": [
+        ("Bonn", 20),
+        ("Köln", None),
+    ],
+    "SELECT shop FROM shops WHERE shop NOT IN (SELECT shop FROM sales) OR city = (SELECT MIN(city) FROM shops) "
+    "ORDER BY 1": [(2,), (9,)],
+    "SELECT city FROM shops AS c WHERE EXISTS (SELECT 1 FROM sales AS s WHERE s.shop = c.shop AND amount > 25)": [
+        ("Ulm",)
+    ],
+    "SELECT shop = ANY (SELECT shop FROM sales) AS sells FROM shops ORDER BY shop": [(True,), (True,), (False,)],
+    "SELECT shop FROM sales INTERSECT SELECT shop FROM shops ORDER BY shop": [(1,), (2,)],
+    "SELECT shop FROM sales EXCEPT ALL SELECT shop FROM shops ORDER BY shop": [(1,), (3,)],
+    "SELECT shop, amount, SUM(amount) OVER (ORDER BY amount) AS s FROM sales WHERE amount > 5 ORDER BY 2": [
+        (1, 10, 10),
+        (2, 20, 30),
+        (1, 30, 60),
+    ],
+    "SELECT shop, kind FROM sales QUALIFY ROW_NUMBER() OVER (PARTITION BY shop ORDER BY amount DESC) = 1 ORDER BY 1": [
+        (1, "z"),
+        (2, "y"),
+        (3, "x"),
+    ],
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT * FROM r ORDER BY n": [
+        (1,),
+        (2,),
+        (3,),
+    ],
+    "SELECT x FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) WHERE y = 'b'": [(2,)],
+    "SELECT * FROM (SELECT shop, kind, amount FROM sales) PIVOT (SUM(amount) FOR kind IN ('x', 'y')) ORDER BY 1": [
+        (1, 10, None),
+        (2, None, 20),
+        (3, None, None),
+    ],
+    "SELECT * FROM (SELECT 1 AS a, 2 AS b) UNPIVOT (v FOR k IN (a, b)) ORDER BY k": [("a", 1), ("b", 2)],
+    "SELECT shop, kind, COUNT(*) FROM sales WHERE shop < 3 GROUP BY GROUPING SETS ((shop), (kind)) ORDER BY ALL": [
+        (None, "x", 1),
+        (None, "y", 1),
+        (None, "z", 1),
+        (1, None, 2),
+        (2, None, 1),
+    ],
+    "SELECT COUNT(*) FROM sales TABLESAMPLE (100 PERCENT)": [(4,)],
+    "SELECT city, s.amount FROM shops AS c, LATERAL (SELECT MAX(amount) AS amount FROM sales WHERE shop = c.shop) AS s "
+    "ORDER BY city": [("Bonn", 20), ("Köln", None), ("Ulm", 30)],
+    "SELECT city, tag, n FROM shops CROSS JOIN UNNEST(tags) WITH ORDINALITY AS t(tag, n) ORDER BY city, n": [
+        ("Köln", "c", 1),
+        ("Ulm", "a", 1),
+        ("Ulm", "b", 2),
+    ],
+    "SELECT city, tag FROM shops LEFT JOIN UNNEST(tags) AS t(tag) ON TRUE ORDER BY city, tag": [
+        ("Bonn", None),
+        ("Köln", "c"),
+        ("Ulm", "a"),
+        ("Ulm", "b"),
+    ],
+    "SELECT * FROM totals WHERE total > 15 ORDER BY total": [(2, 20), (1, 40)],
+    "SELECT MAX(n), COUNT(DISTINCT n % 3) FROM numbers": [(20, 3)],
+    # our dialect's own spellings and meanings
+    "SELECT LISTAGG(kind) FROM (SELECT kind FROM sales WHERE shop = 2)": [("y",)],
+    "SELECT ARRAY_AGG(amount), FIRST_VALUE(amount) FROM sales WHERE shop = 3": [([None], None)],
+    "SELECT EXTRACT(EPOCH FROM DATE '1970-01-02'), EXTRACT(EPOCH FROM TIMESTAMP '1970-01-02 00:00:01')": [
+        (86400, 86401)
+    ],
+    r"SELECT kind SIMILAR TO '[xy]', 'a1' RLIKE '\d' FROM sales WHERE shop = 2 LIMIT 1": [(True, True)],
+    "SELECT a.day, COUNT(*) FROM tolerant AS a JOIN tolerant AS b ON a.shop <= b.shop GROUP BY a.day ORDER BY 1": [
+        ("A", 2),
+        ("D", 1),
+    ],
+    "SELECT COUNT(DISTINCT pt) FROM tolerant": [(1,)],
+    # tables of databases
+    "SELECT id, label, born FROM people WHERE id > 1 ORDER BY id": [(2, "BOB", None), (3, "CID", date(2000, 5, 5))],
+    "SELECT name, SUM(rate) FROM people JOIN sales ON id = shop GROUP BY name ORDER BY name": [
+        ("Ann", Decimal("4.00")),
+        ("Bob", None),
+        ("Cid", Decimal("0.50")),
+    ],
+    "SELECT name FROM people": [("Ann",), ("Bob",), ("Cid",)],
+}
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_a_query_over_finished_data_gives_final_rows(session: Session, text: str) -> None:
+    assert batch(session, text) == QUERIES[text]
+
+
+def test_columns_are_named_as_those_of_streams(session: Session) -> None:
+    found = session.sql(
+        "SELECT count(*), MAX(amount) + 1, kind AS k, shop, shop FROM sales GROUP BY kind, shop LIMIT 1"
+    )
+    assert isinstance(found, Query)
+    assert found.columns == ("count(*)", "max(amount) + 1", "k", "shop", "shop")
+    assert [type_.name for type_ in found.types] == ["BIGINT", "INT", "STRING", "INT", "INT"]
+    assert found.to_pandas().shape == (1, 5)
+
+
+def test_an_empty_result_has_its_columns(session: Session) -> None:
+    found = session.sql("SELECT DISTINCT shop, rate FROM sales WHERE shop > 99")
+    assert isinstance(found, Query)
+    assert (found.to_arrow().num_rows, found.to_arrow().column_names) == (0, ["shop", "rate"])
+
+
+ERRORS = {
+    "SELECT shop, nope FROM sales WHERE shop IN (SELECT shop FROM shops)": ("SS201", "nope"),
+    "SELECT city FROM shops AS c WHERE EXISTS (SELECT 1 FROM sales AS s WHERE s.zip = c.shop)": ("SS201", "s.zip"),
+    "SELECT nosuch(shop) FROM sales GROUP BY 1": ("SS203", "nosuch(shop)"),
+    "SELECT shop FROM sales JOIN shops ON sales.shop = shops.shop": ("SS204", "shop"),
+    "SELECT amount + tags FROM sales CROSS JOIN shops": ("SS206", "amount + tags"),
+    "SELECT shop FROM sales UNION SELECT shop, city FROM shops": (
+        "SS219",
+        "SELECT shop FROM sales UNION SELECT shop, city FROM shops",
+    ),
+    "SELECT shop, COUNT(*) FROM sales": ("SS602", "SELECT shop, COUNT(*) FROM sales"),
+    "SELECT CAST(kind AS INT) FROM sales ORDER BY 1": ("SS400", "CAST(kind AS INT)"),
+}
+
+
+def test_a_row_that_cannot_be_read_fails_the_query(session: Session) -> None:
+    assert error(session, "SELECT MAX(shop) FROM strict").startswith(("SS402: ", "SS403: "))
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_what_spark_refuses_has_our_code_and_its_place(session: Session, text: str) -> None:
+    code, part = ERRORS[text]
+    lines = error(session, text).splitlines()
+    assert lines[0].startswith(f"{code}: ")
+    start = len("LINE 1: ") + text.index(part)
+    assert lines[1:3] == [f"LINE 1: {text}", " " * start + "^" * len(part)]
+    assert "sqlstream_" not in lines[0]
+
+
+def test_a_mistake_in_a_view_has_its_place_there(session: Session) -> None:
+    session.sql("CREATE VIEW broken AS SELECT nope FROM sales WHERE shop IN (SELECT shop FROM shops)")
+    assert error(session, "SELECT * FROM broken").splitlines()[1:4] == [
+        "LINE 1: CREATE VIEW broken AS SELECT nope FROM sales WHERE shop IN (SELECT shop FROM shops)",
+        "                                     ^^^^",
+        'DETAIL: In view "broken".',
+    ]
+
+
+def test_what_a_stream_executes_stays_one(session: Session) -> None:
+    found = session.sql("SELECT n FROM numbers WHERE n > 18")
+    assert isinstance(found, Query) and isinstance(found.job, Job)
+    assert found.fetchall() == [(19,), (20,)]
+
+
+def test_a_batch_that_is_stopped_ends(session: Session) -> None:
+    text = (
+        "SELECT COUNT(*) FROM numbers AS a, numbers AS b, numbers AS c, numbers AS d, numbers AS e, numbers AS f, "
+        "numbers AS g, numbers AS h WHERE a.n + b.n + c.n + d.n + e.n + f.n + g.n + h.n = RAND()"
+    )
+    found = session.sql(text)
+    assert isinstance(found, Query)
+    assert not found.job.wait(1)
+    found.stop()
+    assert found.job.state is JobState.STOPPED
+    assert found.fetchall() == []
+
+
+def test_results_are_written_into_tables(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE counts (shop INT, n BIGINT, note STRING) WITH ('connector' = 'memory')")
+    for text in (
+        "INSERT INTO counts SELECT shop, COUNT(*), NULL FROM sales GROUP BY shop",
+        "INSERT INTO counts VALUES (7, 0, 'none')",
+        f"CREATE TABLE best WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/best') AS "
+        "SELECT shop, MAX(amount) AS most FROM sales GROUP BY shop",
+    ):
+        job = session.sql(text)
+        assert isinstance(job, Job) and job.wait()
+    assert batch(session, "SELECT * FROM counts ORDER BY shop") == [
+        (1, 2, None),
+        (2, 1, None),
+        (3, 1, None),
+        (7, 0, "none"),
+    ]
+    assert batch(session, "SELECT * FROM best ORDER BY shop") == [(1, 30), (2, 20), (3, None)]
+    with pytest.raises(SqlStreamError, match="SS216"):
+        session.sql("INSERT INTO counts VALUES (1, 2)")
+
+
+def test_spark_keeps_nothing_of_a_batch(session: Session) -> None:
+    batch(session, "SELECT COUNT(*) FROM sales")
+    error(session, "SELECT nope FROM sales GROUP BY 1")
+    names = [table.name for table in session.spark.catalog.listTables()]
+    assert not [name for name in names if name.startswith("sqlstream_")]
+
+
+def test_explain_physical_shows_the_plan_of_spark(session: Session) -> None:
+    text = session.explain("SELECT shop, COUNT(*) FROM sales WHERE amount > 5 GROUP BY shop", stage="physical")
+    assert text.startswith("batch: all inputs are bounded\n== Physical Plan ==")
+    assert "HashAggregate" in text and "GreaterThan(amount,5)" in text
+
+
+def test_a_database_leaves_out_rows_and_columns_that_nobody_asks_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[LookupSource] = []
+    whole = whole_table.whole_table
+
+    def noted(spark: SparkSession, source: LookupSource) -> DataFrame:
+        seen.append(source)
+        return whole(spark, source)
+
+    monkeypatch.setattr(whole_table, "whole_table", noted)
+    assert batch(session, "SELECT COUNT(*) FROM people AS p WHERE p.id IN (1, 2) AND name <> 'Bob'") == [(1,)]
+    request = seen[0].request
+    assert [name for name, _ in request.columns] == ["id", "name"]
+    assert [(c.column, c.operator, c.value) for c in request.filters] == [("id", "IN", (1, 2)), ("name", "<>", "Bob")]
+
+
+# --- batch --------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_batch_no_row_is_late(session: Session, tmp_path: Path) -> None:
+    """The second file holds a row that is older than all windows of the first one."""
+    forked = session.fork()
+    (tmp_path / "a.csv").write_text("a,2020-01-01 00:01:00\nb,2020-01-01 00:00:01\n")
+    (tmp_path / "b.csv").write_text("a,2020-01-01 00:00:02\n")
+    os.utime(tmp_path / "a.csv", (1, 1))
+    forked.sql(f"""CREATE TABLE seen (k STRING, at TIMESTAMP, WATERMARK FOR at AS at) WITH ('connector' = 'filesystem',
+        'format' = 'csv', 'path' = '{tmp_path}', 'source.max-files-per-trigger' = '1')""")
+    window = "TUMBLE(TABLE seen, DESCRIPTOR(at), INTERVAL '10' SECOND)"
+    text = f"SELECT k, COUNT(*) FROM {window} GROUP BY k, window_start, window_end"
+    stream = forked.sql(text)
+    assert isinstance(stream, Query) and sorted(stream.fetchall()) == [("a", 1), ("b", 1)]
+    forked.sql("SET 'execution.runtime-mode' = 'batch'")
+    finished = forked.sql(text)
+    assert isinstance(finished, Query) and sorted(finished.fetchall()) == [("a", 1), ("a", 1), ("b", 1)]
+    assert batch(forked, "SELECT k FROM seen WHERE k = 'b'") == [("b",)]
+
+
+# --- beside Spark -------------------------------------------------------------------------------------------------
+
+_RANDOM = (
+    "SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(w) AS m FROM l GROUP BY k",
+    "SELECT l.k, l.v, r.w FROM l JOIN r ON l.k = r.k AND l.v < r.v",
+    "SELECT l.k, r.v FROM l FULL JOIN r ON l.k = r.k AND l.w = r.w",
+    "SELECT k, v, RANK() OVER (PARTITION BY k ORDER BY v) AS place FROM l",
+    "SELECT k, v FROM l UNION SELECT k, v FROM r",
+    "SELECT v FROM l WHERE k IN (SELECT k FROM r WHERE r.v > l.v) OR v IS NULL",
+    "SELECT k, w, AVG(v) AS a, GROUPING_ID() AS g FROM l GROUP BY CUBE (k, w)",
+)
+
+
+def test_results_are_those_of_spark(session: Session, spark, tmp_path: Path) -> None:
+    chosen = random.Random(7)
+    forked = session.fork()
+    for name in ("l", "r"):
+        rows = [
+            (chosen.randrange(5), chosen.choice([None, *range(20)]), chosen.choice(["p", "q", None]))
+            for _ in range(200)
+        ]
+        path = f"{tmp_path}/{name}"
+        frame = spark.createDataFrame(rows, "k INT, v INT, w STRING")
+        frame.coalesce(1).write.parquet(path)
+        frame.createOrReplaceTempView(name)
+        forked.sql(
+            f"CREATE TABLE {name} (k INT, v INT, w STRING) WITH ('connector' = 'filesystem', 'format' = 'parquet', "
+            f"'path' = '{path}')"
+        )
+    forked.sql("SET 'execution.runtime-mode' = 'batch'")
+    try:
+        for text in _RANDOM:
+            ours, theirs = batch(forked, text), [tuple(row) for row in spark.sql(text).collect()]
+            assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), text
+    finally:
+        for name in ("l", "r"):
+            spark.catalog.dropTempView(name)

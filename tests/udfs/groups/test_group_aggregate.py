@@ -1,0 +1,347 @@
+"""GROUP BY without a window, against a plain model: rows come and go, results of each group follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream.udfs.aggregates import AggregateCall, Ordering
+from sqlstream.udfs.groups.kernel import IGNORED, GroupAggregateKernel
+from sqlstream.udfs.groups.living import Living
+from sqlstream.udfs.groups.parts import parts_of
+from sqlstream.udfs.harness import KernelHarness
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
+
+SECOND = 1_000_000
+
+SCHEMA = pa.schema([
+    (KEY_HASH, pa.int64()), ("k", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("d", pa.decimal128(6, 2)),
+    ("t", pa.string()), ("b", pa.bool_()), ("g", pa.float64()),
+])  # fmt: skip
+UPDATING = SCHEMA.append(pa.field(ROW_KIND, pa.string()))
+COLUMNS = ("k", "n", "x", "d", "t", "b", "g")
+
+Row = tuple[Any, ...]
+"""Values of COLUMNS."""
+
+
+def call(name: str, function: str, *arguments: str, result: pa.DataType | None = None, **more: Any) -> AggregateCall:
+    return AggregateCall(name, function, arguments, result or pa.int64(), **more)
+
+
+def values(rows: Sequence[Row], column: str) -> list[Any]:
+    found = (row[COLUMNS.index(column)] for row in rows)
+    return [value for value in found if value is not None]
+
+
+def where(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row[5]]
+
+
+def total(found: Sequence[Any]) -> Any:
+    return sum(found) if found else None
+
+
+def mean(found: Sequence[Any]) -> float | None:
+    return sum(found) / len(found) if found else None
+
+
+def text(found: Sequence[str]) -> str | None:
+    return ",".join(found) if found else None
+
+
+Expected = Callable[[list[Row]], Any]
+
+CALLS: dict[str, tuple[AggregateCall, Expected]] = {
+    "count": (call("count", "count"), len),
+    "count_n": (call("count_n", "count", "n"), lambda rows: len(values(rows, "n"))),
+    "count_if": (call("count_if", "count", filter="b"), lambda rows: len(where(rows))),
+    "sum": (call("sum", "sum", "n"), lambda rows: total(values(rows, "n"))),
+    "sum_if": (call("sum_if", "sum", "n", filter="b"), lambda rows: total(values(where(rows), "n"))),
+    "sum_x": (call("sum_x", "sum", "x", result=pa.float64()), lambda rows: total(values(rows, "x"))),
+    "sum_d": (call("sum_d", "sum", "d", result=pa.decimal128(16, 2)), lambda rows: total(values(rows, "d"))),
+    "avg": (call("avg", "avg", "n", result=pa.float64()), lambda rows: mean(values(rows, "n"))),
+    "min": (call("min", "min", "n"), lambda rows: min(values(rows, "n"), default=None)),
+    "max_t": (call("max_t", "max", "t", result=pa.string()), lambda rows: max(values(rows, "t"), default=None)),
+    "max_if": (call("max_if", "max", "n", filter="b"), lambda rows: max(values(where(rows), "n"), default=None)),
+    "distinct": (call("distinct", "count", "n", distinct=True), lambda rows: len(set(values(rows, "n")))),
+    "distinct_t": (call("distinct_t", "count", "t", distinct=True), lambda rows: len(set(values(rows, "t")))),
+    "distinct_sum": (call("distinct_sum", "sum", "n", distinct=True), lambda rows: total(list(set(values(rows, "n"))))),
+    "distinct_if": (
+        call("distinct_if", "count", "x", distinct=True, filter="b"),
+        lambda rows: len(set(values(where(rows), "x"))),
+    ),
+    "distinct_min": (
+        call("distinct_min", "min", "n", distinct=True),
+        lambda rows: min(values(rows, "n"), default=None),
+    ),
+    "list": (call("list", "listagg", "t", result=pa.string(), constants=(",",)), lambda rows: text(values(rows, "t"))),
+    "sorted": (
+        call("sorted", "collect_list", "n", result=pa.list_(pa.int64()), order=(Ordering("n", descending=True),)),
+        lambda rows: sorted(values(rows, "n"), reverse=True),
+    ),
+    "first": (
+        call("first", "first", "n", ignore_nulls=True),
+        lambda rows: next(iter(values(rows, "n")), None),
+    ),
+}  # fmt: skip
+
+
+def kernel(*names: str, updates: bool = False, keys: tuple[str, ...] = ("k",), ttl: int = 0) -> GroupAggregateKernel:
+    schema = UPDATING if updates else SCHEMA
+    living = Living(ttl)
+    parts = parts_of([CALLS[name][0] for name in names], keys, schema, updates=updates, living=living)
+    return GroupAggregateKernel(schema, keys, parts, names, living, emits_kinds=updates or bool(names))
+
+
+def harness_of(of: GroupAggregateKernel, **more: Any) -> KernelHarness:
+    return KernelHarness(of, of.input, keys=of.keys, **more)
+
+
+def row(k: str | None = "a", n: int | None = 0, kind: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"k": k, "n": n, "x": None, "d": None, "t": None, "b": None, **more, **({ROW_KIND: kind} if kind else {})}
+
+
+def told(harness: KernelHarness) -> list[str]:
+    """What came out, each row as text: its kind and its values."""
+    return [" ".join(str(v) for v in (found.pop(ROW_KIND, "+I"), *found.values())) for found in harness.output()]
+
+
+# --- against the model ----------------------------------------------------------------------------------------
+
+ROWS = st.tuples(
+    st.sampled_from(["a", "b", None]),
+    st.sampled_from([0, 1, 2, -(2**40), None]),
+    st.sampled_from([0.5, 2.0, None]),
+    st.sampled_from([Decimal("1.25"), Decimal("-3.00"), None]),
+    st.sampled_from(["p", "q", "", None]),
+    st.sampled_from([True, False, None]),
+    st.sampled_from([0.0, 1.0]),
+)
+
+
+@st.composite
+def scripts(draw: Any, updates: bool) -> list[list[tuple[str, Row]]]:
+    """Micro-batches of inserts and, with ``updates``, withdrawals of rows that are there by then."""
+    held: list[Row] = []
+    batches = []
+    for _ in range(draw(st.integers(1, 5))):
+        changes = []
+        for _ in range(draw(st.integers(0, 6))):
+            if updates and held and draw(st.booleans()):
+                gone = held.pop(draw(st.integers(0, len(held) - 1)))
+                changes.append((draw(st.sampled_from(["-D", "-U"])), gone))
+            else:
+                held.append(draw(ROWS))
+                changes.append((draw(st.sampled_from(["+I", "+U"])), held[-1]))
+        batches.append(changes)
+    return batches
+
+
+def there(changes: Sequence[tuple[str, Row]], columns: Sequence[str]) -> list[Row]:
+    """The rows that have come and not gone, in order, with NULL in all but these columns: of rows that are equal in
+    these, the first goes."""
+    rows: list[Row] = []
+    for kind, found in changes:
+        row = tuple(value if name in columns else None for name, value in zip(COLUMNS, found, strict=True))
+        if kind[0] == "+":
+            rows.append(row)
+        else:
+            rows.remove(row)
+    return rows
+
+
+def grouped(changes: Sequence[tuple[str, Row]], keys: tuple[str, ...], names: Sequence[str]) -> dict[Row, Row]:
+    """The result as SQL defines it, but that no group is there without rows."""
+    result: dict[Row, list[Any]] = {tuple(r[COLUMNS.index(k)] for k in keys): [] for r in there(changes, keys)}
+    for name in names:
+        aggregate, expected = CALLS[name]
+        read = {*keys, *aggregate.arguments, aggregate.filter}
+        groups: dict[Row, list[Row]] = {key: [] for key in result}
+        for row in there(changes, [column for column in COLUMNS if column in read]):
+            groups[tuple(row[COLUMNS.index(key)] for key in keys)].append(row)
+        for key, rows in groups.items():
+            found = expected(rows)
+            result[key].append(tuple(found) if isinstance(found, list) else found)
+    return {key: tuple(found) for key, found in result.items()}
+
+
+def applied(emitted: Sequence[dict[str, Any]], keys: tuple[str, ...], result: dict[Row, Row]) -> None:
+    """Changes the result as the kinds of rows say; each must fit what was there."""
+    before = None
+    for found in emitted:
+        kind = found.pop(ROW_KIND, "+I")
+        key = tuple(found.pop(name) for name in keys)
+        values = tuple(tuple(v) if isinstance(v, list) else v for v in found.values())
+        if kind == "+I":
+            assert key not in result, "inserted twice"
+            result[key] = values
+        elif kind == "+U":
+            assert before == ("-U", key), "each +U is right behind its -U"
+            assert result[key] != values, "an update changes something"
+            result[key] = values
+        else:
+            assert result[key] == values, "what is withdrawn is what was there"
+            if kind == "-D":
+                del result[key]
+        before = kind, key
+
+
+def check(names: Sequence[str], updates: bool, keys: tuple[str, ...], data: st.DataObject) -> None:
+    batches = data.draw(scripts(updates))
+    harness = harness_of(
+        kernel(*names, updates=updates, keys=keys),
+        groups=data.draw(st.sampled_from([1, 3])) if keys else 1,
+        restarts=data.draw(st.booleans()),
+        arrow_rows=data.draw(st.sampled_from([1, 2, 10_000])),
+    )
+    changes: list[tuple[str, Row]] = []
+    result: dict[Row, Row] = {}
+    for batch in batches:
+        changes += batch
+        kinds = ({ROW_KIND: kind} if updates else {} for kind, _ in batch)
+        harness.rows([{**dict(zip(COLUMNS, v, strict=True)), **k} for (_, v), k in zip(batch, kinds, strict=True)])
+        applied(harness.output(), keys, result)
+        assert result == grouped(changes, keys, names)
+    assert harness.counters[IGNORED] == 0
+    if not result:
+        assert not any(store.size for store in harness.stores), "nothing stays of groups that have gone"
+
+
+KEYS = [("k",), (), ("k", "g")]
+
+
+@pytest.mark.parametrize("updates", [False, True], ids=["inserts", "changes"])
+@pytest.mark.parametrize("name", CALLS)
+@settings(deadline=None, max_examples=3)
+@given(st.data())
+def test_each_aggregate_follows_its_rows(name, updates, data):
+    check([name], updates, data.draw(st.sampled_from(KEYS)), data)
+
+
+@pytest.mark.parametrize("updates", [False, True], ids=["inserts", "changes"])
+@settings(deadline=None, max_examples=15)
+@given(st.data())
+def test_many_aggregates_follow_their_rows(updates, data):
+    names = data.draw(st.lists(st.sampled_from(sorted(CALLS)), unique=True, max_size=6))
+    keys = st.sampled_from(KEYS if names else [key for key in KEYS if key])
+    check(names, updates, data.draw(keys), data)
+
+
+# --- one by one -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_micro_batch_changes_twice_comes_out_once():
+    harness = harness_of(kernel("count", "sum"))
+    harness.rows([row("a", 1), row("b", 5), row("a", 2)])
+    assert told(harness) == ["+I a 2 3", "+I b 1 5"]
+    harness.rows([row("a", 4), row("a", None)])
+    assert told(harness) == ["-U a 2 3", "+U a 4 7"]
+
+
+def test_rows_that_change_no_result_bring_nothing():
+    harness = harness_of(kernel("min", updates=True))
+    harness.rows([row("a", 1, "+I")])
+    harness.output()
+    harness.rows([row("a", 2, "+I"), row("b", 1, "+I"), row("b", 1, "-D")])
+    assert told(harness) == []
+
+
+def test_distinct_rows_have_no_kinds_where_rows_only_come():
+    harness = harness_of(kernel())
+    harness.rows([row("a"), row("a")])
+    harness.rows([row("a"), row("b")])
+    assert ROW_KIND not in harness.output_table().schema.names
+    assert [found["k"] for found in harness.output()] == []
+
+
+def test_a_group_without_rows_is_withdrawn_and_may_come_again():
+    harness = harness_of(kernel("sum_x", updates=True, keys=()), restarts=True)
+    harness.rows([row(x=0.1, kind="+I"), row(x=0.2, kind="+I")])
+    harness.rows([row(x=0.1, kind="-D"), row(x=0.2, kind="-D")])
+    harness.rows([row(x=0.5, kind="+I")])
+    assert told(harness) == ["+I 0.30000000000000004", "-D 0.30000000000000004", "+I 0.5"]
+
+
+def test_rows_that_go_from_groups_that_are_not_there_are_counted():
+    harness = harness_of(kernel("count", updates=True))
+    harness.rows([row("a", kind="-D"), row("b", kind="-U"), row("b", kind="+U"), row("b", kind="-D")])
+    assert told(harness) == []
+    assert harness.counters[IGNORED] == 2
+
+
+def test_sums_of_whole_numbers_come_back_to_what_they_were():
+    harness = harness_of(kernel("avg", updates=True))
+    large = [row("a", 2**62 - 1, "+I"), row("a", 2**62 - 1, "+I"), row("a", 2**62 - 1, "+I")]
+    harness.rows([row("a", 3, "+I"), *large])
+    harness.output()
+    harness.rows([{**found, ROW_KIND: "-D"} for found in large])
+    assert harness.output()[-1]["avg"] == 3.0
+
+
+# --- what a batch costs ---------------------------------------------------------------------------------------
+
+
+def test_distinct_values_of_before_are_not_read():
+    harness = harness_of(kernel("distinct"))
+    harness.rows([row("a", n) for n in range(20_000)])
+    harness.restart()
+    harness.rows([row("a", 7), row("a", 30_000)])
+    assert told(harness)[-1] == "+U a 20001"
+    assert harness.traffic.bytes_read < harness.stores[0].size / 5
+
+
+def test_rows_are_read_only_where_the_extreme_goes():
+    harness = harness_of(kernel("min", "max_t", updates=True))
+    harness.rows([row("a", n, "+I", t=str(n)) for n in range(5_000)])
+    harness.output()
+    harness.restart()
+    harness.rows([row("a", 70, "-U", t="70"), row("a", 71, "+U", t="71")])
+    assert harness.traffic.bytes_read < 2_000
+    harness.rows([row("a", 0, "-D", t="0")])
+    assert told(harness) == ["-U a 0 999", "+U a 1 999"]
+    assert harness.traffic.bytes_read > 10_000
+
+
+def test_rows_that_cancel_out_are_dropped():
+    harness = harness_of(kernel("min", updates=True))
+    harness.rows([row("a", 0, "+I")])
+    for n in range(1, 1000):
+        harness.rows([row("a", n, "+I"), row("a", n, "-D")])
+    assert harness.stores[0].size < 10_000
+
+
+# --- time to live ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["count", "distinct", "min"])
+@pytest.mark.parametrize("updates", [False, True], ids=["inserts", "changes"])
+def test_groups_are_forgotten_after_their_time(name, updates):
+    kind = "+I" if updates else None
+    harness = harness_of(kernel(name, updates=updates, ttl=10 * SECOND), restarts=True)
+    harness.batch([row("a", 1, kind), row("b", 1, kind)], processing_time=SECOND)
+    harness.batch([row("a", 1, kind)], processing_time=6 * SECOND)
+    harness.output()
+    assert harness.next_timer(Domain.PROCESSING) == 11 * SECOND
+    harness.batch([row("b", 2, kind)], processing_time=12 * SECOND)
+    assert [found["k"] for found in harness.output() if found[ROW_KIND] == "+I"] == ["b"], "it is new again"
+    harness.processing_time(30 * SECOND)
+    assert told(harness) == []
+    assert harness.stores[0].size == 0
+    assert harness.next_timer(Domain.PROCESSING) == END_OF_TIME
+
+
+def test_the_same_result_comes_out_again_where_operators_above_forget():
+    harness = harness_of(kernel("min", ttl=10 * SECOND))
+    harness.batch([row("a", 1)], processing_time=SECOND)
+    harness.batch([row("a", 2)], processing_time=2 * SECOND)
+    assert told(harness) == ["+I a 1", "-U a 1", "+U a 1"]
+    harness.finish()
+    harness.rows([row("a", 0)])
+    assert told(harness) == ["-U a 1", "+U a 0"], "no time passes any more"

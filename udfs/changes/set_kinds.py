@@ -1,0 +1,33 @@
+"""The kinds of set operations that compare rows of two inputs."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+
+class SetKind(Enum):
+    INTERSECT = "INTERSECT"
+    INTERSECT_ALL = "INTERSECT ALL"
+    EXCEPT = "EXCEPT"
+    EXCEPT_ALL = "EXCEPT ALL"
+
+    @property
+    def intersects(self) -> bool:
+        return self in (SetKind.INTERSECT, SetKind.INTERSECT_ALL)
+
+    @property
+    def repeats(self) -> bool:
+        """True where a row may come out several times."""
+        return self in (SetKind.INTERSECT_ALL, SetKind.EXCEPT_ALL)
+
+    def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """How often a row comes out that the sides have so often."""
+        if self.intersects:
+            found: np.ndarray = np.minimum(left, right)
+        elif self.repeats:
+            found = np.maximum(left - right, 0)
+        else:
+            found = np.where(right > 0, 0, left)
+        return found if self.repeats else np.minimum(found, 1)

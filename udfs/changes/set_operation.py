@@ -1,0 +1,118 @@
+"""INTERSECT and EXCEPT of two inputs whose rows come and go.
+
+How often each side has each row is state. What a micro-batch changes of that changes how often the row comes out: as
+Flink does, which counts rows per side in an aggregate and repeats them by a table function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.changes.set_kinds import SetKind
+from sqlstream.udfs.groups.changed import gone_of
+from sqlstream.udfs.groups.living import Living
+from sqlstream.udfs.joins.regular import IGNORED
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+
+_SIDES = ("__left", "__right")
+"""BIGINT columns of a row: how often each side has it."""
+
+
+@dataclass(frozen=True)
+class SetOperationKernel(Kernel):
+    """``rows``: the schema of the fields that both inputs have, beside KEY_HASH and, where they update, ROW_KIND.
+    ``updates``: results are withdrawn. ``living``: how long a row is remembered that no side changes."""
+
+    kind: SetKind
+    rows: pa.Schema
+    living: Living
+    updates: bool
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([*self.rows, *([(ROW_KIND, pa.string())] if self.updates else [])])
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.living.ttl > 0
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        changed, more = self._net(rows)
+        state = KeyedState(context.store, "rows", self._stored)
+        known = state.load(changed.column(KEY_HASH).to_numpy())
+        place = self._places(changed, known)
+        was = place >= 0
+        before = np.zeros_like(more)
+        for side, name in enumerate(_SIDES):
+            before[side, was] = known.column(name).to_numpy()[place[was]]
+        after = before + more
+        context.count(IGNORED, int(np.maximum(-after, 0).sum()))
+        after = np.maximum(after, 0)
+        self._emit(changed, self.kind.times(*after) - self.kind.times(*before), context)
+        others = np.ones(known.num_rows, np.bool_)
+        others[place[was]] = False
+        timers = self.living.timers(changed.num_rows, context)
+        now = pa.Table.from_arrays([*changed.columns, *map(pa.array, after), *timers], schema=self._stored)
+        there = now.filter(pa.array(after.any(axis=0)))
+        state.replace(pa.concat_tables([known.filter(pa.array(others)), there]))
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = KeyedState(context.store, "rows", self._stored)
+        self.living.due(state, context)
+        self._close(state, context)
+
+    def _net(self, rows: Mapping[int, pa.Table]) -> tuple[pa.Table, np.ndarray]:
+        """Each row that some side changes once, and how many more of it each side has."""
+        names = [KEY_HASH, *self.rows.names]
+        whole = pa.concat_tables([rows[port].select(names) for port in sorted(rows)])
+        ids = dense_ids(whole, self.rows.names)
+        more = np.zeros((2, ids.count), np.int64)
+        start = 0
+        for port in sorted(rows):
+            gone, of = gone_of(rows[port]), ids.ids[start : start + rows[port].num_rows]
+            more[port] = np.bincount(of, None if gone is None else np.where(gone, -1, 1), ids.count)
+            start += len(of)
+        return whole.take(pa.array(ids.first)).replace_schema_metadata(None), more
+
+    def _places(self, changed: pa.Table, known: pa.Table) -> np.ndarray:
+        """The known row that each changed one is, -1 for none."""
+        names = self.rows.names
+        ids = dense_ids(pa.concat_tables([changed.select(names), known.select(names)]), names).ids
+        place = np.full(changed.num_rows + known.num_rows, -1, np.int64)
+        place[ids[changed.num_rows :]] = np.arange(known.num_rows)
+        return place[: changed.num_rows]
+
+    def _emit(self, rows: pa.Table, more: np.ndarray, context: Context) -> None:
+        """Withdrawals, then additions: each row as often as it must."""
+        for kind, times in (("-D", -more), ("+I", more)):
+            chosen = np.repeat(np.arange(len(times)), np.maximum(times, 0))
+            if len(chosen):
+                found = rows.select(self.rows.names).take(pa.array(chosen))
+                kinds = [pa.repeat(kind, len(chosen))] if self.updates else []
+                context.emit(pa.Table.from_arrays([*found.columns, *kinds], schema=self.output))
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.living.ttl:
+            context.set_timer(Domain.PROCESSING, self.living.wakes(state, context))
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        timer = [(PROCESSING_TIMER, pa.int64())] if self.living.ttl else []
+        return pa.schema([(KEY_HASH, pa.int64()), *self.rows, *((name, pa.int64()) for name in _SIDES), *timer])

@@ -1,0 +1,235 @@
+"""GROUP BY without a window: one row per group, which is updated as rows come and go.
+
+The state has a row per group: its keys, how many rows it has where rows may go, and what its aggregates keep. A
+micro-batch loads the rows of the groups that it changes, merges what its own rows come to, and emits what is new of
+each group once: +I for a new group, -U and +U where a result is another one, -D when the last row of a group goes. As
+Flink's GroupAggFunction does, which goes row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part, differ, gone_of
+from sqlstream.udfs.groups.distinct import DistinctValues
+from sqlstream.udfs.groups.living import Living
+from sqlstream.udfs.groups.totals import Totals
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+
+IGNORED = "ignored_deletions"
+"""The counter of rows that went from groups that have none: their time was up, or the rows never came."""
+
+_KINDS = np.array(["+I", "-U", "+U", "-D"], object)
+
+_ROWS = "__rows"
+"""BIGINT column of a group: how many rows it has. Only where rows may go."""
+
+
+@dataclass(frozen=True)
+class GroupAggregateKernel(Kernel):
+    """``keys`` are columns of ``input``, equal ones alike; without any there is one group. ``parts`` compute the
+    columns ``results``, each of some calls. ``living``: how long a group is remembered.
+
+    ``emits_kinds``: results have ROW_KIND; else no result ever changes, and nothing but new groups comes out.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    parts: tuple[Part, ...]
+    results: tuple[str, ...]
+    living: Living
+    emits_kinds: bool
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        keys = (self.input.field(name) for name in self.keys)
+        found = {field.name: field for part in self.parts for field in part.results}
+        kinds = [(ROW_KIND, pa.string())] if self.emits_kinds else []
+        return pa.schema([*keys, *(found[name] for name in self.results), *kinds])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.living.ttl > 0
+
+    @property
+    def updates(self) -> bool:
+        """True where rows may go."""
+        return ROW_KIND in self.input.names
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        """What the state would keep of the rows alone, where it keeps nothing else of them."""
+        if not self._combines:
+            return rows
+        ids = dense_ids(rows, self.keys)
+        keys = rows.select([KEY_HASH, *self.keys]).take(pa.array(ids.first))
+        gone = gone_of(rows)
+        counts = [pa.array(_counted(gone, ids.ids, ids.count))] if self.updates else []
+        columns = [c for part in self._totals for c in part.lifted(rows, gone, ids.ids, ids.count).columns]
+        return pa.Table.from_arrays([*keys.columns, *counts, *columns], schema=self._combined)
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        ids = dense_ids(rows, self.keys)
+        keys = rows.select([KEY_HASH, *self.keys]).take(pa.array(ids.first)).combine_chunks()
+        state = self._state(context)
+        loaded = state.load(keys.column(KEY_HASH).to_numpy())
+        place = self._places(keys, loaded)
+        known = Known(loaded.take(pa.array(place[place >= 0])), np.flatnonzero(place >= 0))
+        changed = Changed(rows, None if self._combines else gone_of(rows), ids.ids, ids.count, keys)
+        counts = self._counts(known, changed)
+        now = self._stored_of(keys, counts, self._updated(known, changed, context), context)
+        stays = np.ones(ids.count, np.bool_) if counts is None else counts > 0
+        self._emit(known, now, stays, context)
+        if counts is not None and not stays.all():
+            context.count(IGNORED, int(np.maximum(-counts, 0).sum()))
+            now, keys = now.filter(pa.array(stays)), keys.filter(pa.array(~stays))
+            self._forget(keys, context)
+        others = np.ones(loaded.num_rows, np.bool_)
+        others[place[place >= 0]] = False
+        state.replace(pa.concat_tables([loaded.filter(pa.array(others)), now]) if others.any() else now)
+        self._close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = self._state(context)
+        over = self.living.due(state, context)
+        if over.num_rows:
+            self._forget(over.select([KEY_HASH, *self.keys]), context)
+        for part in self._distinct:
+            part.drop(context)
+        self._close(state, context)
+
+    # --- what changes -------------------------------------------------------------------------------------------
+
+    def _updated(self, known: Known, changed: Changed, context: Context) -> list[pa.Table]:
+        """The columns of all parts for all groups."""
+        if not self._combines:
+            return [part.updated(known, changed, context) for part in self.parts]
+        return [part.merged(known, changed.rows, changed.count, changed.groups) for part in self._totals]
+
+    def _counts(self, known: Known, changed: Changed) -> np.ndarray | None:
+        """How many rows each group has now; None where no row ever goes."""
+        if not self.updates:
+            return None
+        if self._combines:
+            counts = np.zeros(changed.count, np.int64)
+            np.add.at(counts, changed.groups, changed.rows.column(_ROWS).to_numpy())
+        else:
+            counts = _counted(changed.gone, changed.groups, changed.count)
+        counts[known.groups] += known.rows.column(_ROWS).to_numpy()
+        return counts
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit(self, known: Known, now: pa.Table, stays: Flags, context: Context) -> None:
+        """Groups by first appearance. Where a time to live ends, what comes out again makes operators above remember
+        it as long."""
+        is_new = stays.copy()
+        is_new[known.groups] = False
+        new = np.flatnonzero(is_new)
+        if not self.emits_kinds:
+            context.emit(self._results(now.take(pa.array(new))))
+            return
+        before, after = self._results(known.rows), self._results(now)
+        lives = stays[known.groups]
+        differs = np.ones(len(lives), np.bool_) if self.living.ttl else self._differ(before, after, known.groups)
+        updated, over = np.flatnonzero(lives & differs), np.flatnonzero(~lives)
+        groups = [new, known.groups[updated], known.groups[updated], known.groups[over]]
+        # The rows of before stand in front of those of after.
+        rows = [groups[0] + len(lives), updated, groups[2] + len(lives), over]
+        kinds = np.repeat(_KINDS, [len(of_kind) for of_kind in groups])
+        order = np.argsort(np.concatenate(groups), kind="stable")
+        if len(order):
+            found = pa.concat_tables([before, after]).take(pa.array(np.concatenate(rows)[order]))
+            context.emit(found.append_column(ROW_KIND, pa.array(kinds[order])))
+
+    def _results(self, rows: pa.Table) -> pa.Table:
+        """Keys and results of rows of the state."""
+        found: dict[str, pa.ChunkedArray] = {}
+        for part in self.parts:
+            finished = part.finish(rows.select(part.columns.names))
+            found |= dict(zip(finished.column_names, finished.columns, strict=True))
+        columns = [*(rows.column(name) for name in self.keys), *(found[name] for name in self.results)]
+        return pa.Table.from_arrays(columns, schema=self._emitted)
+
+    def _differ(self, before: pa.Table, after: pa.Table, groups: Indices) -> Flags:
+        """True where a group has other results after than before, which is one row for each of ``groups``."""
+        found = np.zeros(len(groups), np.bool_)
+        for name in self.results if len(groups) else ():
+            found |= differ(before.column(name), after.column(name).take(pa.array(groups)))
+        return found
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _places(self, keys: pa.Table, loaded: pa.Table) -> Indices:
+        """The loaded row of each group, -1 for none."""
+        names = list(self.keys) or [KEY_HASH]
+        ids = dense_ids(pa.concat_tables([keys.select(names), loaded.select(names)]), names).ids
+        place = np.full(keys.num_rows + loaded.num_rows, -1, np.int64)
+        place[ids[keys.num_rows :]] = np.arange(loaded.num_rows)
+        return place[: keys.num_rows]
+
+    def _forget(self, groups: pa.Table, context: Context) -> None:
+        for part in self.parts:
+            part.forget(groups, context)
+
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.living.ttl:
+            wakes = [self.living.wakes(state, context), *(part.wakes(context) for part in self._distinct)]
+            context.set_timer(Domain.PROCESSING, min(wakes))
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "groups", self._stored)
+
+    def _stored_of(
+        self, keys: pa.Table, counts: np.ndarray | None, parts: Sequence[pa.Table], context: Context
+    ) -> pa.Table:
+        own = [] if counts is None else [pa.array(counts)]
+        columns = [column for part in parts for column in part.columns]
+        timers = self.living.timers(keys.num_rows, context)
+        return pa.Table.from_arrays([*keys.columns, *own, *columns, *timers], schema=self._stored)
+
+    # --- what it is made of -------------------------------------------------------------------------------------
+
+    @property
+    def _combines(self) -> bool:
+        return all(isinstance(part, Totals) for part in self.parts)
+
+    @property
+    def _totals(self) -> list[Totals]:
+        return [part for part in self.parts if isinstance(part, Totals)]
+
+    @property
+    def _distinct(self) -> list[DistinctValues]:
+        return [part for part in self.parts if isinstance(part, DistinctValues)]
+
+    @cached_property
+    def _emitted(self) -> pa.Schema:
+        return pa.schema([field for field in self.output if field.name != ROW_KIND])
+
+    @cached_property
+    def _combined(self) -> pa.Schema:
+        counts = [(_ROWS, pa.int64())] if self.updates else []
+        keys = (self.input.field(name) for name in (KEY_HASH, *self.keys))
+        return pa.schema([*keys, *counts, *(field for part in self.parts for field in part.columns)])
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        timer = [(PROCESSING_TIMER, pa.int64())] if self.living.ttl else []
+        return pa.schema([*self._combined, *timer])
+
+
+def _counted(gone: Flags | None, groups: Indices, count: int) -> np.ndarray:
+    """How many rows more each group has."""
+    signs = None if gone is None else np.where(gone, -1, 1)
+    return np.bincount(groups, signs, count).astype(np.int64)

@@ -154,7 +154,7 @@ def _(node: Deduplicate) -> tuple[str, ...]:
 
 
 @fields_read.register
-def _(node: Deduplicate) -> FieldsRead:
+def _(node: Deduplicate, port: int = 0) -> FieldsRead:
     return FieldsRead(tuple(f.name for f in node.input.schema), node.keys, node.time if node.timed else None)
 
 

@@ -248,7 +248,7 @@ def _(node: TopN) -> tuple[str, ...]:
 
 
 @fields_read.register
-def _(node: TopN) -> FieldsRead | None:
+def _(node: TopN, port: int = 0) -> FieldsRead | None:
     """The end of a window is computed."""
     return None if node.closes is not None else FieldsRead(tuple(f.name for f in node.input.schema), node.keys)
 

@@ -57,7 +57,7 @@ class RankedInput:
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
         """What the kernel emits of the rows, which the exchange reads from files where it can."""
         operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.types))
-        if step.files is None:
+        if step.ports[0].files is None:
             return run(self.rows, operator, context.runtime)
         schema = self.schema
         hashed = bool(self.keys) and all(can_hash(schema.field(name).type) for name in self.keys)

@@ -129,11 +129,6 @@ FEATURES: dict[str, Unsupported] = {
     "function kind": Unsupported(
         "SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."
     ),
-    "limit": Unsupported(
-        "SS342",
-        "LIMIT and OFFSET clauses",
-        "Stop the query with Ctrl-C, or bound its source with an option of its connector.",
-    ),
     "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
     "window apart": Unsupported(
         "SS349",

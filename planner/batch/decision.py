@@ -54,13 +54,13 @@ def _of_streams(table: Table) -> str | None:
     return "a table for its bad rows" if action_of(table)[1] is not None else None
 
 
-_ORDER, _NO_TABLE_FIRST = "SS217", "SS220"
+_ORDER, _LIMIT, _NO_TABLE_FIRST = "SS217", "SS642", "SS220"
 _FEATURES = (
     "join", "kind of join", "over", "over here", "over frame", "over function", "qualify", "subquery", "pivot",
-    "sample", "values", "recursive", "named arguments", "limit", "quantified", "process function",
+    "sample", "values", "recursive", "named arguments", "quantified", "process function",
 )  # fmt: skip
-_EXECUTED = frozenset({_ORDER, _NO_TABLE_FIRST, *(unsupported.FEATURES[name].code for name in _FEATURES)})
-_NAMES_ARE_THE_SAME = frozenset({_ORDER, unsupported.FEATURES["limit"].code})
+_EXECUTED = frozenset({_ORDER, _LIMIT, _NO_TABLE_FIRST, *(unsupported.FEATURES[name].code for name in _FEATURES)})
+_NAMES_ARE_THE_SAME = frozenset({_ORDER, _LIMIT})
 
 
 def batch_features(wrong: Iterable[Diagnostic], *also: str) -> tuple[bool, tuple[Diagnostic, ...]]:

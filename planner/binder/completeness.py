@@ -18,8 +18,6 @@ _FEATURES: dict[str, str] = {
     "hints": "hint",
     "pivots": "pivot",
     "sample": "sample",
-    "limit": "limit",
-    "offset": "limit",
     "system_time": "temporal join",
     "version": "temporal join",
     "when": "temporal join",

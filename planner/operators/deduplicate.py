@@ -18,6 +18,7 @@ from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
@@ -150,6 +151,11 @@ def _(node: Deduplicate) -> str:
 @keys_of.register
 def _(node: Deduplicate) -> tuple[str, ...]:
     return node.keys
+
+
+@fields_read.register
+def _(node: Deduplicate, port: int = 0) -> FieldsRead:
+    return FieldsRead(tuple(f.name for f in node.input.schema), node.keys, node.time if node.timed else None)
 
 
 @only_columnar.register

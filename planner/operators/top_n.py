@@ -19,6 +19,7 @@ from sqlstream.planner.nodes import Field, Filter, Item, Node, Schema, Unary
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
+from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
@@ -244,6 +245,12 @@ def _(node: TopN) -> str:
 @keys_of.register
 def _(node: TopN) -> tuple[str, ...]:
     return node.keys
+
+
+@fields_read.register
+def _(node: TopN, port: int = 0) -> FieldsRead | None:
+    """The end of a window is computed."""
+    return None if node.closes is not None else FieldsRead(tuple(f.name for f in node.input.schema), node.keys)
 
 
 @only_columnar.register

@@ -84,7 +84,7 @@ def test_equal_numbers_are_one():
 )  # fmt: skip
 def test_one_row_in_the_order_of_time_is_a_deduplication(order, kind):
     text = f"SELECT item FROM bids QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY {order}) = 1"
-    assert isinstance(optimize(plan(text)).inputs[0], kind) or found(text, kind)
+    assert isinstance(found(text, kind), kind)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_windows_that_fire_again_close_never():
 
 
 def test_order_by_in_the_order_of_time():
-    assert found("SELECT item FROM bids ORDER BY ts, 1 DESC", TemporalSort)
+    assert describe(found("SELECT item FROM bids ORDER BY ts, 1 DESC", TemporalSort)) == "TemporalSort(ts, item DESC)"
     assert not any(isinstance(node, TopN | TemporalSort) for node in plan("SELECT k FROM clicks ORDER BY pt").walk())
     limited = found("SELECT item FROM bids ORDER BY ts LIMIT 3 OFFSET 4", TopN)
     assert isinstance(limited, TopN) and (limited.first, limited.last) == (5, 7)
@@ -164,7 +164,7 @@ def test_numbers_in_event_time_are_final_where_inserts_are_taken(bounded):
     rows = f"(SELECT * FROM bids WHERE n > 0 QUALIFY {bounded}) AS b"
     text = f"SELECT item, COUNT(*) FROM {rows} GROUP BY item, TUMBLE(ts, INTERVAL '1' MINUTE)"
     assert changelog_mode(optimize(plan(text))) == APPEND_ONLY
-    assert found(text, Over)
+    assert isinstance(found(text, Over), Over)
     assert changelog_mode(plan(f"SELECT * FROM {rows}")) != APPEND_ONLY
 
 
@@ -189,6 +189,7 @@ def test_hints_say_how_long_a_key_is_kept(order, kind):
     assert "forgets" not in describe(found(f"SELECT item FROM bids QUALIFY {bounded}", kind))
 
 
-def test_a_hint_for_windows_has_no_effect():
-    text = f"SELECT item FROM {TUMBLE} AS b QUALIFY ROW_NUMBER() OVER (PARTITION BY window_end ORDER BY n) <= 2"
-    assert plan(text)
+def test_windows_forget_by_themselves():
+    bounded = "ROW_NUMBER() OVER (PARTITION BY window_end ORDER BY n) <= 2"
+    node = found(f"SELECT item FROM {TUMBLE} AS b QUALIFY {bounded}", TopN)
+    assert not uses_processing_time(node)

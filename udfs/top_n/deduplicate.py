@@ -58,7 +58,7 @@ class DeduplicateKernel(Kernel):
             return rows
         chosen = np.arange(rows.num_rows)
         if self.time is not None:
-            time = rows.column(self.time).to_numpy()
+            time = _times(rows, self.time)
             best = np.full(found.count, np.iinfo(np.int64).min if self.last else np.iinfo(np.int64).max)
             (np.maximum if self.last else np.minimum).at(best, found.ids, time)
             chosen = np.flatnonzero(time == best[found.ids])
@@ -101,7 +101,7 @@ class DeduplicateKernel(Kernel):
         is_new = place < 0
         if self.time is None or not known.num_rows:
             return np.ones(len(place), np.bool_) if self.last else is_new
-        time, before = rows.column(self.time).to_numpy(), known.column(self.time).to_numpy()[place]
+        time, before = _times(rows, self.time), _times(known, self.time)[place]
         return np.asarray(is_new | ((before <= time) if self.last else (time < before)), np.bool_)
 
     def _emit(self, rows: pa.Table, known: pa.Table, place: Numbers, takes: Numbers, context: Context) -> None:
@@ -169,3 +169,9 @@ class DeduplicateKernel(Kernel):
     def _stored(self) -> pa.Schema:
         timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
         return pa.schema([*(self.input.field(name) for name in self._names), *timer])
+
+
+def _times(rows: pa.Table, column: str) -> Numbers:
+    """NULL is before all times."""
+    times = rows.column(column)
+    return np.asarray(times.fill_null(np.iinfo(np.int64).min) if times.null_count else times, np.int64)

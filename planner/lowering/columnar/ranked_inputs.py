@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -11,17 +11,25 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, FloatType, MapType, StructType
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
-from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
-from sqlstream.planner.lowering.columnar.operator import kernel_schema
-from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.nodes import Node
+from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
+from sqlstream.udfs.key_hash import can_hash
 
 _REWRITTEN = (FloatType, DoubleType, MapType)
 """Types whose equal values may have other bytes."""
+
+
+ROW_TIME = "__row_time"
+"""BIGINT column: the time of a row in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class RankedInput:
     rows: DataFrame
     fields: dict[str, str]
     keys: tuple[str, ...]
+    time: Taken | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,6 +54,21 @@ class RankedInput:
     def types(self) -> StructType:
         return self.rows.schema
 
+    def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
+        """What the kernel emits of the rows, which the exchange reads from files where it can."""
+        operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.types))
+        if step.ports[0].files is None:
+            return run(self.rows, operator, context.runtime)
+        schema = self.schema
+        hashed = bool(self.keys) and all(can_hash(schema.field(name).type) for name in self.keys)
+        read = schema.remove(schema.get_field_index(KEY_HASH)) if hashed else schema
+        taken = {own: Taken(name) for name, own in self.fields.items()}
+        taken |= {ROW_TIME: self.time} if self.time is not None else {}
+        (under,) = step.node.inputs
+        files = files_of(step, taken, Inputs(context, under.schema, self.rows), read, context)
+        operator = replace(operator, hashed=self.keys if hashed else ())
+        return run(self.rows, operator, context.runtime, files)
+
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
         """What the kernel emits as fields of the plan."""
         named = (column(own).alias(name) for name, own in self.fields.items())
@@ -52,9 +76,16 @@ class RankedInput:
 
 
 def ranked_input(
-    node: Node, keys: Sequence[str], below: DataFrame, columns: Sequence[Column] = (), *, clocked: bool
+    node: Node,
+    keys: Sequence[str],
+    below: DataFrame,
+    columns: Sequence[Column] = (),
+    *,
+    time: str | None = None,
+    clocked: bool = False,
 ) -> RankedInput:
-    """``below``: the rows of the node's only input. ``columns`` are computed besides; ``clocked``: with the clock."""
+    """``below``: the rows of the node's only input. ``columns`` are computed besides, and ROW_TIME of the field
+    ``time``; ``clocked``: with the clock."""
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
     chosen: list[Column] = []
@@ -69,5 +100,6 @@ def ranked_input(
     if changelog_mode(under) != APPEND_ONLY:
         named.append(F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND))
     clock = [F.expr(clock_of(below)).alias(CLOCK)] if clocked else []
-    rows = with_key_hash(below.select(*chosen, *named, *columns, *clock, *passed_on(below)), own)
-    return RankedInput(rows, fields, tuple(own))
+    timed = [F.expr(micros(time)).alias(ROW_TIME)] if time is not None else []
+    rows = with_key_hash(below.select(*chosen, *named, *timed, *columns, *clock, *passed_on(below)), own)
+    return RankedInput(rows, fields, tuple(own), Taken(time, micros=True) if time is not None else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.operator import run, running, spark_schema
 from sqlstream.planner.lowering.columnar.ranked_inputs import RankedInput, ranked_input
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.lower import Context, lower_operator
@@ -27,9 +26,7 @@ def _(node: TopN, step: Operator, context: Context) -> DataFrame:
     below = context.lower(step.input)
     closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
     found = ranked_input(node, node.keys, below, closes, clocked=node.ttl_ms > 0)
-    kernel = _kernel(node, found)
-    output = spark_schema(kernel.output, found.types)
-    emitted = run(found.rows, running(step, context.plan, kernel, output), context.runtime)
+    emitted = found.emitted(_kernel(node, found), step, context)
     return found.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
 
 

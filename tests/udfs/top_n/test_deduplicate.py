@@ -62,6 +62,14 @@ def test_nobody_reads_what_was_there():
     assert came(kernel) == [("+I", "a", 5, 1.0), ("+U", "a", 4, 2.0), ("+I", "b", 0, 0.0)]
 
 
+def test_no_time_is_before_all_times():
+    for last, times in ((True, [5, 5]), (False, [5, None])):
+        kernel = harness(last=last, timed=True)
+        kernel.rows(rows(("a", 5, 1.0)))
+        kernel.rows([{**row, "ts": None} for row in rows(("a", 0, 2.0), ("a", 0, 3.0))])
+        assert [ts for kind, _, ts, _ in came(kernel) if kind != "-U"] == (times[:1] if last else times)
+
+
 def test_an_equal_row_changes_nothing():
     kernel = harness(last=True, timed=False)
     for _ in range(2):

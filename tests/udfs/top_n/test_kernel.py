@@ -113,6 +113,7 @@ def test_rows_that_are_pushed_out_are_forgotten():
     for i in range(50):
         kernel.rows(rows(("+I", "a", float(i), i)))
     assert len(came(kernel)) == 99
+    assert isinstance(kernel.kernel, TopNKernel)
     assert kernel.kernel.kept(kernel.stores[0]).rows() == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from sqlstream.udfs.top_n.order import Order, in_order, numbers_of, sort_keys
 from tests.udfs.top_n.model import numbered, place
 
 NAN = float("nan")
-VALUES = {
+VALUES: dict[pa.DataType, list[Any]] = {
     pa.int64(): [0, -1, 2**63 - 1, -(2**63), 7],
     pa.int8(): [0, -128, 127],
     pa.float64(): [0.0, -0.0, 1.5, -1.5, float("inf"), float("-inf"), NAN, 5e-324, -5e-324],

@@ -112,15 +112,7 @@ def perform(step: f.Step, test: StreamTest) -> None:
 
 @perform.register
 def _(step: f.Rows, test: StreamTest) -> None:
-    run: list[f.Values] = []
-    kind = None
-    for row_kind, values in step.rows:
-        if kind is not None and row_kind != kind:
-            test.rows(step.table, run, kind)
-            run = []
-        kind = row_kind
-        run.append(values)
-    test.rows(step.table, run, kind or "+I")
+    test.changes(step.table, step.rows)
 
 
 @perform.register

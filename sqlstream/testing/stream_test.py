@@ -6,6 +6,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -73,26 +75,36 @@ class StreamTest:
         They are judged as a job judges those of a micro-batch: a row is late by the watermark that earlier calls have
         reached, whatever times the others of its call have, and whatever was asked in between.
         """
+        self.changes(table, [(kind, row) for row in rows])
+
+    def changes(self, table: str, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Rows of several kinds arrive together, as those of one call of ``rows`` do."""
         target = self._table(table)
         if target.name.casefold() in self._traits.lookup_tables:
-            self._flush()  # rows that came before see the answers of before
-            _require_known(kind)
-            withdrawn = kind in ("-U", "-D")
-            self._job.feed_lookup(target, [_converted(target, row) for row in rows], withdrawn=withdrawn)
+            self._change_answers(target, rows)
             return
-        _require_kind(target, kind)
+        for kind in dict.fromkeys(kind for kind, _ in rows):
+            _require_kind(target, kind)
         if self._finished:
             raise ValueError(f'rows of table "{table}" came after finish()')
-        arriving = [_converted(target, row) for row in rows]
+        kinds = [kind for kind, _ in rows]
+        arriving = [_converted(target, values) for _, values in rows]
         times = [self._traits.time_of(target, values, self._clock_ms) for values in arriving]
         if not all(self._buffer.takes(target.name, time_ms) for time_ms in times):
             self._flush()
-        for number, (values, time_ms) in enumerate(zip(arriving, times, strict=True)):
+        for number, (kind, values, time_ms) in enumerate(zip(kinds, arriving, times, strict=True)):
             self._arrive(target.name, (values, self._clock_ms, kind), time_ms, behind_others=number > 0)
         came = [time_ms for time_ms in times if time_ms is not None]
         if came and target.name in self._moved_by_rows:
             self._buffer.reach(target.name, max(came) - self._moved_by_rows[target.name])
         self._end_step()
+
+    def _change_answers(self, table: Table, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        self._flush()  # rows that came before see the answers of before
+        for kind, run in groupby(rows, itemgetter(0)):
+            _require_known(kind)
+            converted = [_converted(table, values) for _, values in run]
+            self._job.feed_lookup(table, converted, withdrawn=kind in ("-U", "-D"))
 
     def watermark(self, table: str, time: Time) -> None:
         """The watermark of a table reaches exactly ``time``: no row up to it is expected any more."""

@@ -17,6 +17,7 @@ from sqlstream.planner.physical.readers import FilesToRead
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK, PARTS, Content, Exchange
 from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.key_hash import can_hash
 from sqlstream.udfs.parquet import FromFile, ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 
@@ -39,16 +40,30 @@ class Files:
         return blobs.observe(f"{METRIC}/{number}/{exchange.port}", counted).where(f"NOT {read}")
 
 
+def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...]:
+    """The keys if the exchange computes their hash, in place of Spark; none else. State is found by that hash, so it is
+    the same whoever reads the files."""
+    return keys if all(can_hash(rows.field(name).type) for name in keys) else ()
+
+
 def files_of(
-    step: Operator, taken: Mapping[str, Taken], inputs: Inputs, rows: pa.Schema, context: Context, port: int = 0
+    step: Operator,
+    taken: Mapping[str, Taken],
+    inputs: Inputs,
+    rows: pa.Schema,
+    hashed: tuple[str, ...],
+    context: Context,
+    port: int = 0,
 ) -> Files | None:
     """What the exchange of an operator's input reads to make ``rows``; None where Spark reads.
 
-    ``taken``: the fields that columns are, keys too. ``rows``: the exchange's input but for PARTS.
+    ``taken``: the fields that columns are, keys too. ``rows``: what the kernel gets. ``hashed``: the keys of KEY_HASH,
+    which then the exchange adds.
     """
     files = step.ports[port].files
     if files is None:
         return None
+    rows = rows.remove(rows.get_field_index(KEY_HASH)) if hashed else rows
     found = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
     columns = {name: _from_file(taken[name], files, inputs) for name in found}
     scan = files.scan

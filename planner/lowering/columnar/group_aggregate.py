@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
-from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
@@ -23,8 +23,7 @@ from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
 from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.parts import parts_of
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
-from sqlstream.udfs.key_hash import can_hash
+from sqlstream.udfs.kernel import ROW_KIND
 
 
 @lower_operator.register
@@ -47,10 +46,9 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
     updates = changelog_mode(node) != APPEND_ONLY
     kernel = GroupAggregateKernel(schema, keys, parts, tuple(c.name for c in named), living, emits_kinds=updates)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    hashed = keys if all(can_hash(schema.field(name).type) for name in keys) else ()
-    read = schema if not hashed else schema.remove(schema.get_field_index(KEY_HASH))
+    hashed = hashed_by_exchange(keys, schema)
     taken = {**inputs.taken, **{own: Taken(name) for own, name in _keys(node).items()}}
-    files = files_of(step, taken, inputs, read, context)
+    files = files_of(step, taken, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     return emitted.select(*_results(node), *hidden(emitted))
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, Stru
 from sqlglot import exp
 
 from sqlstream.planner.joining import Join
-from sqlstream.planner.lowering.columnar.from_files import Files, files_of
+from sqlstream.planner.lowering.columnar.from_files import Files, files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
@@ -24,7 +24,6 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.key_hash import can_hash
 
 _SIDES = ("left", "right")
 _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
@@ -33,7 +32,7 @@ _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
 @dataclass(frozen=True)
 class JoinInput:
     """A side of a join as its kernel gets it: ``rows`` with KEY_HASH, the keys, and the fields that are no keys.
-    ``hashed``: the exchange computes KEY_HASH. ``files``: what it reads.
+    ``hashed``: the keys whose hash the exchange computes. ``files``: what it reads.
 
     ``outputs``: a name for each field, which the other side does not have, and the column that it is.
     """
@@ -41,7 +40,7 @@ class JoinInput:
     rows: DataFrame
     keys: tuple[str, ...]
     outputs: tuple[tuple[str, str], ...]
-    hashed: bool
+    hashed: tuple[str, ...]
     files: Files | None
 
     def side(self, ttl_ms: int = 0) -> Side:
@@ -70,7 +69,7 @@ def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, c
         keys = sides[0].keys
         unsafe = tuple(name for name, e in zip(keys, node.equal, strict=True) if not e.null_safe)
         updates = any(ROW_KIND in side.rows.columns for side in sides)
-        operator = replace(operator, hashed=keys, spread=() if updates else unsafe)
+        operator = replace(operator, hashed=sides[0].hashed, spread=() if updates else unsafe)
     rows, files = [side.rows for side in sides], [side.files for side in sides]
     return _fields(node, run(rows, operator, context.runtime, files))
 
@@ -96,12 +95,13 @@ def _input(node: Join, step: Operator, port: int, context: Context, more: More) 
     projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows))
     schema = kernel_schema(projected)
     taken = {name: Taken(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)}
+    hashed, hashed_rows = hashed_by_exchange(keys, schema), with_hash(node, projected, keys)
     return JoinInput(
-        with_hash(node, projected, keys),
+        hashed_rows,
         keys,
         outputs,
-        bool(keys) and all(can_hash(schema.field(name).type) for name in keys),
-        files_of(step, {**inputs.taken, **taken}, inputs, schema, context, port),
+        hashed,
+        files_of(step, {**inputs.taken, **taken}, inputs, kernel_schema(hashed_rows), hashed, context, port),
     )
 
 

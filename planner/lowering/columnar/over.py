@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
-from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.watermarks import TIME
@@ -21,8 +21,7 @@ from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.udfs.kernel import KEY_HASH, Domain
-from sqlstream.udfs.key_hash import can_hash
+from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel, Tie
@@ -55,10 +54,9 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     )
     output = spark_schema(kernel.output, projected.schema)
     operator = running(step, context.plan, kernel, output)
-    hashed = keys if all(can_hash(schema.field(name).type) for name in keys) else ()
-    read = schema if not hashed else schema.remove(schema.get_field_index(KEY_HASH))
+    hashed = hashed_by_exchange(keys, schema)
     taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
-    files = files_of(step, taken, inputs, read, context)
+    files = files_of(step, taken, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     fields = [column(own).alias(name) for name, own in place.items()]
     results = [column(_result(i)).alias(field.name) for i, field in enumerate(node.results)]

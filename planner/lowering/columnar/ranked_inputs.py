@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, FloatType, MapType, StructType
 
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind
-from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
@@ -21,8 +21,7 @@ from sqlstream.planner.nodes import Node
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
-from sqlstream.udfs.key_hash import can_hash
+from sqlstream.udfs.kernel import ROW_KIND, Kernel
 
 _REWRITTEN = (FloatType, DoubleType, MapType)
 """Types whose equal values may have other bytes."""
@@ -57,17 +56,12 @@ class RankedInput:
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
         """What the kernel emits of the rows, which the exchange reads from files where it can."""
         operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.types))
-        if step.ports[0].files is None:
-            return run(self.rows, operator, context.runtime)
-        schema = self.schema
-        hashed = bool(self.keys) and all(can_hash(schema.field(name).type) for name in self.keys)
-        read = schema.remove(schema.get_field_index(KEY_HASH)) if hashed else schema
+        hashed = hashed_by_exchange(self.keys, self.schema)
         taken = {own: Taken(name) for name, own in self.fields.items()}
         taken |= {ROW_TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
-        files = files_of(step, taken, Inputs(context, under.schema, self.rows), read, context)
-        operator = replace(operator, hashed=self.keys if hashed else ())
-        return run(self.rows, operator, context.runtime, files)
+        files = files_of(step, taken, Inputs(context, under.schema, self.rows), self.schema, hashed, context)
+        return run(self.rows, replace(operator, hashed=hashed), context.runtime, files)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
         """What the kernel emits as fields of the plan."""

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
-from sqlstream.planner.lowering.columnar.from_files import files_of
+from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import Taken, inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
@@ -22,8 +22,6 @@ from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.handover import Handed
-from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.key_hash import can_hash
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
 
@@ -55,10 +53,9 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
         return below.with_above(operator, handover_of(link, _emitted(_below(link)), taken, names, schema))
-    hashed = names if all(can_hash(schema.field(name).type) for name in names) else ()
+    hashed = hashed_by_exchange(names, schema)
     operator = replace(operator, hashed=hashed)
-    read = schema if not hashed else schema.remove(schema.get_field_index(KEY_HASH))
-    return Prepared(projected, operator, files_of(step, taken, inputs, read, context))
+    return Prepared(projected, operator, files_of(step, taken, inputs, schema, hashed, context))
 
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:

@@ -33,13 +33,18 @@ def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner, ba
         return explained_batch(batch, statement, workspace, batches)
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
-        text = explain(without_secrets(plan), statement.format, statement.stage, RULES)
-        told = statement.stage == "OPTIMIZED" and statement.format == "TEXT"
-        inner = _chosen(statement)
-        return f"{text}\n{why_stream(inner, workspace)}" if told and inner is not None else text
+        return explain(without_secrets(plan), statement.format, statement.stage, RULES)
     secrets = secrets_of_plan(plan) + workspace.settings.secrets
     with hiding(secrets):
         return secrets.hidden(_explained_below(plan, statement, workspace, runner))
+
+
+def way_told(statement: nodes.Explain, workspace: Workspace) -> list[str]:
+    """The line of EXPLAIN about a query that runs as a stream; none where another stage or format is asked for."""
+    inner = _chosen(statement)
+    if inner is None or statement.stage != "OPTIMIZED" or statement.format != "TEXT":
+        return []
+    return [] if _batch_of(statement, workspace) is not None else [why_stream(inner, workspace)]
 
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:

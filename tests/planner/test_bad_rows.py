@@ -64,7 +64,7 @@ def test_a_plan_knows_where_bad_rows_go():
     plan = planned(session, "INSERT INTO o SELECT b FROM t WHERE a > 1")
     assert [found.name for found in side_tables(plan)] == ["dead"]
     assert from_json(to_json(plan)) == plan
-    assert session.explain("SELECT a FROM t").startswith("Output(a)\n└─ Scan(t: a; bad rows to dead)\n")
+    assert session.explain("SELECT a FROM t") == "Output(a)\n└─ Scan(t: a; bad rows to dead)"
     (scan,) = (node for node in plan.walk() if isinstance(node, Scan))
     assert columns_to_read(scan.table, ("b",), scan.on_error) == ("b", "a", "ts")
 
@@ -73,7 +73,7 @@ def test_what_tells_bad_rows_is_read_beside_what_is_wanted():
     session = session_with(f"{SOURCE}, 'on-error' = 'skip')", f"CREATE TABLE o (b STRING) {TEST}")
     (scan,) = (node for node in planned(session, "INSERT INTO o SELECT b FROM t").walk() if isinstance(node, Scan))
     assert columns_to_read(scan.table, ("b",), scan.on_error) == ("b", "a", "ts")
-    assert "Scan(t: b; bad rows skipped)\n" in session.explain("SELECT b FROM t")
+    assert session.explain("SELECT b FROM t").endswith("Scan(t: b; bad rows skipped)")
 
 
 UNFIT = {

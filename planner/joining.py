@@ -15,7 +15,7 @@ from sqlstream.planner.join_conditions import PairCondition, pair_condition
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, sees_arrival
+from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import rows_fact
@@ -185,6 +185,11 @@ def _(node: Join, conditions: Conditions) -> Node:
 
 
 # --- what runs ------------------------------------------------------------------------------------------------
+
+
+@ports_of.register
+def _(node: Join) -> int:
+    return 2
 
 
 @fields_read.register

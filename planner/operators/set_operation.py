@@ -13,7 +13,7 @@ from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
-from sqlstream.planner.physical.kernels import keys_of, sees_arrival
+from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
@@ -128,6 +128,11 @@ def _(node: SetOperation, needed: Names) -> Names:
 
 
 # --- what runs ------------------------------------------------------------------------------------------------
+
+
+@ports_of.register
+def _(node: SetOperation) -> int:
+    return 2
 
 
 @keys_of.register

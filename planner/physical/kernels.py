@@ -8,6 +8,12 @@ from sqlstream.planner.nodes import Node
 
 
 @singledispatch
+def ports_of(node: Node) -> int:
+    """The ports of an operator's kernel: its inputs, where each has an exchange of its own."""
+    return 1
+
+
+@singledispatch
 def keys_of(node: Node) -> tuple[str, ...]:
     """What the exchange of an operator with state parts rows by; none: all rows go to one key group."""
     return ()

@@ -31,7 +31,7 @@ from sqlstream.planner.physical.clocks import (
 )
 from sqlstream.planner.physical.engine import Engine
 from sqlstream.planner.physical.gears import Gear, gear_of
-from sqlstream.planner.physical.kernels import keys_of, sees_arrival
+from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
 from sqlstream.planner.physical.native import require_native, require_passage
 from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
 from sqlstream.planner.physical.steps import (
@@ -139,7 +139,7 @@ class Above:
     def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
         """What stands above one of the inputs."""
         over = replace(self, before=reads_before(node, self.before, port))
-        if not ports:
+        if port >= len(ports):
             return over
         told, files = ports[port].told, ports[port].files
         source, read = told.source if told is not None else None, files.scan if files is not None else None
@@ -181,7 +181,7 @@ class Above:
             functions=self.functions,
             before=self.before,
         )
-        ports = tuple(under.port(node, port, ticks=ticks) for port in range(len(node.inputs)))
+        ports = tuple(under.port(node, port, ticks=ticks) for port in range(ports_of(node)))
         return Operator(
             node,
             under.below(node, ports),

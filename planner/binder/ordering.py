@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import Place, bind
@@ -78,6 +80,8 @@ def _limited(
 
 def _in_time(node: Node, columns: tuple[Sorted, ...], query: exp.Expr, context: Context) -> Node:
     """Rows in the order of time; in processing time they are so as they come."""
+    if not columns:
+        raise unsupported.refusal("syntax", span_of(query))
     first, *ties = columns
     time = next(f.time for f in node.schema if f.name == first.name)
     if time is TimeDomain.PROCESSING and not first.descending and not ties:

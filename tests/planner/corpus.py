@@ -46,6 +46,7 @@ _USERS = """
 _CHANGED = "SELECT a.id FROM users AS a LEFT JOIN users AS b ON a.id = b.id"
 
 
+_GROUPED = "SELECT item, COUNT(*) FROM bids GROUP BY item INTERSECT SELECT item, n FROM bids"
 _RANKED = """
     SELECT item, rn FROM (SELECT *, RANK() OVER (PARTITION BY item ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 3
     UNION ALL SELECT item, n FROM bids QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts DESC) = 1
@@ -81,7 +82,7 @@ def corpus() -> dict[str, Node]:
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
     own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
-    own |= {"the best rows of each key": plan(_RANKED)}
+    own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
     own |= {"changes by key": plan(_CHANGED, _USERS)}
     return {**found, **own}
 

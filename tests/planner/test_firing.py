@@ -193,7 +193,8 @@ def test_a_window_that_fires_often_has_a_key_only_where_it_retracts():
 
 def test_examples_of_the_dialect_bind():
     tables = """
-    CREATE TABLE bids (auction BIGINT, price INT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'test');
+    CREATE TABLE bids (auction BIGINT, bidder BIGINT, price INT, at TIMESTAMP(3), WATERMARK FOR at AS at)
+        WITH ('connector' = 'test');
     CREATE TABLE departures (carrier STRING, origin STRING, delay INT, at TIMESTAMP(3), WATERMARK FOR at AS at)
         WITH ('connector' = 'test');
     CREATE TABLE orders (id BIGINT, customer BIGINT, pt AS PROCTIME()) WITH ('connector' = 'test');

@@ -158,6 +158,8 @@ ORDERS = st.sampled_from([
 def test_any_changes_in_any_pieces(
     retracts, function, steps, order, first, more, with_number, groups, cut, restarts
 ) -> None:
+    if retracts:  # of rows that tie, one that goes and comes again in a micro-batch keeps its place; the model moves it
+        order = (*order, Order("id"), Order("v"))
     kernel = harness(
         first, first + more, function=function, order=order, number="rn" if with_number else None, retracts=retracts,
         groups=groups, arrow_rows=cut, restarts=restarts,

@@ -55,6 +55,12 @@ ROW_KIND = "__row_kind"
 """STRING column of updating rows: +I, -U, +U or -D. Rows without the column are inserts. Operators say in the planner
 whether they take other kinds (``changes.takes_changes``) and emit them (``properties.changelog_mode``)."""
 
+LATE_ROWS = "late_rows"
+"""The counter of rows that came behind the watermark, and that no window or frame took."""
+
+IGNORED = "ignored_deletions"
+"""The counter of rows that were withdrawn and are not there: their time was up, or they never came."""
+
 StateKey = tuple[str, int]
 """The name of a part of the state, and a number within it: a pane, a bucket, a chunk."""
 
@@ -104,7 +110,7 @@ class Context(Protocol):
         ...
 
     def count(self, metric: str, value: int) -> None:
-        """Adds to a counter of the operator. "late_rows": rows that no window took."""
+        """Adds to a counter of the operator, such as LATE_ROWS and IGNORED."""
         ...
 
     def set_timer(self, domain: Domain, time: int) -> None:

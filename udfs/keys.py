@@ -43,6 +43,31 @@ def first_rows(ids: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], np.flatnonzero(newest[1:] > newest[:-1]) + 1))
 
 
+def places(rows: pa.Table, known: pa.Table, columns: Sequence[str]) -> np.ndarray:
+    """The known row with the key of each row, -1 for none. Either table has each key once."""
+    names = list(columns)
+    ids = dense_ids(pa.concat_tables([rows.select(names), known.select(names)]), names).ids
+    place = np.full(rows.num_rows + known.num_rows, -1, np.int64)
+    place[ids[rows.num_rows :]] = np.arange(known.num_rows)
+    return place[: rows.num_rows]
+
+
+def differ(one: pa.Table, other: pa.Table) -> np.ndarray:
+    """True where two tables of as many rows differ; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
+    columns = zip(one.columns, other.columns, strict=True)
+    return reduce(np.logical_or, (_differ(*found) for found in columns), np.zeros(one.num_rows, np.bool_))
+
+
+def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
+    left, right = _whole(one), _whole(other)
+    if left.equals(right):
+        return np.zeros(len(left), np.bool_)
+    if pa.types.is_integer(left.type) and not left.null_count and not right.null_count:
+        return np.asarray(left.to_numpy() != right.to_numpy())
+    ids = _ids(pa.concat_arrays([left, right]))
+    return np.asarray(ids[: len(left)] != ids[len(left) :])
+
+
 def _pair(left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
     """Numbers the pairs of two columns' numbers. Both are below the number of rows, so that the product fits."""
     if left is None or len(right) == 0:

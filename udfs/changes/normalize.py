@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import Ids, dense_ids
-from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.keys import Ids, dense_ids, differ, places
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
 
 Indices = np.ndarray
 Flags = np.ndarray
@@ -58,23 +58,21 @@ class NormalizeKernel(Kernel):
         gone = pc.is_in(rows.column(ROW_KIND), value_set=_GONE).to_numpy(zero_copy_only=False)
         state = self._state(context)
         known = state.load(rows.column(KEY_HASH).to_numpy())
-        place = self._places(rows, known)
+        place = places(rows, known, self.keys)
         self._emit(rows.select(self.passed), known.select(self.passed), place, gone, context)
         others = np.ones(known.num_rows, np.bool_)
         others[place[place >= 0]] = False
         new = self._kept(rows.filter(pa.array(~gone)), context)
         state.replace(pa.concat_tables([known.filter(pa.array(others)), new]))
-        self._close(state, context)
+        self._living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("no timer of event time was set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
         state = self._state(context)
-        rows = state.due(Domain.PROCESSING, time)
-        if rows.num_rows:
-            state.replace(rows.filter(pc.greater(rows.column(PROCESSING_TIMER), time)))
-        self._close(state, context)
+        self._living.forgotten(state, time)
+        self._living.close(state, context)
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -84,7 +82,7 @@ class NormalizeKernel(Kernel):
         before, after = np.flatnonzero(was & gone), np.flatnonzero(~was & ~gone)
         updated = np.flatnonzero(was & ~gone)
         if not self.ttl:
-            updated = updated[_differ(known.take(pa.array(place[updated])), rows.take(pa.array(updated)))]
+            updated = updated[differ(known.take(pa.array(place[updated])), rows.take(pa.array(updated)))]
         parts = [
             _changes(rows, after, "+I"),
             _changes(known, place[updated], "-U"),
@@ -97,28 +95,16 @@ class NormalizeKernel(Kernel):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _places(self, rows: pa.Table, known: pa.Table) -> Indices:
-        """The known row of the key of each row, -1 for none; rows have different keys."""
-        both = pa.concat_tables([table.select(list(self.keys)) for table in (rows, known)])
-        ids = dense_ids(both, self.keys).ids
-        place = np.full(rows.num_rows + known.num_rows, -1, np.int64)
-        place[ids[rows.num_rows :]] = np.arange(known.num_rows)
-        return place[: rows.num_rows]
-
     def _state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, "rows", self._stored)
 
     def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
-        columns = rows.select(self._names).columns
-        if self.ttl:
-            forgotten = min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
-            columns.append(pa.array(np.full(rows.num_rows, forgotten)))
+        columns = [*rows.select(self._names).columns, *self._living.timers(rows.num_rows, context)]
         return pa.Table.from_arrays(columns, schema=self._stored)
 
-    def _close(self, state: KeyedState, context: Context) -> None:
-        state.flush()
-        if self.ttl:
-            context.set_timer(Domain.PROCESSING, state.next_timer(Domain.PROCESSING))
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -126,8 +112,7 @@ class NormalizeKernel(Kernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
-        return pa.schema([*(self.input.field(name) for name in self._names), *timer])
+        return pa.schema([*(self.input.field(name) for name in self._names), *self._living.timer])
 
 
 def _last(ids: Ids) -> Indices:
@@ -137,12 +122,5 @@ def _last(ids: Ids) -> Indices:
     return np.sort(last)
 
 
-def _differ(one: pa.Table, other: pa.Table) -> Flags:
-    """True where two tables of as many rows differ."""
-    count = one.num_rows
-    ids = dense_ids(pa.concat_tables([one, other]), one.column_names).ids
-    return np.asarray(ids[:count] != ids[count:])
-
-
 def _changes(rows: pa.Table, chosen: Indices, kind: str) -> pa.Table:
-    return rows.take(pa.array(chosen, pa.int64())).append_column(ROW_KIND, pa.array([kind] * len(chosen), pa.string()))
+    return rows.take(pa.array(chosen, pa.int64())).append_column(ROW_KIND, pa.repeat(kind, len(chosen)))

@@ -15,12 +15,10 @@ import pyarrow as pa
 
 from sqlstream.udfs.changes.set_kinds import SetKind
 from sqlstream.udfs.groups.changed import gone_of
-from sqlstream.udfs.groups.living import Living
-from sqlstream.udfs.joins.regular import IGNORED
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
 
 _SIDES = ("__left", "__right")
 """BIGINT columns of a row: how often each side has it."""
@@ -52,7 +50,7 @@ class SetOperationKernel(Kernel):
         changed, more = self._net(rows)
         state = KeyedState(context.store, "rows", self._stored)
         known = state.load(changed.column(KEY_HASH).to_numpy())
-        place = self._places(changed, known)
+        place = places(changed, known, self.rows.names)
         was = place >= 0
         before = np.zeros_like(more)
         for side, name in enumerate(_SIDES):
@@ -67,7 +65,7 @@ class SetOperationKernel(Kernel):
         now = pa.Table.from_arrays([*changed.columns, *map(pa.array, after), *timers], schema=self._stored)
         there = now.filter(pa.array(after.any(axis=0)))
         state.replace(pa.concat_tables([known.filter(pa.array(others)), there]))
-        self._close(state, context)
+        self.living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("no timer of event time was set")
@@ -75,7 +73,7 @@ class SetOperationKernel(Kernel):
     def on_processing_time(self, time: int, context: Context) -> None:
         state = KeyedState(context.store, "rows", self._stored)
         self.living.due(state, context)
-        self._close(state, context)
+        self.living.close(state, context)
 
     def _net(self, rows: Mapping[int, pa.Table]) -> tuple[pa.Table, np.ndarray]:
         """Each row that some side changes once, and how many more of it each side has."""
@@ -90,14 +88,6 @@ class SetOperationKernel(Kernel):
             start += len(of)
         return whole.take(pa.array(ids.first)).replace_schema_metadata(None), more
 
-    def _places(self, changed: pa.Table, known: pa.Table) -> np.ndarray:
-        """The known row that each changed one is, -1 for none."""
-        names = self.rows.names
-        ids = dense_ids(pa.concat_tables([changed.select(names), known.select(names)]), names).ids
-        place = np.full(changed.num_rows + known.num_rows, -1, np.int64)
-        place[ids[changed.num_rows :]] = np.arange(known.num_rows)
-        return place[: changed.num_rows]
-
     def _emit(self, rows: pa.Table, more: np.ndarray, context: Context) -> None:
         """Withdrawals, then additions: each row as often as it must."""
         for kind, times in (("-D", -more), ("+I", more)):
@@ -107,12 +97,8 @@ class SetOperationKernel(Kernel):
                 kinds = [pa.repeat(kind, len(chosen))] if self.updates else []
                 context.emit(pa.Table.from_arrays([*found.columns, *kinds], schema=self.output))
 
-    def _close(self, state: KeyedState, context: Context) -> None:
-        state.flush()
-        if self.living.ttl:
-            context.set_timer(Domain.PROCESSING, self.living.wakes(state, context))
-
     @cached_property
     def _stored(self) -> pa.Schema:
-        timer = [(PROCESSING_TIMER, pa.int64())] if self.living.ttl else []
-        return pa.schema([(KEY_HASH, pa.int64()), *self.rows, *((name, pa.int64()) for name in _SIDES), *timer])
+        return pa.schema(
+            [(KEY_HASH, pa.int64()), *self.rows, *((name, pa.int64()) for name in _SIDES), *self.living.timer]
+        )

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import ROW_KIND, Context
-from sqlstream.udfs.keys import dense_ids
 
 Indices = np.ndarray
 Flags = np.ndarray
@@ -79,15 +78,3 @@ def gone_of(rows: pa.Table) -> Flags | None:
         return None
     gone = np.asarray(pc.is_in(rows.column(ROW_KIND), value_set=_WITHDRAWS).to_numpy(), np.bool_)
     return gone if gone.any() else None
-
-
-def differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Flags:
-    """True where the values of two columns differ, of which NULL equals NULL, and NaN equals NaN."""
-    one, other = one.combine_chunks(), other.combine_chunks()
-    if one.equals(other):
-        return np.zeros(len(one), np.bool_)
-    if pa.types.is_integer(one.type) and not one.null_count and not other.null_count:
-        return np.asarray(one.to_numpy() != other.to_numpy())
-    both = pa.table([pa.concat_arrays([one, other])], [""])
-    ids = dense_ids(both, [""]).ids
-    return np.asarray(ids[: len(one)] != ids[len(one) :])

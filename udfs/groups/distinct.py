@@ -15,13 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part
-from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.key_hash import hash_of_values
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
 
 _TIMES = "__times"
 """BIGINT column of kept values: how many rows of the group have it. Only where rows may go."""
@@ -77,7 +76,7 @@ class DistinctValues(Part):
         state = self._state(context)
         known = state.load(hashed)
         table = self._stored(changed.keys, rows, groups, hashed, times, context)
-        place = self._places(table, known)
+        place = places(table, known, [*self.keys.names, *self.values.names])
         had = np.zeros(len(times), np.int64)
         was = place >= 0
         had[was] = known.column(_TIMES).to_numpy()[place[was]] if self.updates else 1
@@ -123,14 +122,6 @@ class DistinctValues(Part):
             state.replace(pa.concat_tables([known.filter(pa.array(others)), table.filter(pa.array(kept))]))
         state.flush()
 
-    def _places(self, table: pa.Table, known: pa.Table) -> Indices:
-        """The kept value that each of the table's is, -1 for none; each has different ones."""
-        names = [*self.keys.names, *self.values.names]
-        ids = dense_ids(pa.concat_tables([part.select(names) for part in (table, known)]), names).ids
-        place = np.full(table.num_rows + known.num_rows, -1, np.int64)
-        place[ids[table.num_rows :]] = np.arange(known.num_rows)
-        return place[: table.num_rows]
-
     def _state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, self.name, self._schema)
 
@@ -145,8 +136,7 @@ class DistinctValues(Part):
     @cached_property
     def _schema(self) -> pa.Schema:
         own = [(_TIMES, pa.int64())] if self.updates else []
-        timer = [(PROCESSING_TIMER, pa.int64())] if self.living.ttl else []
-        return pa.schema([(KEY_HASH, pa.int64()), *self.keys, *self.values, *own, *timer])
+        return pa.schema([(KEY_HASH, pa.int64()), *self.keys, *self.values, *own, *self.living.timer])
 
 
 def _hashes(of_keys: np.ndarray, rows: pa.Table) -> np.ndarray:

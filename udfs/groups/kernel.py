@@ -15,17 +15,13 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part, differ, gone_of
+from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part, gone_of
 from sqlstream.udfs.groups.distinct import DistinctValues
-from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.totals import Totals
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids, differ, places
 from sqlstream.udfs.state.keyed import KeyedState
-
-IGNORED = "ignored_deletions"
-"""The counter of rows that went from groups that have none: their time was up, or the rows never came."""
+from sqlstream.udfs.state.living import Living
 
 _KINDS = np.array(["+I", "-U", "+U", "-D"], object)
 
@@ -80,7 +76,7 @@ class GroupAggregateKernel(Kernel):
         keys = rows.select([KEY_HASH, *self.keys]).take(pa.array(ids.first)).combine_chunks()
         state = self._state(context)
         loaded = state.load(keys.column(KEY_HASH).to_numpy())
-        place = self._places(keys, loaded)
+        place = places(keys, loaded, self.keys or (KEY_HASH,))
         known = Known(loaded.take(pa.array(place[place >= 0])), np.flatnonzero(place >= 0))
         changed = Changed(rows, None if self._combines else gone_of(rows), ids.ids, ids.count, keys)
         counts = self._counts(known, changed)
@@ -163,20 +159,12 @@ class GroupAggregateKernel(Kernel):
 
     def _differ(self, before: pa.Table, after: pa.Table, groups: Indices) -> Flags:
         """True where a group has other results after than before, which is one row for each of ``groups``."""
-        found = np.zeros(len(groups), np.bool_)
-        for name in self.results if len(groups) else ():
-            found |= differ(before.column(name), after.column(name).take(pa.array(groups)))
-        return found
+        if not self.results:
+            return np.zeros(len(groups), np.bool_)
+        found = after.select(self.results).take(pa.array(groups))
+        return np.asarray(differ(before.select(self.results), found), np.bool_)
 
     # --- state --------------------------------------------------------------------------------------------------
-
-    def _places(self, keys: pa.Table, loaded: pa.Table) -> Indices:
-        """The loaded row of each group, -1 for none."""
-        names = list(self.keys) or [KEY_HASH]
-        ids = dense_ids(pa.concat_tables([keys.select(names), loaded.select(names)]), names).ids
-        place = np.full(keys.num_rows + loaded.num_rows, -1, np.int64)
-        place[ids[keys.num_rows :]] = np.arange(loaded.num_rows)
-        return place[: keys.num_rows]
 
     def _forget(self, groups: pa.Table, context: Context) -> None:
         for part in self.parts:
@@ -225,8 +213,7 @@ class GroupAggregateKernel(Kernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        timer = [(PROCESSING_TIMER, pa.int64())] if self.living.ttl else []
-        return pa.schema([*self._combined, *timer])
+        return pa.schema([*self._combined, *self.living.timer])
 
 
 def _counted(gone: Flags | None, groups: Indices, count: int) -> np.ndarray:

@@ -11,8 +11,8 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.changed import Part
 from sqlstream.udfs.groups.distinct import DistinctValues
 from sqlstream.udfs.groups.kept import KeptRows
-from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.totals import Totals
+from sqlstream.udfs.state.living import Living
 
 Calls = list[AggregateCall]
 

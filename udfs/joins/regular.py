@@ -24,10 +24,7 @@ from sqlstream.udfs.joins.kept import Kept, KeptRows, Rows
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, joinable, numbered
 from sqlstream.udfs.joins.results import Results, Side
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain, Kernel
-
-IGNORED = "ignored_deletions"
-"""The counter of rows that were withdrawn and are not there: their time was up, or they never came."""
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
 _ADDS, _WITHDRAWS = "+I", "-D"
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import times_of
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
@@ -36,8 +36,6 @@ from sqlstream.udfs.windows.row_measured import never_back
 
 TIME = "__time"
 EMITTED = "__emitted"
-
-LATE_ROWS = "late_rows"
 
 
 @dataclass(frozen=True)

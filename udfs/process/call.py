@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.columnar import python_values
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, NO_WATERMARK, Context, Domain
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.process.attempts import Attempts
 from sqlstream.udfs.process.cells import Clock, UndoLog
@@ -64,7 +64,7 @@ class Call:
         else:
             late = self._waiting.add(rows, self._outside.watermark)
             if late:
-                self._outside.count("late_rows", late)
+                self._outside.count(LATE_ROWS, late)
         self._close()
 
     def time(self, domain: Domain) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from sqlstream.udfs.driver import Folded, GroupContext
 from sqlstream.udfs.exchange import Blob, Content, pieces, to_bytes
-from sqlstream.udfs.kernel import Kernel, StateKey
+from sqlstream.udfs.kernel import LATE_ROWS, Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
@@ -33,7 +33,6 @@ of these (``Kernel.unfold``). ``stage``: whose count it is.
 ``never`` is the event time that Spark wants of rows; NULL, which no watermark has passed: else Spark refuses the rows.
 """
 
-LATE_ROWS = "late_rows"
 PENDING = "pending"
 """How many rows a key group keeps that hold the watermark."""
 

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.keys import dense_ids, differ, places
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.order import Flags, Numbers
-from sqlstream.udfs.top_n.rows import differ, kinds
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ class DeduplicateKernel(Kernel):
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         rows = self.combine(rows)
         state = self._state(context)
-        known = self._living(state.load(rows.column(KEY_HASH).to_numpy()), context)
-        place = self._places(rows, known)
+        known = self._living.alive(state.load(rows.column(KEY_HASH).to_numpy()), context)
+        place = places(rows, known, self.keys)
         takes = self._takes(rows, known, place)
         self._emit(rows, known, place, np.flatnonzero(takes), context)
         new = self._kept(rows.filter(pa.array(takes)), context)
@@ -82,17 +81,15 @@ class DeduplicateKernel(Kernel):
             stays = np.ones(known.num_rows, np.bool_)
             stays[place[takes & (place >= 0)]] = False
             state.replace(pa.concat_tables([known.filter(pa.array(stays)), new]))
-        self._close(state, context)
+        self._living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("no timer of event time was set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
         state = self._state(context)
-        rows = state.due(Domain.PROCESSING, time)
-        if rows.num_rows:
-            state.replace(rows.filter(pc.greater(rows.column(PROCESSING_TIMER), time)))
-        self._close(state, context)
+        self._living.forgotten(state, time)
+        self._living.close(state, context)
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -120,7 +117,7 @@ class DeduplicateKernel(Kernel):
             updates = place[takes] >= 0
         if not len(takes):
             return
-        after = found.take(pa.array(takes)).append_column(ROW_KIND, kinds(updates, "+U", "+I"))
+        after = found.take(pa.array(takes)).append_column(ROW_KIND, pc.if_else(pa.array(updates), "+U", "+I"))
         if self.before and updates.any():
             old = was.take(pa.array(place[takes[updates]]))
             old = old.append_column(ROW_KIND, pa.repeat("-U", old.num_rows))
@@ -130,31 +127,13 @@ class DeduplicateKernel(Kernel):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _places(self, rows: pa.Table, known: pa.Table) -> Numbers:
-        """The known row of the key of each row, -1 for none; rows have different keys."""
-        both = pa.concat_tables([table.select(list(self.keys)) for table in (rows, known)])
-        ids = dense_ids(both, self.keys).ids
-        place = np.full(rows.num_rows + known.num_rows, -1, np.int64)
-        place[ids[rows.num_rows :]] = np.arange(known.num_rows)
-        return place[: rows.num_rows]
-
-    def _living(self, rows: pa.Table, context: Context) -> pa.Table:
-        """A key that came back after its time, and before that was looked at, begins anew."""
-        if not self.ttl or context.processing_time == END_OF_TIME:
-            return rows
-        return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
-
     def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
-        found = rows.select(self._names)
-        if self.ttl:
-            forgotten = min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
-            found = found.append_column(PROCESSING_TIMER, pa.array(np.full(rows.num_rows, forgotten)))
-        return found.cast(self._stored)
+        columns = [*rows.select(self._names).columns, *self._living.timers(rows.num_rows, context)]
+        return pa.Table.from_arrays(columns, schema=self._stored)
 
-    def _close(self, state: KeyedState, context: Context) -> None:
-        state.flush()
-        if self.ttl:
-            context.set_timer(Domain.PROCESSING, state.next_timer(Domain.PROCESSING))
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)
 
     def _state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, "rows", self._stored)
@@ -167,8 +146,7 @@ class DeduplicateKernel(Kernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
-        return pa.schema([*(self.input.field(name) for name in self._names), *timer])
+        return pa.schema([*(self.input.field(name) for name in self._names), *self._living.timer])
 
 
 def _times(rows: pa.Table, column: str) -> Numbers:

@@ -17,19 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlstream.udfs.joins.changes import Changes, found_among, net
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel, Store
-from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel, Store
+from sqlstream.udfs.keys import dense_ids, differ
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.order import Flags, Numbers
 from sqlstream.udfs.top_n.ranking import Ranking
-from sqlstream.udfs.top_n.rows import differ
-
-IGNORED = "ignored_deletions"
-"""The counter of rows that were withdrawn and are not there: their time was up, or they never came."""
 
 _WORTH_COMBINING = 4
 """Rows are cut down before the exchange where there are so many times as many as may be left of them."""
@@ -90,18 +86,16 @@ class TopNKernel(Kernel):
         state = self.kept(context.store)
         hashes = np.concatenate([found.column(KEY_HASH).to_numpy() for found in changes])
         if len(hashes):
-            self._change(state, self._living(state.load(hashes), context), changes, context)
-        self._close(state, context)
+            self._change(state, self._living.alive(state.load(hashes), context), changes, context)
+        self._living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("no timer of event time was set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
         state = self.kept(context.store)
-        rows = state.due(Domain.PROCESSING, time)
-        if rows.num_rows:
-            state.replace(rows.filter(pc.greater(rows.column(PROCESSING_TIMER), time)))
-        self._close(state, context)
+        self._living.forgotten(state, time)
+        self._living.close(state, context)
 
     def kept(self, store: Store) -> KeyedState:
         """The rows that are state."""
@@ -199,11 +193,9 @@ class TopNKernel(Kernel):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _living(self, rows: pa.Table, context: Context) -> pa.Table:
-        """A key that came back after its time, and before that was looked at, begins anew."""
-        if not self.ttl or context.processing_time == END_OF_TIME:
-            return rows
-        return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)
 
     def _with_timer(
         self, rows: pa.Table, known: pa.Table, kept: Numbers, changes: Changes, context: Context
@@ -212,17 +204,11 @@ class TopNKernel(Kernel):
         found = rows.take(pa.array(kept))
         if not self.ttl:
             return found.cast(self._stored)
-        forgotten = min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
-        timers = np.full(rows.num_rows, forgotten, np.int64)
+        timers = np.full(rows.num_rows, self._living.ends(context), np.int64)
         hashes = np.concatenate([of.column(KEY_HASH).to_numpy() for of in changes])
         others = ~np.isin(known.column(KEY_HASH).to_numpy(), hashes)
         timers[: known.num_rows][others] = known.column(PROCESSING_TIMER).to_numpy()[others]
         return found.append_column(PROCESSING_TIMER, pa.array(timers[kept])).cast(self._stored)
-
-    def _close(self, state: KeyedState, context: Context) -> None:
-        state.flush()
-        if self.ttl:
-            context.set_timer(Domain.PROCESSING, state.next_timer(Domain.PROCESSING))
 
     @cached_property
     def _kept(self) -> list[str]:
@@ -231,5 +217,4 @@ class TopNKernel(Kernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        timer = [(PROCESSING_TIMER, pa.int64())] if self.ttl else []
-        return pa.schema([*(self.input.field(name) for name in self._kept), *timer])
+        return pa.schema([*(self.input.field(name) for name in self._kept), *self._living.timer])

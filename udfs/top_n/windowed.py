@@ -13,13 +13,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.top_n.ranking import Ranking
 from sqlstream.udfs.waiting import Pending, Wait, waits
-
-LATE_ROWS = "late_rows"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Flags, Times, micros
 from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, MOST_RESULTS, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, MOST_RESULTS, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
@@ -91,7 +91,7 @@ class AlignedWindows(Kernel):
             if taken:
                 state.append(pane, piece.select(self._state_schema.names))
             else:
-                context.count("late_rows", self._row_count(piece))
+                context.count(LATE_ROWS, self._row_count(piece))
         compact(state, panes[is_open], self.keys, self._counted)
         self._finish(state, context)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.assigners import Assigned, late_windows
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.state.buckets import TIMER_OF, TIMERS
 from sqlstream.udfs.state.keyed import KeyedState
@@ -123,7 +123,7 @@ class WindowCall:
         last[assigned.row] = np.arange(len(assigned.row))
         windowless = int((last < 0).sum())
         if windowless:
-            self.context.count("late_rows", windowless)
+            self.context.count(LATE_ROWS, windowless)
         late = np.flatnonzero(~taken & (last >= 0))
         pair = last[late]
         self.kernel.lateness.report(rows.take(late), assigned.start[pair], assigned.end[pair], self.context)

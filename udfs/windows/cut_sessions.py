@@ -26,7 +26,7 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, taken_windows
 from sqlstream.udfs.assigners.session import Session
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -194,7 +194,7 @@ class CutSessionKernel(Kernel):
         over = late_windows(_by_row(found, found.pieces.end, found.reach), now, self._allowed)
         outside = int((over & (found.piece == NO_PIECE)).sum())
         if outside:
-            context.count("late_rows", outside)
+            context.count(LATE_ROWS, outside)
         columns = {FIRED: self._numbers(found, closed), self._timer: self._timers(found, closed)}
         for name, values in columns.items():
             rows = rows.set_column(rows.schema.get_field_index(name), self._schema.field(name), pa.array(values))

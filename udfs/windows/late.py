@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.event_times import time_text
-from sqlstream.udfs.kernel import Context
+from sqlstream.udfs.kernel import LATE_ROWS, Context
 from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START, bounds
 
@@ -45,7 +45,7 @@ class Lateness:
         """``rows`` are late for all their windows; ``start`` and ``end`` are the bounds of the last of them."""
         if rows.num_rows == 0:
             return
-        context.count("late_rows", rows.num_rows)
+        context.count(LATE_ROWS, rows.num_rows)
         if self.action is LateRows.FAIL:
             raise _late_row(rows, start, end)
         if self.action is LateRows.EMIT:

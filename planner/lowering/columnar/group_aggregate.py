@@ -21,9 +21,9 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.groups.parts import parts_of
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.state.living import Living
 
 
 @lower_operator.register

@@ -23,8 +23,8 @@ from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import acts_by_clock
 from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.handover import Handover
-from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
-from sqlstream.udfs.spark.adapter import LATE_ROWS, OUTPUT, PENDING, KernelProcessor
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, Kernel
+from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, KernelProcessor
 from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, to_blobs, to_calls
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.key_groups import numbers_of

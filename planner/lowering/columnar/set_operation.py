@@ -18,8 +18,8 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.state.living import Living
 
 
 @lower_operator.register

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.changes.set_kinds import SetKind
 from sqlstream.udfs.changes.set_operation import SetOperationKernel
-from sqlstream.udfs.groups.living import Living
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.joins.regular import IGNORED
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
+from sqlstream.udfs.state.living import Living
 
 SECOND = 1_000_000
 FIELDS = pa.schema([("k", pa.string()), ("x", pa.float64())])

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
-from sqlstream.udfs.groups.kernel import IGNORED, GroupAggregateKernel
-from sqlstream.udfs.groups.living import Living
+from sqlstream.udfs.groups.kernel import GroupAggregateKernel
 from sqlstream.udfs.groups.parts import parts_of
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Domain
+from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Domain
+from sqlstream.udfs.state.living import Living
 
 SECOND = 1_000_000
 

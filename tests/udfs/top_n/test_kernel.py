@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND
+from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND
 from sqlstream.udfs.over.functions import Number
-from sqlstream.udfs.top_n.kernel import IGNORED, TopNKernel
+from sqlstream.udfs.top_n.kernel import TopNKernel
 from sqlstream.udfs.top_n.order import Order
 from sqlstream.udfs.top_n.ranking import Ranking
 from tests.udfs.top_n.model import TopNTable

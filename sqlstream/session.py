@@ -21,7 +21,7 @@ from sqlstream.results import Rows, columns_of
 from sqlstream.runner import Runner
 from sqlstream.statements.checking import check_script, script_warnings
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
-from sqlstream.statements.explaining import explained, way_told
+from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
 from sqlstream.udfs.functions import describe
@@ -97,7 +97,7 @@ class Session:
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
             case nodes.Explain():
-                lines = [*self._explained(statement).splitlines(), *way_told(statement, self.workspace)]
+                lines = self._explained(statement, says_way=True).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
             case nodes.Set(key=None):
                 return Rows.of_text(("key", "value"), self.workspace.settings.rows())
@@ -205,8 +205,8 @@ class Session:
             connector(changed.connector).drop(self._runner.folders.root, changed)
         return OK
 
-    def _explained(self, statement: nodes.Explain) -> str:
-        return explained(statement, self.workspace, self._runner, self._batches)
+    def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
+        return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
 
     def _insert(self, statement: nodes.Insert | nodes.StatementSet, text: str) -> Job:
         if isinstance(statement, nodes.StatementSet):

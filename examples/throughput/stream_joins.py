@@ -9,33 +9,21 @@ Both engines read the same Parquet files, write to nowhere and keep their state 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 from rich.table import Table
 
-import sqlstream
+from examples.throughput import queries
 from examples.throughput.bids import BIDS_PER_SECOND, DISORDER_MS, SCHEMA, START_MS, write_bids
-from examples.throughput.measure import MOST_BATCHES, Batches, Watch
-from examples.throughput.windows import Steady, steady
-from sqlstream.jobs import Job
+from examples.throughput.measure import Batches
+from examples.throughput.queries import FILES, Benchmark, holds, wanted_text
+from examples.throughput.windows import Steady
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-FILES = 10
-"""Micro-batches: one file of either table each."""
 RECENT_S = 20
 OPEN_S = 10
 
@@ -60,14 +48,14 @@ WITH ('connector' = 'filesystem', 'path' = '{folder}/{name}', 'format' = 'parque
 """
 
 
-def write_auctions(folder: Path, rows: int, keys: int) -> None:
+def write_auctions(folder: Path, rows: int, keys: int, files: int = FILES) -> None:
     """Files of bids and of as many auctions as ``keys``, ``rows`` together, over the same time."""
     random = np.random.default_rng(42)
-    bids, auctions = (rows - keys) // FILES, keys // FILES
+    bids, auctions = (rows - keys) // files, keys // files
     per_ms = auctions * BIDS_PER_SECOND / bids / 1000
     (folder / "bids").mkdir(parents=True)
     (folder / "auctions").mkdir()
-    for number in range(FILES):
+    for number in range(files):
         elapsed = (number * bids + np.arange(bids)) * 1000 // BIDS_PER_SECOND
         newest = np.minimum((elapsed * per_ms).astype(np.int64), keys - 1)
         recent = random.integers(0, max(int(RECENT_S * 1000 * per_ms), 1), bids)
@@ -88,68 +76,31 @@ def _write(folder: Path, number: int, schema: pa.Schema, columns: list[np.ndarra
 
 
 def ours(query: str, folder: Path) -> Batches:
-    with sqlstream.connect() as session:
-        session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
-        session.sql(_TABLE.format(name="bids", columns="bidder BIGINT, price BIGINT", folder=folder))
-        session.sql(_TABLE.format(name="auctions", columns="seller BIGINT", folder=folder))
-        session.sql(
-            "CREATE TABLE nowhere (auction BIGINT, price BIGINT, found BIGINT) WITH ('connector' = 'blackhole')"
-        )
-        watch = Watch(session.spark, None)
-        with watch.watching():
-            job = session.sql(f"INSERT INTO nowhere {QUERIES[query]}")
-            assert isinstance(job, Job)
-            job.wait()
-        return watch.batches()
+    tables = (("bids", "bidder BIGINT, price BIGINT"), ("auctions", "seller BIGINT"))
+    definitions = (_TABLE.format(name=name, columns=columns, folder=folder) for name, columns in tables)
+    return queries.ours(definitions, "auction BIGINT, price BIGINT, found BIGINT", QUERIES[query])
 
 
 def of_spark(query: str, folder: Path) -> Batches:
-    """Spark's join of streams, as one writes it for PySpark."""
-    with sqlstream.connect() as session, tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as checkpoint:
-        spark = session.spark
-        bids, auctions = (_stream(spark, folder / name) for name in ("bids", "auctions"))
-        bids.createOrReplaceTempView("bids")
-        auctions.createOrReplaceTempView("auctions")
-        rows = spark.sql(QUERIES[query])
-        watch = Watch(spark, None)
-        with watch.watching():
-            writer = rows.writeStream.format("noop").trigger(availableNow=True)
-            writer.option("checkpointLocation", checkpoint).start().awaitTermination()
-        return watch.batches()
-
-
-def _stream(spark: SparkSession, folder: Path) -> DataFrame:
-    schema = spark.read.parquet(str(folder)).schema
-    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    return rows.withWatermark("at", "4 seconds")
-
-
-ENGINES = {"sqlstream": ours, "Spark": of_spark}
-
-
-def measured(engine: str, query: str, folder: Path) -> Steady:
-    command = [sys.executable, "-m", "examples.throughput.stream_joins", "--measure", engine, query, str(folder)]
-    print(f"{query}, {engine} …", file=sys.stderr, flush=True)
-    ran = subprocess.run(command, capture_output=True, text=True)
-    if ran.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
-    return steady(Batches(**json.loads(ran.stdout.splitlines()[-1])))
+    return queries.of_spark({n: folder / n for n in ("bids", "auctions")}, QUERIES[query], delay="4 seconds")
 
 
 # --- the table --------------------------------------------------------------------------------------------------
 
 
-def compared(rows: int, keys: int, queries: list[str]) -> Table:
-    title = f"{rows:,} rows, {keys:,} keys; the second half of {FILES} micro-batches"
+def compared(chosen: argparse.Namespace, keys: int) -> Table:
+    rows: int = chosen.rows
+    title = f"{rows:,} rows, {keys:,} keys; the second half of {chosen.files} micro-batches"
     table = Table("query", "engine", "rows/s", "processor, µs/row", "is", "wanted", "peak memory", title=title)
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as made:
         folder = Path(made)
-        write_auctions(folder / "joined", rows, keys)
-        write_bids(folder / "alone" / "bids", FILES, rows // FILES, keys)
-        for query in queries:
+        write_auctions(folder / "joined", rows, keys, chosen.files)
+        write_bids(folder / "alone" / "bids", chosen.files, rows // chosen.files, keys)
+        for query in chosen.query:
             over = query.startswith("OVER")
-            engines = [name for name in ENGINES if not over or name != "Spark"]
-            found = {name: measured(name, query, folder / ("alone" if over else "joined")) for name in engines}
+            engines = [name for name in BENCHMARK.engines if not over or name != "Spark"]
+            read = folder / ("alone" if over else "joined")
+            found = {name: BENCHMARK.measured(name, query, read) for name in engines}
             for name, figures in found.items():
                 table.add_row(query, name, *_row(query, name, figures, found))
     return table
@@ -157,40 +108,26 @@ def compared(rows: int, keys: int, queries: list[str]) -> Table:
 
 def _row(query: str, engine: str, figures: Steady, found: Mapping[str, Steady]) -> list[str]:
     ratio, wanted = "", ""
-    rate, least = figures.rows_per_second, ROWS_PER_SECOND.get(query)
-    if engine == "sqlstream" and least is not None:
-        wanted = f"≥ {least:,} rows/s: {_holds(rate >= least)}"
+    rate = figures.rows_per_second
+    if engine == "sqlstream":
+        wanted = wanted_text(rate, ROWS_PER_SECOND.get(query))
     if engine == "Spark":
         times = found["sqlstream"].rows_per_second / rate
         ratio = f"{times:.1f} × slower"
         most = TIMES_FASTER.get(query)
-        wanted = f"≥ {most:g} ×: {_holds(times >= most)}" if most is not None else ""
+        wanted = f"≥ {most:g} ×: {holds(times >= most)}" if most is not None else ""
     return [f"{rate:,.0f}", f"{figures.processor_us:.2f}", ratio, wanted, f"{figures.peak_mb:,} MB"]
 
 
-def _holds(does: bool) -> str:
-    return "holds" if does else "missed"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Joins of streams and OVER, beside Spark's join.")
-    parser.add_argument(
-        "--rows", type=int, default=10_000_000, help="of both tables, warm-up included (default: %(default)s)"
-    )
-    parser.add_argument("--keys", type=int, nargs="*", default=[10_000, 1_000_000])
-    parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")
-    parser.add_argument("--measure", nargs=3, metavar=("ENGINE", "QUERY", "FOLDER"), help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.measure:
-        engine, query, folder = chosen.measure
-        print(json.dumps(asdict(ENGINES[engine](query, Path(folder)))))
-        return
-    console = Console(width=160)
-    console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
-    for keys in chosen.keys:
-        console.print(compared(chosen.rows, keys, chosen.query or [*QUERIES]), "")
-    console.print(f"load after: {os.getloadavg()[0]:.1f}")
-
+BENCHMARK = Benchmark(
+    "examples.throughput.stream_joins",
+    "Joins of streams and OVER, beside Spark's join.",
+    QUERIES,
+    {"sqlstream": ours, "Spark": of_spark},
+    compared,
+    rows=10_000_000,
+    keys=(10_000, 1_000_000),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

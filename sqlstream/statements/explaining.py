@@ -25,26 +25,23 @@ NO_SUCH_FORMAT = "SS344"
 _SPARK_STAGES = ("PHYSICAL", "SPARK")
 
 
-def explained(statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches) -> str:
+def explained(
+    statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches, *, says_way: bool = False
+) -> str:
     """The plan of the statement as text. The stage SPARK starts Spark, and PHYSICAL where it takes Spark to see who
-    reads the files of a table."""
+    reads the files of a table. ``says_way``: a line more says why a query runs as a stream."""
     batch = _batch_of(statement, workspace)
     if batch is not None:
         return explained_batch(batch, statement, workspace, batches)
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
-        return explain(without_secrets(plan), statement.format, statement.stage, RULES)
+        text = explain(without_secrets(plan), statement.format, statement.stage, RULES)
+        told = says_way and statement.stage == "OPTIMIZED" and statement.format == "TEXT"
+        inner = _chosen(statement)
+        return f"{text}\n{why_stream(inner, workspace)}" if told and inner is not None else text
     secrets = secrets_of_plan(plan) + workspace.settings.secrets
     with hiding(secrets):
         return secrets.hidden(_explained_below(plan, statement, workspace, runner))
-
-
-def way_told(statement: nodes.Explain, workspace: Workspace) -> list[str]:
-    """The line of EXPLAIN about a query that runs as a stream; none where another stage or format is asked for."""
-    inner = _chosen(statement)
-    if inner is None or statement.stage != "OPTIMIZED" or statement.format != "TEXT":
-        return []
-    return [] if _batch_of(statement, workspace) is not None else [why_stream(inner, workspace)]
 
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.throughput import stream_joins
-from examples.throughput.stream_joins import FILES, QUERIES, RECENT_S, write_auctions
+from examples.throughput.queries import FILES
+from examples.throughput.stream_joins import QUERIES, RECENT_S, write_auctions
 from examples.throughput.windows import Steady
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over

@@ -250,13 +250,11 @@ class KeyedState:
         written = sum(chunk.rows.num_rows for bucket in self._open.values() for chunk in bucket.chunks[bucket.stored :])
         if written <= self._bucket_rows:
             return self._bucket_rows
-        before = sum(int(self._buckets().index[position, ROWS]) for position in self._open)
+        before = int(self._buckets().index[[*self._open], ROWS].sum())
         rows = self.rows() - before + sum(bucket.rows for bucket in self._open.values())
-        return (
-            min(max(rows // 2, self._bucket_rows), LARGER * self._bucket_rows)
-            if 2 * written >= rows
-            else self._bucket_rows
-        )
+        if 2 * written < rows:
+            return self._bucket_rows
+        return min(max(rows // 2, self._bucket_rows), LARGER * self._bucket_rows)
 
     def _is_moved(self, position: int, bucket: Bucket) -> bool:
         """Buckets without rows go; those whose rows are all known and too many split."""

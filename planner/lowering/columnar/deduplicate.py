@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.ranked_inputs import ROW_TIME, ranked_input
+from sqlstream.planner.lowering.columnar.ranked_inputs import ranked_input
+from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.physical.steps import Operator
@@ -19,7 +20,7 @@ def _(node: Deduplicate, step: Operator, context: Context) -> DataFrame:
         found.schema,
         found.keys,
         found.passed,
-        ROW_TIME if node.timed else None,
+        TIME if node.timed else None,
         node.last,
         before=not step.drops_before,
         ttl=node.ttl_ms * 1000,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, row_kind, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
@@ -67,7 +66,7 @@ def _key_columns(node: GroupAggregate, rows: DataFrame) -> list[Column]:
 def _kinds(node: GroupAggregate, rows: DataFrame) -> list[Column]:
     if changelog_mode(node.input) == APPEND_ONLY:
         return []
-    return [F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)]
+    return [row_kind()]
 
 
 def _results(node: GroupAggregate) -> list[Column]:

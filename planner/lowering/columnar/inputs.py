@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
+from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
@@ -20,7 +21,7 @@ from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
-from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH
+from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 
 WindowNode = AssignWindows | WindowAggregate
 
@@ -105,6 +106,11 @@ def clock_of(rows: DataFrame) -> str:
 def passed_on(rows: DataFrame) -> list[Column]:
     """The hidden columns that the exchange reads."""
     return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
+
+
+def row_kind() -> Column:
+    """ROW_KIND of rows of which some are no inserts."""
+    return F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)
 
 
 def key(name: str, kind: DataType) -> Column:

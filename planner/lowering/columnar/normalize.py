@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.catalog import RowKind
-from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import clock_of, key, passed_on, row_kind, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
@@ -15,7 +14,6 @@ from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.changes.normalize import NormalizeKernel
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import ROW_KIND
 
 
 @lower_operator.register
@@ -25,10 +23,9 @@ def _(node: Normalize, step: Operator, context: Context) -> DataFrame:
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
     by_key = [key(name, rows.schema[name].dataType).alias(own) for own, name in keys.items()]
     named = [column(name).alias(own) for own, name in fields.items()]
-    kind = F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)
     # Rows that come before the first tick of the clock have all their time to live, too.
     clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
-    projected = with_key_hash(rows.select(*by_key, *named, kind, *clock, *passed_on(rows)), tuple(keys))
+    projected = with_key_hash(rows.select(*by_key, *named, row_kind(), *clock, *passed_on(rows)), tuple(keys))
     schema = kernel_schema(projected)
     kernel = NormalizeKernel(schema, tuple(keys), tuple(fields), node.ttl_ms * 1000)
     output = spark_schema(kernel.output, projected.schema)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DoubleType, FloatType, MapType, StructType
+from pyspark.sql.types import DoubleType, FloatType, MapType
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, row_kind, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context
@@ -21,14 +22,10 @@ from sqlstream.planner.nodes import Node
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.kernel import ROW_KIND, Kernel
+from sqlstream.udfs.kernel import Kernel
 
 _REWRITTEN = (FloatType, DoubleType, MapType)
 """Types whose equal values may have other bytes."""
-
-
-ROW_TIME = "__row_time"
-"""BIGINT column: the time of a row in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +46,12 @@ class RankedInput:
     def passed(self) -> tuple[str, ...]:
         return tuple(self.fields.values())
 
-    @property
-    def types(self) -> StructType:
-        return self.rows.schema
-
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
         """What the kernel emits of the rows, which the exchange reads from files where it can."""
-        operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.types))
+        operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.rows.schema))
         hashed = hashed_by_exchange(self.keys, self.schema)
         taken = {own: Taken(name) for name, own in self.fields.items()}
-        taken |= {ROW_TIME: self.time} if self.time is not None else {}
+        taken |= {TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
         files = files_of(step, taken, Inputs(context, under.schema, self.rows), self.schema, hashed, context)
         return run(self.rows, replace(operator, hashed=hashed), context.runtime, files)
@@ -78,7 +71,7 @@ def ranked_input(
     time: str | None = None,
     clocked: bool = False,
 ) -> RankedInput:
-    """``below``: the rows of the node's only input. ``columns`` are computed besides, and ROW_TIME of the field
+    """``below``: the rows of the node's only input. ``columns`` are computed besides, and TIME of the field
     ``time``; ``clocked``: with the clock."""
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
@@ -92,8 +85,8 @@ def ranked_input(
             own.append(fields[name])
     named = [column(name).alias(to) for name, to in fields.items()]
     if changelog_mode(under) != APPEND_ONLY:
-        named.append(F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND))
+        named.append(row_kind())
     clock = [F.expr(clock_of(below)).alias(CLOCK)] if clocked else []
-    timed = [F.expr(micros(time)).alias(ROW_TIME)] if time is not None else []
+    timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []
     rows = with_key_hash(below.select(*chosen, *named, *timed, *columns, *clock, *passed_on(below)), own)
     return RankedInput(rows, fields, tuple(own), Taken(time, micros=True) if time is not None else None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sqlstream.planner.lowering.columnar.ranked_inputs import ROW_TIME, ranked_input
+from sqlstream.planner.lowering.columnar.ranked_inputs import ranked_input
+from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.physical.steps import Operator
@@ -15,5 +16,5 @@ from sqlstream.udfs.over.kernel import OverKernel, Tie
 def _(node: TemporalSort, step: Operator, context: Context) -> DataFrame:
     found = ranked_input(node, (), context.lower(step.input), time=node.time)
     ties = tuple(Tie(found.fields[tie.name], tie.descending, tie.nulls_first) for tie in node.ties)
-    kernel = OverKernel(found.schema, (), ROW_TIME, found.passed, (), ties=ties)
+    kernel = OverKernel(found.schema, (), TIME, found.passed, (), ties=ties)
     return found.results(found.emitted(kernel, step, context))

@@ -46,6 +46,11 @@ class Accumulator(ABC):
         """The accumulators that take out what these hold. Only where the accumulator ``retracts``."""
         raise NotImplementedError(f"{type(self).__name__} retracts nothing")
 
+    def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns | None:
+        """One accumulator for each range ``[start, stop)`` of rows, from running totals, which cost the same however
+        long a range is. None where only ``merge`` finds the same."""
+        return None
+
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
         """True where the accumulator stays what it is when rows go whose accumulator is ``gone``, for all it knows."""
         return np.zeros(len(columns[0]), np.bool_)

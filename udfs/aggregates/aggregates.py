@@ -79,6 +79,19 @@ class Aggregates:
         return self._table([c for a, p in zip(self._distinct, parts, strict=True) for c in a.merge(p, found)], count)
 
     @_as_in_sql
+    def of_ranges(self, accumulators: pa.Table, start: np.ndarray, stop: np.ndarray) -> pa.Table | None:
+        """A row of accumulators for each range ``[start, stop)`` of them, as ``merge`` would give it; None where some
+        of the calls cannot tell it from running totals."""
+        found: list[pa.Array] = []
+        parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
+        for accumulator, part in zip(self._distinct, parts, strict=True):
+            columns = accumulator.of_ranges(part, start, stop)
+            if columns is None:
+                return None
+            found += columns
+        return self._table(found, len(start))
+
+    @_as_in_sql
     def finish(self, accumulators: pa.Table) -> pa.Table:
         """A row of results for each row of accumulators."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns
 from sqlstream.udfs.aggregates.groups import Batch, Groups
 from sqlstream.udfs.aggregates.numbers import numbers_of
-from sqlstream.udfs.aggregates.sums import add_up
+from sqlstream.udfs.aggregates.sums import add_up, range_sums
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Count(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         return (pa.array(add_up(numbers_of(columns[0]), groups)),)
+
+    def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns:
+        return (pa.array(range_sums(numbers_of(columns[0]), start, stop)),)
 
     @property
     def retracts(self) -> bool:

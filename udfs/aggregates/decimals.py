@@ -15,7 +15,7 @@ from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
 from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
 from sqlstream.udfs.aggregates.overflow import overflow
-from sqlstream.udfs.aggregates.sums import add_up, may_overflow, without_nulls
+from sqlstream.udfs.aggregates.sums import add_up, longest, may_overflow, range_sums, without_nulls, without_values
 
 _BITS = 16
 _DIGITS = 128 // _BITS
@@ -42,6 +42,14 @@ class DecimalSum(Accumulator):
 
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
         return _decimals(_totals(column, groups), self.type, groups.empty, "SUM")
+
+    def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns | None:
+        (column,) = columns
+        low, high = _stored(pc.fill_null(column, Decimal(0)), np.int64).T
+        if (high != low >> 63).any() or may_overflow(low, longest(start, stop)):
+            return None
+        totals = range_sums(low, start, stop)
+        return (_decimals(_alone(totals), self.type, without_values(column, start, stop), "SUM"),)
 
     @property
     def retracts(self) -> bool:
@@ -90,14 +98,19 @@ def _divided(digits: Sequence[np.ndarray], divisors: np.ndarray) -> list[np.ndar
 
 def _totals(column: pa.Array, groups: Groups) -> list[np.ndarray]:
     """The digits of the sums, not carried; of numbers that fit into 64 bits the first holds all."""
-    nothing = np.zeros(groups.count, np.int64)
     low, high = _stored(column, np.int64).T
     if (high == low >> 63).all() and not may_overflow(low):
-        return [add_up(low, groups), *[nothing] * (_DIGITS - 1)]
+        return _alone(add_up(low, groups))
+    nothing = np.zeros(groups.count, np.int64)
     words = _stored(column, np.uint32).astype(np.int64)
     words[:, -1] = _stored(column, np.int32)[:, -1]
     # A word of 32 bits is the digit of its lower half; the carry fills the upper one.
     return [digit for i in range(words.shape[1]) for digit in (add_up(words[:, i], groups), nothing)]
+
+
+def _alone(totals: np.ndarray) -> list[np.ndarray]:
+    """Digits, not carried, of numbers that fit into 64 bits."""
+    return [totals, *[np.zeros_like(totals)] * (_DIGITS - 1)]
 
 
 # --- digits ---------------------------------------------------------------------------------------------------

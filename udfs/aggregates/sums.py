@@ -40,6 +40,13 @@ class IntegerSum(Accumulator):
             raise overflow("SUM", self.type)
         return column_of(add_up(numbers, groups), self.type, groups.empty)
 
+    def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns | None:
+        (column,) = columns
+        numbers = numbers_of(column.fill_null(0)).astype(np.int64, copy=False)
+        if may_overflow(numbers, longest(start, stop)):
+            return None
+        return (column_of(range_sums(numbers, start, stop), self.type, without_values(column, start, stop)),)
+
     @property
     def retracts(self) -> bool:
         return True
@@ -95,6 +102,9 @@ class ExactSum(Accumulator):
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         return tuple(pa.array(add_up(numbers_of(column), groups)) for column in columns)
 
+    def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns:
+        return tuple(pa.array(range_sums(numbers_of(column), start, stop)) for column in columns)
+
     @property
     def retracts(self) -> bool:
         return True
@@ -117,11 +127,30 @@ def add_up(numbers: np.ndarray, groups: Groups) -> np.ndarray:
     return totals
 
 
-def may_overflow(numbers: np.ndarray) -> bool:
-    """False where no sum of these BIGINTs can leave the range."""
+def range_sums(numbers: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """The sums of ranges of whole numbers; running totals that wrap around have the same differences."""
+    totals = np.zeros(len(numbers) + 1, np.int64)
+    np.cumsum(numbers, out=totals[1:])
+    return np.asarray(totals[stop] - totals[start])
+
+
+def without_values(column: pa.Array, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """True for ranges of nothing but NULLs."""
+    if not column.null_count:
+        return np.asarray(stop <= start)
+    return range_sums(column.is_valid().to_numpy(zero_copy_only=False), start, stop) == 0
+
+
+def longest(start: np.ndarray, stop: np.ndarray) -> int:
+    return int((stop - start).max(initial=0))
+
+
+def may_overflow(numbers: np.ndarray, most: int | None = None) -> bool:
+    """False where no sum of these BIGINTs can leave the range. ``most``: how many one sum has, where not all."""
     if not len(numbers):
         return False
-    return max(-int(numbers.min()), int(numbers.max())) * len(numbers) > _LARGEST
+    most = len(numbers) if most is None else most
+    return max(-int(numbers.min()), int(numbers.max())) * most > _LARGEST
 
 
 def overflows(numbers: np.ndarray, groups: Groups) -> bool:

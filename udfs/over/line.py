@@ -92,6 +92,11 @@ class Line:
         return np.clip(found, self.first, self.end)
 
 
+def by_key_and_time(key: Indices, time: Times) -> Indices:
+    """The order of rows by key, by time and by arrival. One sort of one column: two of two take three times as long."""
+    return np.argsort(_codes(key, time, time)[0], kind="stable") if len(key) else np.zeros(0, np.int64)
+
+
 def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
     """Times and times that are asked for as numbers of one line, on which those of different keys do not mix."""
     low = int(min(time.min(), asked.min()))

@@ -16,12 +16,16 @@ def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges
     """One accumulator for each range of ``parts``, merged in order.
 
     ``owner``: whose each part is, ascending; a range lies within the parts of one owner. Long ranges are put together
-    from stretches of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range.
+    from stretches of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range;
+    exact sums and counts from running totals, where all that is asked for are such.
     """
     lengths = ranges.stop - ranges.start
     longest = int(lengths.max(initial=0))
     if longest <= 1:
         return parts.take(pa.array(ranges.start))
+    found = aggregates.of_ranges(parts, ranges.start, ranges.stop)
+    if found is not None:
+        return found
     levels = longest.bit_length()
     doubling = levels * (2 * parts.num_rows + len(lengths) // 2)
     if int(lengths.sum()) <= DOUBLING_COST * doubling:

@@ -138,7 +138,7 @@ def without_values(column: pa.Array, start: np.ndarray, stop: np.ndarray) -> np.
     """True for ranges of nothing but NULLs."""
     if not column.null_count:
         return np.asarray(stop <= start)
-    return range_sums(column.is_valid().to_numpy(zero_copy_only=False), start, stop) == 0
+    return np.asarray(range_sums(column.is_valid().to_numpy(zero_copy_only=False), start, stop) == 0)
 
 
 def longest(start: np.ndarray, stop: np.ndarray) -> int:

@@ -15,7 +15,7 @@ from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Filter, Item, Node, Schema, Unary
+from sqlstream.planner.nodes import Field, Filter, Insert, Item, Node, Output, Project, Schema, Unary
 from sqlstream.planner.operators.over import Over, OverCall, Sorted, sorted_text
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
@@ -85,6 +85,17 @@ class TopN(Unary):
     def is_single(self) -> bool:
         """True where a key has one row at most."""
         return self.function == ROW_NUMBER and self.first == self.last
+
+
+def rows_wanted(plan: Node) -> int | None:
+    """How many rows a query gives at most that has LIMIT and no order, after which nothing more can come out of it;
+    None for all others."""
+    match plan:
+        case Output() | Insert() | Project():
+            return rows_wanted(plan.input)
+        case TopN(keys=(), order=()) if changelog_mode(plan) == APPEND_ONLY:
+            return plan.last - plan.first + 1
+    return None
 
 
 # --- properties -----------------------------------------------------------------------------------------------

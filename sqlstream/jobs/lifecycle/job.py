@@ -104,7 +104,8 @@ class Job:
     @property
     def is_bounded(self) -> bool:
         """True where the job ends by itself."""
-        return self._query.launch.bounded
+        launch = self._query.launch
+        return launch.bounded or launch.enough is not None
 
     def progress(self) -> Progress:
         """Totals up to the last micro-batch, at most a second old."""

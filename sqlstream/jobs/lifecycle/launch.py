@@ -15,6 +15,7 @@ from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks
 from sqlstream.jobs.lifecycle.clock import Clock
 from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
+from sqlstream.jobs.lifecycle.enough import Enough
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
 from sqlstream.jobs.lifecycle.specification import Sink, anything_goes
 from sqlstream.planner.physical import PhysicalPlan
@@ -37,7 +38,8 @@ class Launch:
     ``watermarks``: of jobs with several sources.
     ``paced``: each start takes what is there and ends, because the job keeps pauses between its epochs.
     ``temporary``: the checkpoint vanishes with its session. ``require_sink`` raises an error where what a micro-batch
-    has written no longer counts. ``secrets``: of the settings, which no failure may show.
+    has written no longer counts. ``secrets``: of the settings, which no failure may show. ``enough``: of a query that
+    ends when it has its rows.
     """
 
     query_name: str
@@ -57,6 +59,7 @@ class Launch:
     end_of_input: EndOfInput = EndOfInput.FINAL
     require_sink: Callable[[int], None] = anything_goes
     secrets: Secrets = NO_SECRETS
+    enough: Enough | None = None
 
     @property
     def needs_flush(self) -> bool:

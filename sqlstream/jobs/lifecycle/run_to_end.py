@@ -44,6 +44,9 @@ class RunToEnd:
         """Raises what the query fails with, and an error where rows come behind the end of the input."""
         self._watch()
         launch = self.launch
+        if launch.enough is not None and self.query.has_enough:
+            launch.enough.keep()
+            return
         if launch.ended and self.query.progress.rows_in:
             raise after_the_end()
         if launch.needs_flush and not self.stopping.is_set():
@@ -65,7 +68,7 @@ class RunToEnd:
             raise
 
     def _go_on_in_pace(self) -> None:
-        while self.pace is not None and not self.stopping.is_set() and not self.launch.bounded:
+        while self.pace is not None and not (self.stopping.is_set() or self.launch.bounded or self.query.has_enough):
             self.pace.rest()
             self.query.go_on()
 

@@ -94,6 +94,12 @@ class RunningQuery:
                 pass
             wait_for_first_trigger(self.present)
 
+    @property
+    def has_enough(self) -> bool:
+        """True where the query has all rows that it will ever give."""
+        enough = self.launch.enough
+        return enough is not None and enough.reached(self.progress.rows_out)
+
     def report(self) -> None:
         """Take in what the present query has reported."""
         self._take_in(self.present)
@@ -119,6 +125,8 @@ class RunningQuery:
                 while not query.awaitTermination(_REPORT_SECONDS):
                     self._take_in(query)
                     self._require_sink(query)
+                    if self.has_enough:
+                        self._end(query)
                     if self._deadline.is_set:
                         self._keep_deadline(query)
             finally:
@@ -151,6 +159,11 @@ class RunningQuery:
     def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
+
+    def _end(self, query: StreamingQuery) -> None:
+        with self._changing:
+            if self.present is query:
+                query.stop()
 
     def _require_sink(self, query: StreamingQuery) -> None:
         """Stop a query whose sink has lost what it keeps, before more rows are lost."""

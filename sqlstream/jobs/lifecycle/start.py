@@ -14,6 +14,7 @@ from sqlstream.jobs.checkpoints.watermarks import restored_watermarks
 from sqlstream.jobs.identity.declared_states import declared_states
 from sqlstream.jobs.identity.trust import require_trusted, unpickles_state
 from sqlstream.jobs.lifecycle.clock import clock_of
+from sqlstream.jobs.lifecycle.enough import Enough
 from sqlstream.jobs.lifecycle.job import Job
 from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended
 from sqlstream.jobs.lifecycle.results import Results
@@ -28,6 +29,7 @@ from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
 from sqlstream.planner import properties
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.operators.top_n import rows_wanted
 from sqlstream.results import columns_of
 from sqlstream.spark.connect import is_connect
 from sqlstream.user_folders import temporary_folder
@@ -100,6 +102,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
     watermarks = restored_watermarks(physical, control)
     flushed = flushed_tables(physical)
     ended = input_has_ended(control, flushed, clock)
+    wanted = rows_wanted(job.work.plan)
     return Launch(
         query_name=query,
         rows=observed(lower(physical, runtime)),
@@ -118,6 +121,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
+        enough=None if wanted is None else Enough(wanted, checkpoint.storage),
     )
 
 

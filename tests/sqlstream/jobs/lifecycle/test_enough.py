@@ -1,0 +1,55 @@
+"""Queries with LIMIT and no order end when they have their rows, though their input goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.jobs import Job, JobState
+from sqlstream.planner.operators.top_n import rows_wanted
+from sqlstream.planner.rules import optimize
+from sqlstream.query import Query
+from sqlstream.testing.spark import LocalSession
+from tests.planner.plans import plan
+
+ENDLESS = """
+CREATE TABLE numbers (n INT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'datagen',
+    'rows-per-second' = '50', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '1000000')"""
+
+
+@pytest.mark.spark
+def test_a_query_ends_with_its_rows():
+    with LocalSession() as session:
+        session.sql(ENDLESS)
+        query = session.sql("SELECT n FROM numbers WHERE n % 2 = 0 LIMIT 3 OFFSET 1")
+        assert isinstance(query, Query)
+        assert query.fetchall() == [(4,), (6,), (8,)]
+        assert isinstance(query.job, Job) and query.job.wait(60)
+        assert query.job.state is JobState.FINISHED
+
+
+@pytest.mark.spark
+def test_a_job_ends_with_its_rows_and_has_no_more_when_it_is_started_again(tmp_path):
+    sink = f"('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'json')"
+    for rows in (3, 0):
+        with LocalSession() as session:
+            session.sql(f"{ENDLESS}; CREATE TABLE first (n INT) WITH {sink}")
+            session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'; SET 'pipeline.name' = 'firsts'")
+            job = session.sql("INSERT INTO first SELECT n FROM numbers LIMIT 3")
+            assert isinstance(job, Job)
+            assert job.wait(60)
+            assert (job.state, job.progress().rows_out) == (JobState.FINISHED, rows)
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("SELECT n FROM numbers LIMIT 5", 5),
+        ("SELECT n + 1 AS m FROM numbers LIMIT 5 OFFSET 2", 5),
+        ("SELECT n FROM numbers ORDER BY n LIMIT 5", None),
+        ("SELECT n FROM (SELECT n FROM numbers LIMIT 5) AS t WHERE n > 2", None),
+        ("SELECT n, COUNT(*) AS c FROM numbers GROUP BY n LIMIT 5", None),
+        ("SELECT n FROM numbers", None),
+    ],
+)
+def test_only_what_can_give_no_more_rows_ends(query, wanted):
+    assert rows_wanted(optimize(plan(query, f"{ENDLESS};"))) == wanted

@@ -137,7 +137,7 @@ class OverKernel(Kernel):
 
     def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line]:
         """The rows that have passed, in the order of their line."""
-        key = dense_ids(_picked(rows.select(self.keys), passed), self.keys).ids
+        key = dense_ids(_picked(rows.select([KEY_HASH, *self.keys]), passed), self.keys).ids
         time = rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
             order = np.argsort(key, kind="stable")

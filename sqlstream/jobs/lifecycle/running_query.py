@@ -126,8 +126,8 @@ class RunningQuery:
                     self._take_in(query)
                     self._require_sink(query)
                     if self.has_enough:
-                        self._end(query)
-                    if self._deadline.is_set:
+                        self.stop()
+                    elif self._deadline.is_set:
                         self._keep_deadline(query)
             finally:
                 self._take_in(query)
@@ -159,11 +159,6 @@ class RunningQuery:
     def tell_waiting(self, waiting: tuple[Waiting, ...]) -> None:
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
-
-    def _end(self, query: StreamingQuery) -> None:
-        with self._changing:
-            if self.present is query:
-                query.stop()
 
     def _require_sink(self, query: StreamingQuery) -> None:
         """Stop a query whose sink has lost what it keeps, before more rows are lost."""

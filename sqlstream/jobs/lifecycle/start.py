@@ -14,7 +14,7 @@ from sqlstream.jobs.checkpoints.watermarks import restored_watermarks
 from sqlstream.jobs.identity.declared_states import declared_states
 from sqlstream.jobs.identity.trust import require_trusted, unpickles_state
 from sqlstream.jobs.lifecycle.clock import clock_of
-from sqlstream.jobs.lifecycle.enough import Enough
+from sqlstream.jobs.lifecycle.enough import enough_of
 from sqlstream.jobs.lifecycle.job import Job
 from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended
 from sqlstream.jobs.lifecycle.results import Results
@@ -102,7 +102,6 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
     watermarks = restored_watermarks(physical, control)
     flushed = flushed_tables(physical)
     ended = input_has_ended(control, flushed, clock)
-    wanted = rows_wanted(job.work.plan)
     return Launch(
         query_name=query,
         rows=observed(lower(physical, runtime)),
@@ -121,7 +120,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
-        enough=None if wanted is None else Enough(wanted, checkpoint.storage),
+        enough=enough_of(rows_wanted(job.work.plan), checkpoint.storage),
     )
 
 

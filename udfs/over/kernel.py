@@ -137,6 +137,7 @@ class OverKernel(Kernel):
 
     def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line]:
         """The rows that have passed, in the order of their line."""
+        # A table without columns would not know its rows, so KEY_HASH is there where no key is.
         key = dense_ids(_picked(rows.select([KEY_HASH, *self.keys]), passed), self.keys).ids
         time = rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
@@ -340,7 +341,7 @@ def _picked(rows: pa.Table, places: Indices) -> pa.Table:
 
 
 def _chosen(rows: pa.Table, flags: Flags) -> pa.Table:
-    """The rows with the flag, in one chunk each column: Arrow filters many columns more slowly than it takes them."""
+    """The rows with the flag: Arrow filters many columns more slowly than it takes them."""
     return _picked(rows, np.flatnonzero(flags))
 
 

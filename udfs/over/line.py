@@ -93,8 +93,8 @@ class Line:
 
 
 def by_key_and_time(key: Indices, time: Times) -> Indices:
-    """The order of rows by key, by time and by arrival. One sort of one column: two of two take three times as long."""
-    return np.argsort(_codes(key, time, time)[0], kind="stable") if len(key) else np.zeros(0, np.int64)
+    """The order of one or more rows by key, by time and by arrival: one sort of one column costs less than two."""
+    return np.argsort(_codes(key, time, time)[0], kind="stable")
 
 
 def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:

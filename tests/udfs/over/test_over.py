@@ -99,6 +99,17 @@ def test_without_keys_all_rows_are_of_one():
     ]
 
 
+@pytest.mark.parametrize("ties", [(), (Tie("v"),)])
+def test_without_keys_rows_come_out_while_later_ones_wait(ties):
+    kernel = OverKernel(SCHEMA, (), "ts", ("v",), (aggregated("s", LAST_TWO),), ties=ties)
+    harness = KernelHarness(kernel, SCHEMA, [])
+    harness.rows(dicts([("a", 3, 4), ("a", 1, 1), ("b", 2, 2)]))
+    harness.watermark(2 * MS)
+    assert values(harness) == [(1, 1), (2, 3)]
+    harness.finish()
+    assert values(harness) == [(4, 6)]
+
+
 def test_ties_order_rows_of_one_time():
     kernel = OverKernel(SCHEMA, ("k",), "ts", ("v",), NUMBERS, ties=(Tie("v", descending=True, nulls_first=False),))
     harness = KernelHarness(kernel, SCHEMA, ["k"])

@@ -120,7 +120,7 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
             yield not_read(table, place_in(statement, table))
-        elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds:
+        elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds(table):
             yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
         if not _answers(table) and connector(table.connector).is_source:

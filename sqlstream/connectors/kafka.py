@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors.change_formats import (
+    CHANGE_FORMATS,
+    CHANGE_OPTIONS,
+    check_changes,
+    has_kinds,
+    metadata_of,
+    of_message,
+    takes_changes,
+)
+from sqlstream.connectors.change_messages import decode_changes, encode_changes
 from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
@@ -13,6 +23,7 @@ from sqlstream.connectors.formats import (
     check_format,
     decode,
     encode,
+    encode_object,
     quoted,
 )
 from sqlstream.connectors.secrets import resolved
@@ -21,6 +32,7 @@ from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option,
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
+from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +55,7 @@ def is_bounded(table: Table) -> bool:
 
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     yield from check_format(table, spans)
+    yield from check_changes(table, spans)
     given = dict(table.options)
     if ("topic" in given) == ("topic-pattern" in given):
         message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
@@ -73,13 +86,14 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
     from pyspark.sql import functions as F  # noqa: N812
 
     chosen = columns_of(table, columns)
-    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
+    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen if of_message(table, c) is None)
     keep = {name: F.col(_METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
-    payload = tuple(c.name for c in chosen if c.metadata_key is None)
+    payload = tuple(c.name for c in chosen if c.name not in keep)
     texts = messages.withColumn("value", F.col("value").cast("string"))
     place = F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
-    rows = decode(texts, "value", table, payload, CONNECTOR.values(table), keep, place)
-    extra = [BAD] if BAD in rows.columns else []
+    read = decode_changes if has_kinds(table) else decode
+    rows = read(texts, "value", table, payload, CONNECTOR.values(table), keep, place)
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
 
@@ -124,10 +138,12 @@ def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     values = CONNECTOR.values(table)
-    fields = [encode(rows, values).alias("value")]
+    told = has_kinds(table)
+    fields = [(encode_changes if told else encode)(rows, values).alias("value")]
     names = _key_fields(values["key.fields"])
     if names:
-        fields.append(encode(rows.select(*(F.col(quoted(n)) for n in names)), values).alias("key"))
+        keys = rows.select(*(F.col(quoted(n)) for n in names))
+        fields.append((encode_object if told else encode)(keys, values).alias("key"))
     return rows.select(*fields)
 
 
@@ -172,20 +188,24 @@ CONNECTOR = Connector(
         ),
         Option(
             "format",
-            one_of("csv", "json", "raw", planned=PLANNED_FORMATS),
-            "How the value of a message is written: csv, json or raw (one STRING).",
+            one_of("csv", "json", "raw", *CHANGE_FORMATS, planned=PLANNED_FORMATS),
+            "How the value of a message is written: csv, json or raw (one STRING); changes of a table by the others.",
             required=True,
             sink=True,
         ),
         Option("key.fields", NAME, "Columns, separated by semicolons, that make the key.", source=False, sink=True),
         *CSV_OPTIONS,
         *JSON_OPTIONS,
+        *CHANGE_OPTIONS,
     ),
     read=read,
     write=write,
     write_batches=write_batches,
+    takes_changes=takes_changes,
+    has_kinds=has_kinds,
     bounded=is_bounded,
     check=check,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+    metadata_of=metadata_of,
     variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern"),
 )

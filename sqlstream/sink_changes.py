@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlstream import connectors
 from sqlstream.connectors import connector
-from sqlstream.connectors.connector import INSERTS_ONLY, upserts
+from sqlstream.connectors.connector import INSERTS_ONLY, declared_or_upserts, upserts
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.changes import instead_of, is_upsert, made_by, maker_of, not_taken
@@ -38,14 +38,19 @@ def _hint(plan: Insert, instead: str | None) -> str:
 def _ways(table: Table, instead: str | None) -> Iterator[str]:
     if instead is not None:
         yield instead
-    if connector(table.connector).takes_changes is upserts:
+    if _replaces(table.connector) and table.changelog == APPEND_ONLY:
         yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
     else:
-        upserting = [name for name in connectors.NAMES if connector(name).takes_changes is upserts]
+        upserting = [name for name in connectors.NAMES if _replaces(name)]
         yield (
             "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
             f"or with a PRIMARY KEY of {', '.join(upserting)}"
         )
+
+
+def _replaces(name: str) -> bool:
+    """True for connectors that know rows by the PRIMARY KEY, where a table has one."""
+    return connector(name).takes_changes in (upserts, declared_or_upserts)
 
 
 def _sentence(text: str) -> str:

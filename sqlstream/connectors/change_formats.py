@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
@@ -205,7 +204,7 @@ def of_message(table: Table, column: Column) -> Metadata | None:
 
 
 def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """What a table of changes cannot be: one whose rows are only added, or one with columns beside the messages."""
+    """What a table of changes cannot be: one whose rows are only added, or are never updated."""
     found = change_format(table)
     if found is None:
         return
@@ -213,7 +212,3 @@ def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
         message = f"'changelog-mode' = '{mode}' does not fit the format \"{found.name}\", whose rows are also updated"
         hint = "Leave it out, or write 'I,UA,D' where messages lack the row of before, and declare the PRIMARY KEY."
         yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint=hint)
-    keys = (part.name == "MAP" and part.args[0] != _STRING for c in table.physical_columns for part in c.type.parts())
-    if any(keys):
-        message = f'format "{found.name}" cannot hold a MAP with keys that are no STRING'
-        yield Diagnostic(WRONG_COLUMN, message, hint="Keys of JSON are texts: declare a MAP with keys of type STRING.")

@@ -185,9 +185,9 @@ class _Reader:
         if not found.lists:
             return of_row(_Images(after, before, names))
         # Without an old row for each new one, an update has none of them.
-        befores = F.coalesce(before, F.transform(after, lambda _: F.lit(None).cast(self._raw_type)))
+        old_rows = F.coalesce(before, F.transform(after, lambda _: F.lit(None).cast(self._raw_type)))
         changed = F.coalesce(names, F.transform(after, lambda _: F.lit(None).cast("ARRAY<STRING>")))
-        rows = F.arrays_zip(after.alias("after"), befores.alias("before"), changed.alias("names"))
+        rows = F.arrays_zip(after.alias("after"), old_rows.alias("before"), changed.alias("names"))
         each = F.transform(rows, lambda r: of_row(_Images(r["after"], r["before"], r["names"])))
         return joined(each)
 

@@ -133,6 +133,12 @@ def upserts(table: Table) -> frozenset[RowKind]:
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
+def declared_or_upserts(table: Table) -> frozenset[RowKind]:
+    """What a sink takes that writes down the changes of its ``changelog-mode``, and without one replaces rows by the
+    PRIMARY KEY."""
+    return upserts(table) if table.changelog == APPEND_ONLY else table.changelog
+
+
 def all_changes(table: Table) -> frozenset[RowKind]:
     """What a sink takes that writes down each change."""
     return ALL_KINDS

@@ -139,8 +139,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield Diagnostic(WRONG_VALUE, message, spans.get(ignores), hint=f"Leave {ignores} out.")
     if chosen == "csv":
         yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
-    if chosen == "json":
-        yield from (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
+    if chosen.endswith("json"):
+        yield from wrong_keys_of_json(table)
     if chosen == "orc":
         held = "Use the format json or parquet."
         yield from (
@@ -172,6 +172,11 @@ def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnosti
 def _has_other_keys(kind: DataType) -> bool:
     """True where a MAP has keys that are no STRING."""
     return any(part.name == "MAP" and part.args[0] != _STRING for part in kind.parts())
+
+
+def wrong_keys_of_json(table: Table) -> Iterable[Diagnostic]:
+    """SS505 for columns with a MAP whose keys are no texts, as those of JSON are."""
+    return (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
 
 
 def _no_keys_of_json(table: Table, column: Column) -> Diagnostic:

@@ -35,10 +35,10 @@ from sqlstream.types import DataType
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_METADATA = {
+METADATA = {
     "topic": ("topic", DataType("STRING")),
     "partition": ("partition", DataType("INT")),
     "offset": ("offset", DataType("BIGINT")),
@@ -76,7 +76,7 @@ def _key_fields(text: str | None) -> list[str]:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    _require_jar(environment.spark)
+    require_jar(environment.spark)
     messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
     return rows_of_messages(messages, table, columns)
 
@@ -85,21 +85,38 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
     """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    chosen = columns_of(table, columns)
-    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen if of_message(table, c) is None)
-    keep = {name: F.col(_METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
-    payload = tuple(c.name for c in chosen if c.name not in keep)
+    keep = metadata_columns(table, columns)
+    payload = tuple(name for name in columns if name not in keep)
     texts = messages.withColumn("value", F.col("value").cast("string"))
-    place = F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
     read = decode_changes if has_kinds(table) else decode
-    rows = read(texts, "value", table, payload, CONNECTOR.values(table), keep, place)
+    rows = read(texts, "value", table, payload, CONNECTOR.values(table), keep, place_of_message())
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
 
+def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
+    """The columns among those named that Kafka tells of a message, by name."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
+    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
+    return {name: F.col(METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
+
+
+def place_of_message() -> Column:
+    """``topic[partition]@offset``."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
+
+
 def source_options(table: Table) -> dict[str, str]:
     """Spark's Kafka options for Flink's, with their secrets."""
-    values = resolved(CONNECTOR.values(table))
+    return start_options(resolved(CONNECTOR.values(table)))
+
+
+def start_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options for those of a table: which topics to read, and from where."""
     topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
     if values["topic-pattern"]:
         topics = {"subscribePattern": values["topic-pattern"]}
@@ -118,18 +135,22 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    _require_jar(environment.spark)
+    require_jar(environment.spark)
     return messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
 
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
     """Kafka keeps what was sent: a batch that runs again sends its rows again, as with Spark's own sink."""
-    _require_jar(environment.spark)
+    require_jar(environment.spark)
     return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
 
 
 def _target(table: Table) -> dict[str, str]:
-    values = resolved(CONNECTOR.values(table))
+    return target_options(resolved(CONNECTOR.values(table)))
+
+
+def target_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to write to a topic, for those of a table."""
     return _properties(values) | {"topic": values["topic"]}
 
 
@@ -147,7 +168,7 @@ def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
     return rows.select(*fields)
 
 
-def _require_jar(spark: SparkSession) -> None:
+def require_jar(spark: SparkSession) -> None:
     """ConnectorError SS509 where Spark has no Kafka data source."""
     from pyspark.errors import AnalysisException
 
@@ -165,15 +186,24 @@ def _require_jar(spark: SparkSession) -> None:
         raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
 
 
+CLIENT_OPTIONS = (
+    Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
+    Option("properties.group.id", NAME, "The consumer group that brokers see."),
+    Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
+)
+BOUNDED_MODE = Option(
+    "scan.bounded.mode",
+    one_of("latest-offset", planned=("group-offsets", "specific-offsets", "timestamp", "unbounded")),
+    "Ends at what is there when the job starts; without it, no end.",
+)
+
 CONNECTOR = Connector(
     name="kafka",
     doc="Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path.",
     options=(
         Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
         Option("topic-pattern", NAME, "A regular expression of topics to read."),
-        Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
-        Option("properties.group.id", NAME, "The consumer group that brokers see."),
-        Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
+        *CLIENT_OPTIONS,
         Option(
             "scan.startup.mode",
             one_of("latest-offset", "earliest-offset", "timestamp", planned=("group-offsets", "specific-offsets")),
@@ -181,11 +211,7 @@ CONNECTOR = Connector(
             "latest-offset",
         ),
         Option("scan.startup.timestamp-millis", integer(), "Where the mode timestamp begins, in ms since 1970."),
-        Option(
-            "scan.bounded.mode",
-            one_of("latest-offset", planned=("group-offsets", "specific-offsets", "timestamp", "unbounded")),
-            "Ends at what is there when the job starts; without it, no end.",
-        ),
+        BOUNDED_MODE,
         Option(
             "format",
             one_of("csv", "json", "raw", *CHANGE_FORMATS, planned=PLANNED_FORMATS),
@@ -205,7 +231,7 @@ CONNECTOR = Connector(
     has_kinds=has_kinds,
     bounded=is_bounded,
     check=check,
-    metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+    metadata=tuple((key, type_) for key, (_, type_) in METADATA.items()),
     metadata_of=metadata_of,
     variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern"),
 )

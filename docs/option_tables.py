@@ -56,7 +56,8 @@ def _section(found: Connector) -> list[str]:
     if own:
         lines += [*_table(own, "source" if found.is_source else "lookup"), ""]
     if len(own) < len(found.options):
-        lines += ["With the format csv or json, or one of changes, also [their options](#options-of-the-formats).", ""]
+        names = "csv or json, or one of changes," if set(CHANGE_OPTIONS) <= set(found.options) else "csv or json"
+        lines += [f"With the format {names} also [their options](#options-of-the-formats).", ""]
     if found.metadata:
         keys = ", ".join(f"`{key}` {type_}" for key, type_ in found.metadata)
         lines += [f"METADATA columns: {keys}.", ""]

@@ -13,6 +13,7 @@ import pytest
 
 from sqlstream.connectors.keyed_rows import newest, replace_rows, with_changes
 from sqlstream.jobs import Job
+from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -92,4 +93,6 @@ def test_a_job_updates_a_table_that_queries_read(spark, tmp_path: Path) -> None:
         job = session.sql("INSERT INTO o SELECT v, COUNT(*) FROM t GROUP BY v")
         assert isinstance(job, Job)
         assert job.wait(300)
-        assert sorted(tuple(row) for row in session.sql("SELECT v, n FROM o")) == [("a", 1), ("b", 1)]
+        found = session.sql("SELECT v, n FROM o")
+        assert isinstance(found, Query)
+        assert sorted(tuple(row) for row in found) == [("a", 1), ("b", 1)]

@@ -12,6 +12,7 @@ from sqlstream.connectors.upsert_kafka import messages_of_rows, rows_of_messages
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT
+from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -50,11 +51,28 @@ def test_rows_of_before_are_kept_where_they_are_read() -> None:
     session.sql("CREATE TABLE p (v INT, n BIGINT) WITH ('connector' = 'print')")
 
     def plan(statement: str) -> str:
-        return "\n".join(str(row[0]) for row in session.sql(f"EXPLAIN CHANGELOG_MODE {statement}"))
+        found = session.sql(f"EXPLAIN CHANGELOG_MODE {statement}")
+        assert isinstance(found, Rows)
+        return "\n".join(str(row[0]) for row in found)
 
     copied = plan("INSERT INTO o SELECT id, v + 1 FROM t")
     assert "Normalize" not in copied and "sink upserts by id" in copied and "[upsert by id: I,UA,D]" in copied
     assert "Normalize(keys id)" in plan("INSERT INTO p SELECT v, COUNT(*) FROM t GROUP BY v")
+
+
+def test_rows_that_may_collide_on_the_key_are_refused_where_they_must_not() -> None:
+    session = Session()
+    session.sql(f"CREATE TABLE t ({COLUMNS}) WITH ({TOPIC}, 'value.format' = 'json')")
+    session.sql("CREATE TABLE by_v (v INT PRIMARY KEY NOT ENFORCED, id INT) WITH ('connector' = 'memory')")
+    session.sql("CREATE TABLE by_id (v INT, id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'memory')")
+    statement = "EXPLAIN INSERT INTO {} SELECT v, id FROM t"
+    session.sql(statement.format("by_v"))
+    session.sql("SET 'table.exec.sink.upsert-materialize' = 'auto'")
+    session.sql(statement.format("by_id"))
+    with pytest.raises(SqlStreamError, match=r'SS667: .* may collide on the PRIMARY KEY \(v\) of table "by_v"'):
+        session.sql(statement.format("by_v"))
+    with pytest.raises(SqlStreamError, match="SS350"):
+        session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
 
 
 def test_changes_without_a_key_are_refused() -> None:

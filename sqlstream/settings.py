@@ -301,7 +301,7 @@ OPTIONS = (
     Option(
         UPSERT_MATERIALIZE,
         one_of("none", "auto", planned=("force",)),
-        "A sink replaces rows by its PRIMARY KEY, and the query updates them by another key, so that several may collide. "
+        "A sink replaces rows by its PRIMARY KEY, the query updates them by another key, so that several may collide. "
         "none: the last change counts; auto: such a statement is refused (SS667).",
         "none",
     ),

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sqlstream.connectors import NAMES, connector
+from sqlstream.connectors.change_formats import CHANGE_OPTIONS
 from sqlstream.connectors.connector import CHANGELOG, Connector
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS
 from sqlstream.options import Option
 from sqlstream.settings import OPTIONS, PLANNED
 
 _HERE = Path(__file__).parent
-_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS)
+_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *CHANGE_OPTIONS)
 
 
 def connectors_page() -> str:
@@ -55,7 +56,8 @@ def _section(found: Connector) -> list[str]:
     if own:
         lines += [*_table(own, "source" if found.is_source else "lookup"), ""]
     if len(own) < len(found.options):
-        lines += ["With the format csv or json also [their options](#options-of-the-formats).", ""]
+        names = "csv or json, or one of changes," if set(CHANGE_OPTIONS) <= set(found.options) else "csv or json"
+        lines += [f"With the format {names} also [their options](#options-of-the-formats).", ""]
     if found.metadata:
         keys = ", ".join(f"`{key}` {type_}" for key, type_ in found.metadata)
         lines += [f"METADATA columns: {keys}.", ""]

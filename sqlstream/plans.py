@@ -20,7 +20,7 @@ from sqlstream.planner.nodes import Insert, Node, Output, StatementSet
 from sqlstream.planner.physical import Engine
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import optimize, stages
-from sqlstream.settings import NEEDS_SETTING, Settings
+from sqlstream.settings import NEEDS_SETTING, UPSERT_MATERIALIZE, Settings
 from sqlstream.sink_changes import refused_changes
 from sqlstream.statements.statement_sets import misused_in_set
 from sqlstream.table_uses import looked_up_tables, place_in, read_columns, scanned_tables, side_tables
@@ -58,15 +58,17 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 @with_room
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """The plan as written, its connectors checked."""
+    collide = workspace.settings[UPSERT_MATERIALIZE] == "none"
     plan = _with_sinks(bind_statement(statement, workspace.catalog, emit_settings(workspace.settings)))
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
-        wrong = tuple(dict.fromkeys(d for insert, written in pairs for d in _misused_connectors(insert, written)))
+        found = (d for insert, written in pairs for d in _misused_connectors(insert, written, collide))
+        wrong = tuple(dict.fromkeys(found))
         wrong = wrong or misused_in_set(plan, statement)
     else:
         assert not isinstance(statement, nodes.StatementSet)
-        wrong = tuple(_misused_connectors(plan, statement))
+        wrong = tuple(_misused_connectors(plan, statement, collide))
     if wrong:
         raise SqlStreamError.of(wrong)
     return plan
@@ -116,11 +118,11 @@ def _fire_delay(settings: Settings, kind: str) -> int | None:
     return delay_ms
 
 
-def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> Iterable[Diagnostic]:
+def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert, collide: bool) -> Iterable[Diagnostic]:
     for table in scanned_tables(plan):
         if not connector(table.connector).is_source:
             yield not_read(table, place_in(statement, table))
-        elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds:
+        elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds(table):
             yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
         if not _answers(table) and connector(table.connector).is_source:
@@ -139,7 +141,7 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert) -> It
             message = f'table "{table.name}" cannot be written: connector "{table.connector}" is a source only'
             yield Diagnostic(NOT_A_SINK, message, span, hint="SHOW CONNECTORS tells which ones are sinks.")
         else:
-            yield from refused_changes(plan, span)
+            yield from refused_changes(plan, span, collide=collide)
 
 
 def _misused_beside(plan: Node) -> Iterable[Diagnostic]:

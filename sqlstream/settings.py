@@ -35,6 +35,9 @@ NEEDS_SETTING = "SS522"
 STATIC_SETTING = "SS523"
 
 
+UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
+
+
 def _zone(text: str) -> str:
     return str(ZoneInfo(text.strip()))
 
@@ -294,6 +297,13 @@ OPTIONS = (
         BOOLEAN,
         "Tables with a PRIMARY KEY and changes may give a change twice: the last row of each key is kept, to tell.",
         "false",
+    ),
+    Option(
+        UPSERT_MATERIALIZE,
+        one_of("none", "auto", planned=("force",)),
+        "A sink replaces rows by its PRIMARY KEY, the query updates them by another key, so that several may collide. "
+        "none: the last change counts; auto: such a statement is refused (SS667).",
+        "none",
     ),
     Option(
         "table.local-time-zone",

@@ -6,18 +6,23 @@ from collections.abc import Iterable, Iterator
 
 from sqlstream import connectors
 from sqlstream.connectors import connector
-from sqlstream.connectors.connector import INSERTS_ONLY, upserts
+from sqlstream.connectors.connector import INSERTS_ONLY, declared_or_upserts, upserts
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.planner.catalog import APPEND_ONLY, Table
-from sqlstream.planner.changes import instead_of, is_upsert, made_by, maker_of, not_taken
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.planner.changes import instead_of, is_upsert, made_by, maker_of, not_taken, upserts_by_key
 from sqlstream.planner.nodes import Insert
 from sqlstream.planner.properties import changelog_mode, changelog_text
+from sqlstream.settings import UPSERT_MATERIALIZE
 
 NO_KEY = "SS286"
 
 
-def refused_changes(plan: Insert, span: Span | None) -> Iterable[Diagnostic]:
-    """SS510 where the table does not take the changes of the query, SS286 where it does not know of which rows."""
+COLLIDING = "SS667"
+
+
+def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) -> Iterable[Diagnostic]:
+    """SS510 where the table does not take the changes of the query, SS286 where it does not know of which rows, SS667
+    where rows of the query may ``collide`` on its PRIMARY KEY and must not."""
     table = plan.table
     for _, kinds in not_taken(plan):
         maker = maker_of(plan.input, kinds)
@@ -30,6 +35,20 @@ def refused_changes(plan: Insert, span: Span | None) -> Iterable[Diagnostic]:
         message = f'table "{table.name}" takes updates without -U, and has no PRIMARY KEY that says of which rows'
         yield Diagnostic(NO_KEY, message, span, hint="Declare PRIMARY KEY (…) NOT ENFORCED: a key of the query.")
 
+    if not collide and changelog_mode(plan) != APPEND_ONLY and table.primary_key and _by_another_key(plan):
+        key = ", ".join(table.primary_key)
+        message = f'rows that the query updates may collide on the PRIMARY KEY ({key}) of table "{table.name}"'
+        detail = (
+            "One of them may delete what another one has written: rows that were there before are not kept for that."
+        )
+        hint = f"Declare a PRIMARY KEY by which the query updates its rows, or SET '{UPSERT_MATERIALIZE}' = 'none'."
+        yield Diagnostic(COLLIDING, message, span, detail=detail, hint=hint)
+
+
+def _by_another_key(plan: Insert) -> bool:
+    """True where the table replaces rows by a key, and the query updates them by another one."""
+    return RowKind.UPDATE_BEFORE not in plan.takes and not upserts_by_key(plan)
+
 
 def _hint(plan: Insert, instead: str | None) -> str:
     return f"{_sentence(', or '.join(_ways(plan.table, instead)))}."
@@ -38,14 +57,19 @@ def _hint(plan: Insert, instead: str | None) -> str:
 def _ways(table: Table, instead: str | None) -> Iterator[str]:
     if instead is not None:
         yield instead
-    if connector(table.connector).takes_changes is upserts:
+    if _replaces(table.connector) and table.changelog == APPEND_ONLY:
         yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
     else:
-        upserting = [name for name in connectors.NAMES if connector(name).takes_changes is upserts]
+        upserting = [name for name in connectors.NAMES if _replaces(name)]
         yield (
             "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
             f"or with a PRIMARY KEY of {', '.join(upserting)}"
         )
+
+
+def _replaces(name: str) -> bool:
+    """True for connectors that know rows by the PRIMARY KEY, where a table has one."""
+    return connector(name).takes_changes in (upserts, declared_or_upserts)
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ VANISHED = "SS529"
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
 _COLUMNAR = {"parquet": (b"PAR1", "a Parquet file"), "orc": (b"ORC", "an ORC file")}
-_TEXTS = frozenset({"csv", "json", "text"})
+_TEXTS = frozenset({"canal-json", "csv", "debezium-json", "json", "maxwell-json", "ogg-json", "text"})
 
 
 def unreadable(path: str, why: str) -> ExecutionError:

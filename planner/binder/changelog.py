@@ -11,7 +11,7 @@ from sqlstream.grammar.nodes import Option
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.catalog import ALL_KINDS, UPSERT, RowKind
 from sqlstream.planner.changes import (
     NodeT,
     instead_of,
@@ -34,13 +34,17 @@ _KINDS = {
     "D": RowKind.DELETE,
 }
 _MODES = {frozenset(_KINDS[k] for k in mode.split(",")): mode for mode in ("I", "I,UA,D", "I,UB,UA,D", "I,D")}
-_FORMATS = {"debezium-json": frozenset(RowKind), "canal-json": frozenset(RowKind)}
+_CONNECTORS = {"upsert-kafka": UPSERT}
+_FORMATS = dict.fromkeys(("canal-json", "debezium-json", "maxwell-json", "ogg-json"), ALL_KINDS)
 
 
-def changelog_of(option: Option | None, format_name: str | None, context: Context) -> frozenset[RowKind] | None:
-    """The declared kinds; None where nothing is declared. SS218 for modes that do not exist."""
+def changelog_of(
+    option: Option | None, connector: str, format_name: str | None, context: Context
+) -> frozenset[RowKind] | None:
+    """The declared kinds, or those of the connector or the format; None where these are of no changes. SS218 for modes
+    that do not exist."""
     if option is None:
-        return _FORMATS.get(format_name or "")
+        return _CONNECTORS.get(connector) or _FORMATS.get((format_name or "").strip().lower())
     kinds = [k.strip().upper() for k in option.value.split(",")]
     found = frozenset(_KINDS[k] for k in kinds if k in _KINDS)
     if len(found) != len(kinds) or found not in _MODES:

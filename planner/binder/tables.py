@@ -38,7 +38,7 @@ def bind_table(create: CreateTable, catalog: Catalog) -> Table:
     watermark = _watermark(create.watermark, columns, context) if create.watermark else None
     columns = tuple(_with_time(c, watermark) for c in columns)
     _check_primary_key(create, columns, context)
-    changelog = _changelog(create.options, context)
+    changelog = _changelog(create.options, options.get("connector", ""), context)
     connector = options.pop("connector", "")
     if not connector:
         hint = "Add WITH ('connector' = '…'); SHOW CONNECTORS lists what there is."
@@ -190,10 +190,10 @@ def _find(name: str, columns: tuple[Column, ...]) -> Column | None:
     return next((c for c in columns if c.name.casefold() == name.casefold()), None)
 
 
-def _changelog(options: Iterable[Option], context: Context) -> frozenset[RowKind]:
+def _changelog(options: Iterable[Option], connector: str, context: Context) -> frozenset[RowKind]:
     found = {o.key: o for o in options}
     option, format_option = found.get(CHANGELOG_OPTION), found.get("format")
-    return changelog_of(option, format_option.value if format_option else None, context) or APPEND_ONLY
+    return changelog_of(option, connector, format_option.value if format_option else None, context) or APPEND_ONLY
 
 
 # --- reading --------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ NAMES = (
     "socket",
     "sqlite",
     "test",
+    "upsert-kafka",
 )
 
 
@@ -35,7 +36,7 @@ def connector(name: str) -> Connector:
     """The connector called ``name``; ConnectorError SS501 where there is none."""
     if name not in NAMES:
         raise ConnectorError.of([_unknown(name, None)])
-    found = import_module(f"sqlstream.connectors.{name}").CONNECTOR
+    found = import_module(f"sqlstream.connectors.{name.replace('-', '_')}").CONNECTOR
     assert isinstance(found, Connector)
     return found
 

@@ -133,6 +133,12 @@ def upserts(table: Table) -> frozenset[RowKind]:
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
+def declared_or_upserts(table: Table) -> frozenset[RowKind]:
+    """What a sink takes that writes down the changes of its ``changelog-mode``, and without one replaces rows by the
+    PRIMARY KEY."""
+    return upserts(table) if table.changelog == APPEND_ONLY else table.changelog
+
+
 def all_changes(table: Table) -> frozenset[RowKind]:
     """What a sink takes that writes down each change."""
     return ALL_KINDS
@@ -140,6 +146,10 @@ def all_changes(table: Table) -> frozenset[RowKind]:
 
 def _never(table: Table) -> bool:
     return False
+
+
+def _no_metadata(table: Table) -> Mapping[str, DataType]:
+    return {}
 
 
 def _at_once(table: Table) -> int | None:
@@ -187,13 +197,14 @@ class Connector:
     those of updating queries have their kind in the column ROW_KIND behind them.
     ``takes_changes(table)``: the kinds of rows that a sink wants, inserts only where nothing is said; without -U it
     replaces rows by the PRIMARY KEY, and where -U comes nevertheless, for there is no other row to come, it deletes.
-    ``has_kinds``: where ``Table.changelog`` says more than inserts, ``read`` adds the column ROW_KIND.
+    ``has_kinds(table)``: where ``Table.changelog`` says more than inserts, ``read`` adds the column ROW_KIND.
     ``bounded(table)`` says whether the source ends by itself. ``check`` finds what single options cannot tell;
     ``ready`` looks, before Spark starts, whether a local source is there. Both get the spans of the options by key.
     ``inspect(table, columns)`` looks, after ``ready``, whether a local source, or lookup table, has the named columns.
     ``poll_ms(table)`` says how often an unbounded source wants to be looked at; None: all the time.
     ``drop(directory, table)`` removes what the session's scratch folder holds of a table.
-    ``metadata`` are the keys of METADATA columns with their natural types.
+    ``metadata`` are the keys of METADATA columns with their natural types, ``metadata_of(table)`` more of them, which a
+    format has.
     ``lookup(environment, table, request)`` returns what answers lookups of the table: the keys, columns and filters of
     the request name its physical columns. ``filters(table, comparison)`` says whether it checks one in the source.
     ``scans``: a request without keys asks ``lookup`` for all rows, which queries over finished data do.
@@ -218,7 +229,7 @@ class Connector:
     write_batches: WriteBatches | None = None
     write: Write | None = None
     takes_changes: Callable[[Table], frozenset[RowKind]] = _inserts_only
-    has_kinds: bool = False
+    has_kinds: Callable[[Table], bool] = _never
     bounded: Callable[[Table], bool] = _never
     check: Check = _no_check
     ready: Check = _no_check
@@ -226,6 +237,7 @@ class Connector:
     drop: Drop = _keep
     poll_ms: Callable[[Table], int | None] = _at_once
     metadata: tuple[tuple[str, DataType], ...] = ()
+    metadata_of: Callable[[Table], Mapping[str, DataType]] = _no_metadata
     lookup: MakeLookup | None = None
     filters: Callable[[Table, Comparison], bool] = _filters_nothing
     scans: bool = False
@@ -314,7 +326,7 @@ class Connector:
                 yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
 
     def _wrong_metadata(self, table: Table) -> Iterable[Diagnostic]:
-        known = dict(self.metadata)
+        known = {**dict(self.metadata), **self.metadata_of(table)}
         for column in table.columns:
             if column.metadata_key is not None and column.metadata_key not in known:
                 message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.connector import Environment
 from sqlstream.errors import UnsupportedError
 from sqlstream.options import DURATION, Option, one_of
@@ -19,6 +20,7 @@ from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, key
 
 NOT_A_KEY = "SS580"
 NOT_LOCAL = "SS581"
+OF_CHANGES = "SS665"
 NOT_IN_FORMAT = "SS582"
 
 LOOKUP_OPTIONS = (
@@ -55,6 +57,10 @@ def file_lookup(
         message = f'lookups in table "{table.name}" read no files of "{shown_value("path", values["path"])}"'
         hint = "They read local paths, or such as are mounted on every worker: write 'path' = '/…'."
         raise UnsupportedError(NOT_LOCAL, message, hint=hint)
+    if has_kinds(table):
+        message = f'lookups in table "{table.name}" read no changes, which its format "{values["format"]}" tells'
+        hint = "Let a job write the table into a database, and look it up there."
+        raise UnsupportedError(OF_CHANGES, message, hint=hint)
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
     found = _format(table, values, zone)
     _check(table, request, found)

@@ -9,13 +9,23 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from sqlstream.connectors.change_formats import (
+    CHANGE_FORMATS,
+    CHANGE_OPTIONS,
+    check_changes,
+    has_kinds,
+    metadata_of,
+    of_message,
+    takes_changes,
+)
+from sqlstream.connectors.change_messages import decode_changes, encode_changes
 from sqlstream.connectors.connector import (
     PATH_ERROR,
     WRONG_COLUMN,
@@ -53,7 +63,7 @@ from sqlstream.connectors.formats import (
 from sqlstream.connectors.odd_files import walk, wrong_files
 from sqlstream.connectors.unheld import refusing
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
-from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, Option, hint_of, integer, one_of
+from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import BAD, tolerates_bad_rows
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Table
@@ -62,6 +72,7 @@ from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import secret_texts, shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
@@ -72,6 +83,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 CREDENTIALS = "SS584"
+_MOST_FILES = "source.max-files-per-trigger"
 _MOST_WRONG = 3
 _LONGEST_SHOWN = 100
 
@@ -102,11 +114,21 @@ def poll_ms(table: Table) -> int | None:
 
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     yield from check_format(table, spans)
+    yield from _check_changes(table, spans)
     names = [c.name for c in table.physical_columns]
     for name in partition_columns(table):
         if name not in names:
             message = f'option "partition-by" names the column "{name}", which table "{table.name}" does not have'
             yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint_of(name, names, "Columns"))
+
+
+def _check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Changes stand in the order of their lines. Spark mixes the files of a micro-batch, so each has one of them."""
+    yield from check_changes(table, spans)
+    most = table.option(_MOST_FILES)
+    if has_kinds(table) and most is not None and most.strip() != "1":
+        message = f'option "{_MOST_FILES}" is 1 where files hold changes, which Spark would mix with those of others'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(_MOST_FILES), hint="Leave it out.")
 
 
 def partition_columns(table: Table) -> list[str]:
@@ -164,7 +186,8 @@ def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
 def _in_files(table: Table, columns: tuple[str, ...]) -> tuple[TableColumn, ...]:
     """The columns that files have in them, not in their names."""
     partitions = partition_columns(table)
-    return tuple(c for c in columns_of(table, columns) if c.physical and c.name not in partitions)
+    in_records = (c for c in columns_of(table, columns) if c.physical or of_message(table, c) is not None)
+    return tuple(c for c in in_records if c.name not in partitions)
 
 
 def _exists(path: str) -> bool:
@@ -186,9 +209,10 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     path = values["path"]
     _require_columns(environment, table, columns)
     chosen = columns_of(table, columns)
-    beside = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in chosen if c.metadata_key is not None}
+    of_files = (c for c in chosen if of_message(table, c) is None)
+    beside = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in of_files if c.metadata_key is not None}
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
-    if values["format"] == "json":
+    if values["format"] == "json" or has_kinds(table):
         return _checked(environment, table, _json_rows(environment, table, columns, beside, parts))
     parses = values["format"] == "csv"
     files = _files(environment, table, parsed_schema(table) if parses else schema_ddl(table.physical_columns))
@@ -243,11 +267,9 @@ def _json_rows(
     place = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, schema, "text")
-    rows = decode(
-        files,
-        _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, place, of_files=True,
-    )  # fmt: skip
-    extra = [BAD] if BAD in rows.columns else []
+    read = decode_changes if has_kinds(table) else partial(decode, of_files=True)
+    rows = read(files, _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, place)
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
 
 
@@ -435,8 +457,9 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
         options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}
     if values["source.missing-files"] == "skip":
         options["ignoreMissingFiles"] = "true"  # those that are gone once the others have been looked for
-    if values["source.max-files-per-trigger"] is not None:
-        options["maxFilesPerTrigger"] = str(values["source.max-files-per-trigger"])
+    most = 1 if has_kinds(table) else values[_MOST_FILES]
+    if most is not None:
+        options["maxFilesPerTrigger"] = str(most)
     return options
 
 
@@ -454,7 +477,7 @@ def write(environment: Environment, table: Table, rows: DataFrame) -> DataStream
     local = local_path(target.path)
     if environment.after is not None and local is not None:
         begin_after(Path(local), environment.after)
-    rows = refusing(rows, table, CONNECTOR.values(table), target.partitions)
+    rows = _as_written(rows, table, target)
     writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
     return writer.partitionBy(*target.partitions) if target.partitions else writer
 
@@ -463,12 +486,24 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
     target = _target(environment, table)
 
     def write_batch(batch: DataFrame, number: int) -> None:
-        rows = refusing(batch, table, CONNECTOR.values(table), target.partitions)
+        rows = _as_written(batch, table, target)
         writer = rows.write.mode("overwrite").format(target.format).options(**target.options)
         writer = writer.partitionBy(*target.partitions) if target.partitions else writer
         writer.save(folder_of_batch(target.path, number))
 
     return write_batch
+
+
+def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
+    """What Spark's writer gets: rows, or the text of each change."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = refusing(rows, table, CONNECTOR.values(table), target.partitions)
+    if not has_kinds(table):
+        return found
+    changes = found.select(*(F.col(quoted(name)) for name in found.columns if name not in target.partitions))
+    text = encode_changes(changes, CONNECTOR.values(table)).alias(_LINE)
+    return found.select(text, *(F.col(quoted(name)) for name in target.partitions))
 
 
 def place(table: Table) -> str:
@@ -496,6 +531,8 @@ def _target(environment: Environment, table: Table) -> _Target:
     options = writing(values)
     if values["format"] == "csv":
         options["header"] = str(values["csv.header"]).lower()
+    if has_kinds(table):
+        return _Target(values["path"], "text", {}, partition_columns(table))
     return _Target(values["path"], values["format"], options, partition_columns(table))
 
 
@@ -552,8 +589,9 @@ CONNECTOR = Connector(
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
-            one_of("csv", "json", "parquet", "orc", "text", planned=(*PLANNED_FORMATS, "raw")),
-            "How rows are written: csv, json (one object a line), parquet, orc, text (one STRING a line).",
+            one_of("csv", "json", "parquet", "orc", "text", *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
+            "How rows are written: csv, json (one object a line), parquet, orc, text (one STRING a line); changes of a "
+            "table, one message a line, by the others.",
             required=True,
             sink=True,
         ),
@@ -589,6 +627,7 @@ CONNECTOR = Connector(
         ),
         *CSV_OPTIONS,
         *JSON_OPTIONS,
+        *CHANGE_OPTIONS,
         *LOOKUP_OPTIONS,
     ),
     read=read,
@@ -596,12 +635,15 @@ CONNECTOR = Connector(
     has_places=has_places,
     write=write,
     write_batches=write_batches,
+    takes_changes=takes_changes,
+    has_kinds=has_kinds,
     bounded=is_bounded,
     check=check,
     ready=ready,
     inspect=inspect,
     poll_ms=poll_ms,
     metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+    metadata_of=metadata_of,
     lookup=lookup,
     filters=filters,
     place=place,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-PLANNED_FORMATS = ("avro", "canal-json", "debezium-json", "maxwell-json", "ogg-json", "protobuf")
+PLANNED_FORMATS = ("avro", "protobuf")
 
 CSV_OPTIONS = (
     Option("csv.field-delimiter", CHARACTER, "What stands between two fields.", ",", sink=True),
@@ -87,11 +87,14 @@ def reading(values: Mapping[str, Any]) -> dict[str, str]:
     if values["format"] == "csv":
         comments = {"comment": "#"} if values["csv.allow-comments"] else {}
         return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | _lines(values)
-    standard = values["json.timestamp-format.standard"] if values["format"] == "json" else None
-    if standard is None:
-        return {}
-    pattern = _TIMESTAMPS[standard] + "[.SSSSSS]"
-    return {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
+    pattern = timestamp_pattern(values)
+    return {} if pattern is None else {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
+
+
+def timestamp_pattern(values: Mapping[str, Any]) -> str | None:
+    """Spark's pattern of timestamps without a zone, as a table of JSON spells them; None where all are read."""
+    standard = values.get(f"{values['format']}.timestamp-format.standard")
+    return None if standard is None else _TIMESTAMPS[standard] + "[.SSSSSS]"
 
 
 def writing(values: Mapping[str, Any]) -> dict[str, str]:
@@ -102,9 +105,9 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
         found = csv_settings(values)
         empty = {"emptyValue": found["quote"] * 2}
         return found | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
-    if values["format"] == "json":
-        pattern = _TIMESTAMPS[values["json.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
-        nulls = str(values["json.encode.ignore-null-fields"]).lower()
+    if values["format"].endswith("json"):
+        pattern = _TIMESTAMPS[values[f"{values['format']}.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
+        nulls = str(bool(values.get(f"{values['format']}.encode.ignore-null-fields"))).lower()
         return {"timestampFormat": pattern, "timestampNTZFormat": pattern, "ignoreNullFields": nulls}
     return {}
 
@@ -136,8 +139,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield Diagnostic(WRONG_VALUE, message, spans.get(ignores), hint=f"Leave {ignores} out.")
     if chosen == "csv":
         yield from (_not_flat(table, c) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
-    if chosen == "json":
-        yield from (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
+    if chosen.endswith("json"):
+        yield from wrong_keys_of_json(table)
     if chosen == "orc":
         held = "Use the format json or parquet."
         yield from (
@@ -149,7 +152,9 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield from _check_text(table, chosen)
 
 
-_OF_FORMATS = ("csv.", "json.", "orc.", "parquet.")
+_OF_FORMATS = (
+    "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.", "parquet."
+)  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})
 _STRING = DataType("STRING")
@@ -167,6 +172,11 @@ def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnosti
 def _has_other_keys(kind: DataType) -> bool:
     """True where a MAP has keys that are no STRING."""
     return any(part.name == "MAP" and part.args[0] != _STRING for part in kind.parts())
+
+
+def wrong_keys_of_json(table: Table) -> Iterable[Diagnostic]:
+    """SS505 for columns with a MAP whose keys are no texts, as those of JSON are."""
+    return (_no_keys_of_json(table, c) for c in table.physical_columns if _has_other_keys(c.type))
 
 
 def _no_keys_of_json(table: Table, column: Column) -> Diagnostic:
@@ -215,7 +225,7 @@ def decode(
     if values["format"] == "raw":
         return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
     tolerant, is_json = tolerates_bad_rows(table), values["format"] == "json"
-    parsed = [c for c in _columns_of_records(table) if tolerant or not of_files or c.name in columns]
+    parsed = [c for c in records_columns(table) if tolerant or not of_files or c.name in columns]
     parse = F.from_json if is_json else F.from_csv
     fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
     kept = [column.alias(f"__kept{i}") for i, column in enumerate((keep or {}).values())]
@@ -232,7 +242,7 @@ def decode(
     if of_files and tolerant:
         given = given.where(F.col(_ROW).isNotNull())
     bad = F.col(_ROW).isNull() | F.col(f"{_ROW}.{CORRUPT}").isNotNull()
-    bad = (bad | _goes_on(F.col(_TEXT))) if is_json else bad
+    bad = (bad | goes_on(F.col(_TEXT))) if is_json else bad
     if tolerant:
         return given.select(*fields, bad_column(table, values, bad, _TEXT, f"{_ROW}.", F.col(_PLACE)))
     wrong = what_is_wrong(parsed, values, _TEXT, f"{_ROW}.")
@@ -259,7 +269,7 @@ def _with_comma(ddl: str) -> str:
     return f"{ddl}, " if ddl else ""
 
 
-def _columns_of_records(table: Table) -> list[Column]:
+def records_columns(table: Table) -> list[Column]:
     """The physical columns that records hold, and not the names of directories."""
     partitions = [name.strip() for name in (table.option("partition-by") or "").split(",")]
     return [c for c in table.physical_columns if c.name not in partitions]
@@ -271,7 +281,14 @@ _SHOWN = 100  # characters of a value or a record that cannot be read
 _BEHIND = "behind the record"
 
 
-def _goes_on(text: SparkColumn) -> SparkColumn:
+def shown(text: SparkColumn) -> SparkColumn:
+    """The beginning of a text that cannot be read."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.left(text, F.lit(_SHOWN))
+
+
+def goes_on(text: SparkColumn) -> SparkColumn:
     """True where something follows the JSON value with which the text begins, or the text is no UTF-8.
 
     Spark's parser stops behind the value. An object without others inside ends at the first brace, which then is the
@@ -298,9 +315,9 @@ def without_bad(
     from sqlstream.planner.lowering.origin import of_file
 
     at = F.coalesce(F.concat(F.lit(" at "), place), of_file())
-    shown = F.regexp_replace(F.left(record, F.lit(_SHOWN)), r"\s+", " ")
+    beginning = F.regexp_replace(shown(record), r"\s+", " ")
     text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong)
-    text = F.concat(text, F.coalesce(F.concat(F.lit(": "), shown), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
+    text = F.concat(text, F.coalesce(F.concat(F.lit(": "), beginning), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
     return rows.where(F.when(none, F.lit(False)).when(bad, F.raise_error(text)).otherwise(F.lit(True)))
 
 
@@ -315,7 +332,7 @@ def bad_column(
     from pyspark.sql import functions as F  # noqa: N812
 
     record = F.col(text).cast("BINARY").alias("record")
-    wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(_columns_of_records(table), values, text, prefix))
+    wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
     error = F.when(bad, wrong).alias("error")
     return F.struct(record, error, place.cast("STRING").alias("place")).alias(BAD)
 
@@ -330,13 +347,13 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
     texts = parse(F.col(text), ddl, reading(values))
 
     def unread(column: Column) -> SparkColumn:
-        shown = F.left(texts.getField(column.name), F.lit(_SHOWN))
-        message = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), shown, F.lit('"'))
+        text = shown(texts.getField(column.name))
+        message = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), text, F.lit('"'))
         return F.when(F.col(f"{prefix}{quoted(column.name)}").isNull(), message)
 
     form = F.lit(f"the record is no CSV row of {len(columns)} columns" if csv else "the record is no JSON object")
     if not csv:
-        more = F.col(f"{prefix}{CORRUPT}").isNull() & _goes_on(F.col(text))
+        more = F.col(f"{prefix}{CORRUPT}").isNull() & goes_on(F.col(text))
         behind = F.when(F.is_valid_utf8(F.col(text)), "something follows the JSON object").otherwise("it is no UTF-8")
         form = F.when(more, behind).otherwise(form)
     found = F.concat_ws(", ", *map(unread, columns))
@@ -350,5 +367,11 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     columns = [F.col(quoted(c)) for c in rows.columns]
     if values["format"] == "raw":
         return columns[0]
-    write = F.to_csv if values["format"] == "csv" else F.to_json
-    return write(F.struct(*columns), writing(values))
+    return F.to_csv(F.struct(*columns), writing(values)) if values["format"] == "csv" else encode_object(rows, values)
+
+
+def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
+    """Each row of ``rows`` as a JSON object, spelled as a format of JSON says."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.to_json(F.struct(*(F.col(quoted(c)) for c in rows.columns)), writing(values))

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors.change_formats import (
+    CHANGE_FORMATS,
+    CHANGE_OPTIONS,
+    check_changes,
+    has_kinds,
+    metadata_of,
+    of_message,
+    takes_changes,
+)
+from sqlstream.connectors.change_messages import decode_changes, encode_changes
 from sqlstream.connectors.connector import MISSING_JAR, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
@@ -13,6 +23,7 @@ from sqlstream.connectors.formats import (
     check_format,
     decode,
     encode,
+    encode_object,
     quoted,
 )
 from sqlstream.connectors.secrets import resolved
@@ -21,12 +32,13 @@ from sqlstream.options import MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option,
 from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
+from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_METADATA = {
+METADATA = {
     "topic": ("topic", DataType("STRING")),
     "partition": ("partition", DataType("INT")),
     "offset": ("offset", DataType("BIGINT")),
@@ -43,6 +55,7 @@ def is_bounded(table: Table) -> bool:
 
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     yield from check_format(table, spans)
+    yield from check_changes(table, spans)
     given = dict(table.options)
     if ("topic" in given) == ("topic-pattern" in given):
         message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
@@ -63,7 +76,7 @@ def _key_fields(text: str | None) -> list[str]:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    _require_jar(environment.spark)
+    require_jar(environment.spark)
     messages = environment.spark.readStream.format("kafka").options(**source_options(table)).load()
     return rows_of_messages(messages, table, columns)
 
@@ -72,20 +85,38 @@ def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]
     """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    chosen = columns_of(table, columns)
-    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
-    keep = {name: F.col(_METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
-    payload = tuple(c.name for c in chosen if c.metadata_key is None)
+    keep = metadata_columns(table, columns)
+    payload = tuple(name for name in columns if name not in keep)
     texts = messages.withColumn("value", F.col("value").cast("string"))
-    place = F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
-    rows = decode(texts, "value", table, payload, CONNECTOR.values(table), keep, place)
-    extra = [BAD] if BAD in rows.columns else []
+    read = decode_changes if has_kinds(table) else decode
+    rows = read(texts, "value", table, payload, CONNECTOR.values(table), keep, place_of_message())
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
+    """The columns among those named that Kafka tells of a message, by name."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
+    metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
+    return {name: F.col(METADATA[key][0]).cast(type_) for name, key, type_ in metadata if key is not None}
+
+
+def place_of_message() -> Column:
+    """``topic[partition]@offset``."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
 
 def source_options(table: Table) -> dict[str, str]:
     """Spark's Kafka options for Flink's, with their secrets."""
-    values = resolved(CONNECTOR.values(table))
+    return start_options(resolved(CONNECTOR.values(table)))
+
+
+def start_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options for those of a table: which topics to read, and from where."""
     topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
     if values["topic-pattern"]:
         topics = {"subscribePattern": values["topic-pattern"]}
@@ -104,18 +135,22 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-    _require_jar(environment.spark)
+    require_jar(environment.spark)
     return messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
 
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
     """Kafka keeps what was sent: a batch that runs again sends its rows again, as with Spark's own sink."""
-    _require_jar(environment.spark)
+    require_jar(environment.spark)
     return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
 
 
 def _target(table: Table) -> dict[str, str]:
-    values = resolved(CONNECTOR.values(table))
+    return target_options(resolved(CONNECTOR.values(table)))
+
+
+def target_options(values: Mapping[str, Any]) -> dict[str, str]:
+    """Spark's options to write to a topic, for those of a table."""
     return _properties(values) | {"topic": values["topic"]}
 
 
@@ -124,14 +159,16 @@ def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     values = CONNECTOR.values(table)
-    fields = [encode(rows, values).alias("value")]
+    told = has_kinds(table)
+    fields = [(encode_changes if told else encode)(rows, values).alias("value")]
     names = _key_fields(values["key.fields"])
     if names:
-        fields.append(encode(rows.select(*(F.col(quoted(n)) for n in names)), values).alias("key"))
+        keys = rows.select(*(F.col(quoted(n)) for n in names))
+        fields.append((encode_object if told else encode)(keys, values).alias("key"))
     return rows.select(*fields)
 
 
-def _require_jar(spark: SparkSession) -> None:
+def require_jar(spark: SparkSession) -> None:
     """ConnectorError SS509 where Spark has no Kafka data source."""
     from pyspark.errors import AnalysisException
 
@@ -149,15 +186,24 @@ def _require_jar(spark: SparkSession) -> None:
         raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
 
 
+CLIENT_OPTIONS = (
+    Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
+    Option("properties.group.id", NAME, "The consumer group that brokers see."),
+    Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
+)
+BOUNDED_MODE = Option(
+    "scan.bounded.mode",
+    one_of("latest-offset", planned=("group-offsets", "specific-offsets", "timestamp", "unbounded")),
+    "Ends at what is there when the job starts; without it, no end.",
+)
+
 CONNECTOR = Connector(
     name="kafka",
     doc="Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path.",
     options=(
         Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
         Option("topic-pattern", NAME, "A regular expression of topics to read."),
-        Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
-        Option("properties.group.id", NAME, "The consumer group that brokers see."),
-        Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
+        *CLIENT_OPTIONS,
         Option(
             "scan.startup.mode",
             one_of("latest-offset", "earliest-offset", "timestamp", planned=("group-offsets", "specific-offsets")),
@@ -165,27 +211,27 @@ CONNECTOR = Connector(
             "latest-offset",
         ),
         Option("scan.startup.timestamp-millis", integer(), "Where the mode timestamp begins, in ms since 1970."),
-        Option(
-            "scan.bounded.mode",
-            one_of("latest-offset", planned=("group-offsets", "specific-offsets", "timestamp", "unbounded")),
-            "Ends at what is there when the job starts; without it, no end.",
-        ),
+        BOUNDED_MODE,
         Option(
             "format",
-            one_of("csv", "json", "raw", planned=PLANNED_FORMATS),
-            "How the value of a message is written: csv, json or raw (one STRING).",
+            one_of("csv", "json", "raw", *CHANGE_FORMATS, planned=PLANNED_FORMATS),
+            "How the value of a message is written: csv, json or raw (one STRING); changes of a table by the others.",
             required=True,
             sink=True,
         ),
         Option("key.fields", NAME, "Columns, separated by semicolons, that make the key.", source=False, sink=True),
         *CSV_OPTIONS,
         *JSON_OPTIONS,
+        *CHANGE_OPTIONS,
     ),
     read=read,
     write=write,
     write_batches=write_batches,
+    takes_changes=takes_changes,
+    has_kinds=has_kinds,
     bounded=is_bounded,
     check=check,
-    metadata=tuple((key, type_) for key, (_, type_) in _METADATA.items()),
+    metadata=tuple((key, type_) for key, (_, type_) in METADATA.items()),
+    metadata_of=metadata_of,
     variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern"),
 )

@@ -1,20 +1,29 @@
 """``memory``: rows kept until the session closes, as Parquet files in its scratch folder, one folder per job.
 
-Spark's file sink keeps one log per directory, so jobs that write to the same table need a directory each.
+Spark's file sink keeps one log per directory, so jobs that write to the same table need a directory each. The rows of a
+table with a PRIMARY KEY, which replace each other, are in one folder (``keyed_rows``).
 """
 
 from __future__ import annotations
 
 import shutil
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.connector import BatchWriter, Connector, Environment, columns_of, folder_of_batch
+from sqlstream.connectors.connector import (
+    BatchWriter,
+    Connector,
+    Environment,
+    columns_of,
+    declared_or_upserts,
+    folder_of_batch,
+)
 from sqlstream.connectors.formats import quoted, schema_ddl
+from sqlstream.connectors.keyed_rows import newest, replace_rows
 from sqlstream.errors import UnsupportedError
 from sqlstream.path_names import as_segment
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.spark.connect import shares_files
 
 if TYPE_CHECKING:
@@ -41,7 +50,8 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
     empty = folder / "empty"
     empty.mkdir(parents=True, exist_ok=True)
     reader = environment.reader.schema(schema_ddl(table.physical_columns))
-    streams = [reader.parquet(str(path)) for path in _written(folder) or [empty]]
+    written = _written(folder) if not _is_keyed(table) else [path for path in [newest(folder)] if path is not None]
+    streams = [reader.parquet(str(path)) for path in written or [empty]]
     names = [quoted(c.name) for c in columns_of(table, columns)]
     return reduce(lambda left, right: left.unionAll(right), streams).select(*names)
 
@@ -52,12 +62,20 @@ def _written(folder: Path) -> list[Path]:
     return sorted(logged | {mark.parent.parent for mark in folder.glob("*/*/_SUCCESS")})
 
 
+def _is_keyed(table: Table) -> bool:
+    return bool(table.primary_key) and table.changelog == APPEND_ONLY
+
+
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    if _is_keyed(table):
+        return rows.writeStream.foreachBatch(write_batches(environment, table))
     return rows.writeStream.format("parquet").option("path", _folder_of_job(environment, table))
 
 
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
     folder = _folder_of_job(environment, table)
+    if _is_keyed(table):
+        return partial(replace_rows, _folder(environment.directory, table), table.primary_key, environment.run)
     return lambda batch, number: batch.write.mode("overwrite").parquet(folder_of_batch(folder, number))
 
 
@@ -72,11 +90,12 @@ def drop(directory: Path, table: Table) -> None:
 
 CONNECTOR = Connector(
     name="memory",
-    doc="Rows kept until the session closes: written by INSERT, read as a bounded source of what is there.",
+    doc="Rows kept until the session closes: written by INSERT, by PRIMARY KEY where there is one; read as a bounded "
+    "source of what is there.",
     read=read,
     write=write,
     write_batches=write_batches,
-    takes_changes=lambda table: table.changelog,
+    takes_changes=declared_or_upserts,
     bounded=lambda table: True,
     drop=drop,
 )

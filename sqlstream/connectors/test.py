@@ -225,7 +225,7 @@ CONNECTOR = Connector(
     read=read,
     write_batches=write_batches,
     takes_changes=_takes_changes,
-    has_kinds=True,
+    has_kinds=lambda table: True,
     check=check,
     lookup=lookup,
 )

@@ -10,6 +10,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors.change_formats import CHANGE_FORMATS
 from sqlstream.connectors.formats import csv_settings, quoted
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
@@ -183,7 +184,13 @@ def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
     yield ~F.is_valid_utf8(value), "is no UTF-8"
 
 
-_FORMATS: Mapping[str, Find] = {"csv": _in_csv, "json": _in_json, "text": _in_text, "orc": _in_orc}
+_FORMATS: Mapping[str, Find] = {
+    "csv": _in_csv,
+    "json": _in_json,
+    "text": _in_text,
+    "orc": _in_orc,
+    **dict.fromkeys(CHANGE_FORMATS, _in_json),
+}
 
 
 # --- lines ----------------------------------------------------------------------------------------------------

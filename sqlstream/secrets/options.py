@@ -22,6 +22,7 @@ _PLAIN = re.compile(
     | username | driver | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
     | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | partition-by | connect-timeout
     | statement-timeout | create-table | rows-per-second | ramp-up-time | print-identifier | standard-error
+    | key\.format | value\.( format | fields-include ) | ( canal | debezium | maxwell | ogg )-json\. .+
     | ( csv | json | raw | parquet | orc | fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | sqlstream | table | state ) \. .+

@@ -1,4 +1,5 @@
-"""Cases below SQL: their steps on a part of the kernels, with one driver per mechanism. They need no Spark.
+"""Cases below SQL: their steps on a part of the kernels, with one driver per mechanism. They need no Spark,
+except for formats of messages.
 
 A case's ``category`` names its mechanism up to the first ``/``; ``input`` are the steps with what is expected of each,
 ``config`` the parameters.
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.cases import NotDriven
-from tests.peers.below_sql import barriers, lookups, merging, missing, timers, triggers
+from tests.peers.below_sql import barriers, change_formats, lookups, merging, missing, timers, triggers
 
 __all__ = ["NotDriven", "run_kernel_case"]
 
@@ -20,6 +21,7 @@ _DRIVERS: Mapping[str, Callable[[Case], None]] = {
     "session": merging.run,
     "timers": timers.run,
     "trigger": triggers.run,
+    **dict.fromkeys(change_formats.MECHANISMS, change_formats.run),
 }
 
 

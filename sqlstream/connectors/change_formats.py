@@ -1,0 +1,214 @@
+"""Formats of messages that tell changes of a table: ``debezium-json``, ``canal-json``, ``maxwell-json``, ``ogg-json``.
+
+Meaning of the messages and names of options and metadata as in Flink's formats of these names. A format is data: which
+field of the envelope says what happened, and where the rows stand. ``change_messages`` reads and writes by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
+from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
+from sqlstream.types import DataType, parse_type
+
+VALUE = "value."
+"""Flink writes keys of a format's metadata behind this in tables of Kafka; here it may be left out."""
+
+
+class Operation(Enum):
+    """What a message says of its rows; SKIPPED: nothing, the statement changed no rows."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """A METADATA column: the path of a field in the envelope, the type in which it is read, and Spark SQL that makes
+    the value of it (``{}``)."""
+
+    path: str
+    read: str
+    type: DataType
+    sql: str = "{}"
+
+
+@dataclass(frozen=True)
+class ChangeFormat:
+    """``operation`` is the field that says what happened, ``operations`` its words; ``ddl`` a field that is true of
+    statements that change no rows. ``after`` and ``before`` hold rows. ``old``: ``before`` holds only what an update
+    has changed, and deleted rows stand in ``after``. ``lists``: both hold lists of rows. ``include``: options with
+    regular expressions and the fields that must match. ``written``: the words for rows that come and go.
+    """
+
+    name: str
+    operation: str
+    operations: Mapping[str, Operation]
+    written: tuple[str, str]
+    after: str = "after"
+    before: str = "before"
+    old: bool = False
+    lists: bool = False
+    ddl: str | None = None
+    include: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Metadata] = field(default_factory=dict)
+    options: tuple[Option, ...] = ()
+
+    def key(self, name: str) -> str:
+        """The option of the format that is called so."""
+        return f"{self.name}.{name}"
+
+
+_STRING, _TIMESTAMP = DataType("STRING"), DataType("TIMESTAMP")
+_STRINGS = parse_type("ARRAY<STRING>")
+_MILLIS = "timestamp_millis({})"
+
+
+def _options(name: str, *own: Option) -> tuple[Option, ...]:
+    return (
+        *own,
+        Option(f"{name}.ignore-parse-errors", BOOLEAN, "Unreadable messages are dropped.", "false"),
+        Option(
+            f"{name}.timestamp-format.standard",
+            one_of("SQL", "ISO-8601"),
+            "How timestamps are spelled, as with json.",
+            sink=True,
+        ),
+    )
+
+
+_DEBEZIUM = ChangeFormat(
+    "debezium-json",
+    "op",
+    {"c": Operation.INSERT, "r": Operation.INSERT, "u": Operation.UPDATE, "d": Operation.DELETE},
+    ("c", "d"),
+    metadata={
+        "schema": Metadata("schema", "STRING", _STRING),
+        "ingestion-timestamp": Metadata("ts_ms", "BIGINT", _TIMESTAMP, _MILLIS),
+        "source.timestamp": Metadata("source", "MAP<STRING, STRING>", _TIMESTAMP, "timestamp_millis(bigint({}.ts_ms))"),
+        "source.database": Metadata("source", "MAP<STRING, STRING>", _STRING, "{}.db"),
+        "source.schema": Metadata("source", "MAP<STRING, STRING>", _STRING, "{}.schema"),
+        "source.table": Metadata("source", "MAP<STRING, STRING>", _STRING, "{}.table"),
+        "source.properties": Metadata("source", "MAP<STRING, STRING>", parse_type("MAP<STRING, STRING>")),
+    },
+    options=_options(
+        "debezium-json",
+        Option(
+            "debezium-json.schema-include",
+            BOOLEAN,
+            "Messages are {schema, payload}, as Kafka Connect writes them where schemas are on.",
+            "false",
+        ),
+    ),
+)
+_CANAL = ChangeFormat(
+    "canal-json",
+    "type",
+    {
+        "INSERT": Operation.INSERT,
+        "INIT": Operation.INSERT,
+        "UPDATE": Operation.UPDATE,
+        "DELETE": Operation.DELETE,
+        "CREATE": Operation.SKIPPED,
+    },
+    ("INSERT", "DELETE"),
+    after="data",
+    before="old",
+    old=True,
+    lists=True,
+    ddl="isDdl",
+    include={"database.include": "database", "table.include": "table"},
+    metadata={
+        "database": Metadata("database", "STRING", _STRING),
+        "table": Metadata("table", "STRING", _STRING),
+        "sql-type": Metadata("sqlType", "MAP<STRING, INT>", parse_type("MAP<STRING, INT>")),
+        "pk-names": Metadata("pkNames", "ARRAY<STRING>", _STRINGS),
+        "ingestion-timestamp": Metadata("ts", "BIGINT", _TIMESTAMP, _MILLIS),
+        "event-timestamp": Metadata("es", "BIGINT", _TIMESTAMP, _MILLIS),
+    },
+    options=_options(
+        "canal-json",
+        Option("canal-json.database.include", NAME, "A regular expression that a database must match as a whole."),
+        Option("canal-json.table.include", NAME, "One that a table must match as a whole; others are skipped."),
+    ),
+)
+_MAXWELL = ChangeFormat(
+    "maxwell-json",
+    "type",
+    {"insert": Operation.INSERT, "update": Operation.UPDATE, "delete": Operation.DELETE},
+    ("insert", "delete"),
+    after="data",
+    before="old",
+    old=True,
+    metadata={
+        "database": Metadata("database", "STRING", _STRING),
+        "table": Metadata("table", "STRING", _STRING),
+        "primary-key-columns": Metadata("primary_key_columns", "ARRAY<STRING>", _STRINGS),
+        "ingestion-timestamp": Metadata("ts", "BIGINT", _TIMESTAMP, "timestamp_seconds({})"),
+    },
+    options=_options("maxwell-json"),
+)
+_OGG = ChangeFormat(
+    "ogg-json",
+    "op_type",
+    {"I": Operation.INSERT, "U": Operation.UPDATE, "D": Operation.DELETE},
+    ("I", "D"),
+    metadata={
+        "table": Metadata("table", "STRING", _STRING),
+        "primary-keys": Metadata("primary_keys", "ARRAY<STRING>", _STRINGS),
+        "ingestion-timestamp": Metadata("current_ts", "STRING", _TIMESTAMP, "try_cast({} AS TIMESTAMP)"),
+        "event-timestamp": Metadata("op_ts", "STRING", _TIMESTAMP, "try_cast({} AS TIMESTAMP)"),
+    },
+    options=_options("ogg-json"),
+)
+
+CHANGE_FORMATS: Mapping[str, ChangeFormat] = {f.name: f for f in (_DEBEZIUM, _CANAL, _MAXWELL, _OGG)}
+CHANGE_OPTIONS = tuple(option for found in CHANGE_FORMATS.values() for option in found.options)
+
+
+def change_format(table: Table) -> ChangeFormat | None:
+    """The format of a table whose messages tell changes; None for others."""
+    return CHANGE_FORMATS.get((table.option("format") or "").strip().lower())
+
+
+def has_kinds(table: Table) -> bool:
+    """True where each row that is read comes with its kind."""
+    return change_format(table) is not None
+
+
+def takes_changes(table: Table) -> frozenset[RowKind]:
+    """What a sink takes that writes down the kind of each row, where its format has them."""
+    return frozenset(RowKind) if has_kinds(table) else APPEND_ONLY
+
+
+def metadata_of(table: Table) -> dict[str, DataType]:
+    """The keys of METADATA columns that the messages of a table have, with their natural types."""
+    found = change_format(table)
+    if found is None:
+        return {}
+    return {spelled: m.type for key, m in found.metadata.items() for spelled in (key, f"{VALUE}{key}")}
+
+
+def of_message(table: Table, column: Column) -> Metadata | None:
+    """Where a METADATA column stands in the envelope; None where it is of the connector, or none."""
+    found = change_format(table)
+    if found is None or column.metadata_key is None:
+        return None
+    return found.metadata.get(column.metadata_key.removeprefix(VALUE))
+
+
+def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """What a table of changes cannot be: one whose rows are only added, or are never updated."""
+    found = change_format(table)
+    if found is None:
+        return
+    if (mode := table.option("changelog-mode")) is not None and RowKind.UPDATE_AFTER not in table.changelog:
+        message = f"'changelog-mode' = '{mode}' does not fit the format \"{found.name}\", whose rows are also updated"
+        hint = "Leave it out, or write 'I,UA,D' where messages lack the row of before, and declare the PRIMARY KEY."
+        yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint=hint)

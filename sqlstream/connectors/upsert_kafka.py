@@ -1,0 +1,126 @@
+"""``upsert-kafka``: a topic that holds the last row of each key, as in Flink.
+
+The key of a message is the PRIMARY KEY as a JSON object, the value all of the row; a message without a value deletes
+the row of its key. So a topic that Kafka compacts stays the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors.connector import BatchWriter, Connector, Environment, upserts
+from sqlstream.connectors.formats import decode, encode_object, quoted, wrong_keys_of_json
+from sqlstream.connectors.kafka import (
+    BOUNDED_MODE,
+    CLIENT_OPTIONS,
+    METADATA,
+    is_bounded,
+    metadata_columns,
+    place_of_message,
+    require_jar,
+    start_options,
+    target_options,
+)
+from sqlstream.connectors.secrets import resolved
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
+from sqlstream.planner.bad_rows import BAD
+from sqlstream.planner.catalog import UPSERT, RowKind, Table
+from sqlstream.udfs.kernel import ROW_KIND
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NEEDS_KEY = "SS666"
+
+_JSON: Mapping[str, Any] = {"format": "json", "json.timestamp-format.standard": None}
+_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
+_OTHER_FORMATS = ("avro", "csv", "protobuf", "raw")
+
+
+def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    if not table.primary_key:
+        message = f'table "{table.name}" of the connector "upsert-kafka" has no PRIMARY KEY, the key of its messages'
+        hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or take the connector kafka for a topic of all rows."
+        yield Diagnostic(NEEDS_KEY, message, spans.get("connector"), hint=hint)
+    if table.changelog != UPSERT:
+        message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
+    yield from wrong_keys_of_json(table)
+
+
+def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """All of the topic, as in Flink: without its beginning it is no table."""
+    require_jar(environment.spark)
+    values = resolved(CONNECTOR.values(table))
+    options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
+    messages = environment.spark.readStream.format("kafka").options(**options).load()
+    return rows_of_messages(messages, table, columns)
+
+
+def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """The columns of the table and ROW_KIND out of Spark's columns of messages; -D holds nothing but the key."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
+    keep = {**metadata_columns(table, columns), ROW_KIND: kind}
+    texts = messages.withColumn("__row_text", F.coalesce("value", "key").cast("string"))
+    payload = tuple(name for name in columns if name not in keep)
+    rows = decode(texts, "__row_text", table, payload, _JSON, keep, place_of_message())
+    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    """A batch that runs again sends its messages again, after which the last one of each key is the same."""
+    require_jar(environment.spark)
+    options = target_options(resolved(CONNECTOR.values(table)))
+    return lambda batch, _: messages_of_rows(batch, table).write.format("kafka").options(**options).save()
+
+
+def messages_of_rows(rows: DataFrame, table: Table) -> DataFrame:
+    """A message per change, those of a key in their order: the row, or NULL where it goes. Where a row that is updated
+    goes, the one that takes its place follows."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    keys = [F.col(quoted(name)) for name in table.primary_key]
+    together = rows.repartition(*keys)
+    values: Mapping[str, Any] = {**_JSON, "json.encode.ignore-null-fields": False}
+    row = encode_object(together.select(*(F.col(quoted(c.name)) for c in table.physical_columns)), values)
+    if ROW_KIND in rows.columns:
+        row = F.when(~F.col(ROW_KIND).isin(*_GONE), row)
+    return together.select(encode_object(together.select(*keys), values).alias("key"), row.alias("value"))
+
+
+def _format(key: str, doc: str) -> Option:
+    return Option(key, one_of("json", planned=_OTHER_FORMATS), doc, required=True, sink=True)
+
+
+CONNECTOR = Connector(
+    name="upsert-kafka",
+    doc="A topic of Apache Kafka that holds the last row of each PRIMARY KEY: a message replaces the row of its key, "
+    "one without a value deletes it.",
+    options=(
+        Option("topic", NAME, "The topic.", required=True, sink=True),
+        *CLIENT_OPTIONS,
+        _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY as a JSON object."),
+        _format("value.format", "How its value is: the row as a JSON object."),
+        Option(
+            "value.fields-include",
+            one_of("ALL", planned=("except_key",)),
+            "Which columns the value holds: all of them.",
+            "ALL",
+            sink=True,
+        ),
+        BOUNDED_MODE,
+    ),
+    read=read,
+    write_batches=write_batches,
+    takes_changes=upserts,
+    has_kinds=lambda table: True,
+    bounded=is_bounded,
+    check=check,
+    metadata=tuple((key, type_) for key, (_, type_) in METADATA.items()),
+    variables=("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic"),
+)

@@ -1,0 +1,108 @@
+"""``upsert-kafka`` on messages that Spark's connector would bring; no Kafka is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from sqlstream.connectors import validate
+from sqlstream.connectors.upsert_kafka import messages_of_rows, rows_of_messages
+from sqlstream.errors import SqlStreamError
+from sqlstream.planner.bad_rows import BAD
+from sqlstream.planner.catalog import ALL_KINDS, UPSERT
+from sqlstream.results import Rows
+from sqlstream.session import Session
+from sqlstream.udfs.kernel import ROW_KIND
+
+SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+COLUMNS = "id INT PRIMARY KEY NOT ENFORCED, v INT"
+TOPIC = "'connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'h:1', 'key.format' = 'json'"
+
+
+@pytest.fixture
+def topic(make_table):
+    def make(columns: str = "id INT; v STRING", metadata=None, changelog=UPSERT, **options: object):
+        given = {"topic": "t", "properties__bootstrap__servers": "h:1", "key__format": "json", "value__format": "json"}
+        table = make_table("upsert-kafka", columns, metadata, **given | options)
+        return replace(table, primary_key=("id",), changelog=changelog)
+
+    return make
+
+
+def codes(table) -> list[str]:
+    return [found.code for found in validate(table, {})]
+
+
+def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
+    assert codes(topic()) == []
+    assert codes(replace(topic(), primary_key=())) == ["SS666"]
+    assert codes(topic(changelog=ALL_KINDS, changelog_mode="I,UB,UA,D")) == ["SS504"]
+    assert codes(topic("id INT; m MAP<INT, INT>")) == ["SS505"]
+    assert codes(topic(value__format="avro")) == ["SS350"]
+    assert codes(topic(value__fields_include="EXCEPT_KEY")) == ["SS350"]
+
+
+def test_rows_of_before_are_kept_where_they_are_read() -> None:
+    session = Session()
+    for name in ("t", "o"):
+        session.sql(f"CREATE TABLE {name} ({COLUMNS}) WITH ({TOPIC}, 'value.format' = 'json')")
+    session.sql("CREATE TABLE p (v INT, n BIGINT) WITH ('connector' = 'print')")
+
+    def plan(statement: str) -> str:
+        found = session.sql(f"EXPLAIN CHANGELOG_MODE {statement}")
+        assert isinstance(found, Rows)
+        return "\n".join(str(row[0]) for row in found)
+
+    copied = plan("INSERT INTO o SELECT id, v + 1 FROM t")
+    assert "Normalize" not in copied and "sink upserts by id" in copied and "[upsert by id: I,UA,D]" in copied
+    assert "Normalize(keys id)" in plan("INSERT INTO p SELECT v, COUNT(*) FROM t GROUP BY v")
+
+
+def test_rows_that_may_collide_on_the_key_are_refused_where_they_must_not() -> None:
+    session = Session()
+    session.sql(f"CREATE TABLE t ({COLUMNS}) WITH ({TOPIC}, 'value.format' = 'json')")
+    session.sql("CREATE TABLE by_v (v INT PRIMARY KEY NOT ENFORCED, id INT) WITH ('connector' = 'memory')")
+    session.sql("CREATE TABLE by_id (v INT, id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'memory')")
+    statement = "EXPLAIN INSERT INTO {} SELECT v, id FROM t"
+    session.sql(statement.format("by_v"))
+    session.sql("SET 'table.exec.sink.upsert-materialize' = 'auto'")
+    session.sql(statement.format("by_id"))
+    with pytest.raises(SqlStreamError, match=r'SS667: .* may collide on the PRIMARY KEY \(v\) of table "by_v"'):
+        session.sql(statement.format("by_v"))
+    with pytest.raises(SqlStreamError, match="SS350"):
+        session.sql("SET 'table.exec.sink.upsert-materialize' = 'force'")
+
+
+def test_changes_without_a_key_are_refused() -> None:
+    with pytest.raises(SqlStreamError, match="SS666"):
+        Session().sql(f"CREATE TABLE t (id INT) WITH ({TOPIC}, 'value.format' = 'json')")
+
+
+@pytest.mark.spark
+def test_messages_replace_and_delete_the_row_of_their_key(topic, spark) -> None:
+    now = datetime(2024, 1, 1)
+    texts = [('{"id":1}', '{"id":1,"v":"a"}'), ('{"id":1}', None), ('{"id":2}', '{"id":"two"}'), (None, None)]
+    rows = [(k and k.encode(), v and v.encode(), "t", 0, i, now, 0) for i, (k, v) in enumerate(texts)]
+    messages = spark.createDataFrame(rows, SCHEMA)
+    table = topic(metadata={"o": "offset"}, on_error="skip")
+    found = rows_of_messages(messages, table, ("v", "o", "id")).collect()
+    assert [(r[ROW_KIND], r.id, r.v, r.o) for r in found[:2]] == [("+U", 1, "a", 0), ("-D", 1, None, 1)]
+    assert [r[BAD].error for r in found] == [
+        None,
+        None,
+        'SS402: column "id" of type INT is "two"',
+        "SS402: the record is no JSON object",
+    ]
+
+
+@pytest.mark.spark
+def test_changes_become_messages_that_read_back_as_the_same_table(topic, spark) -> None:
+    changes = [(1, "a", "+I"), (2, None, "+I"), (1, "a", "-U"), (1, "b", "+U"), (2, None, "-D")]
+    rows = spark.createDataFrame(changes, f"id INT, v STRING, {ROW_KIND} STRING")
+    found = messages_of_rows(rows, topic()).collect()
+    of_one = [(m.key, m.value) for m in found if m.key == '{"id":1}']
+    assert of_one == [('{"id":1}', '{"id":1,"v":"a"}'), ('{"id":1}', None), ('{"id":1}', '{"id":1,"v":"b"}')]
+    assert [m.value for m in found if m.key == '{"id":2}'] == ['{"id":2,"v":null}', None]
+    assert [m.value for m in messages_of_rows(rows.drop(ROW_KIND).limit(1), topic()).collect()] == ['{"id":1,"v":"a"}']

@@ -1,6 +1,7 @@
 """Joins of two streams: what ON, USING and WHERE say of their rows, and which operator carries that out.
 
-Bounds on the distance of two time attributes make an interval join; every other join is a regular one.
+Equal windows make a window join, bounds on the distance of two time attributes an interval join; every other join is a
+regular one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pa
 from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
+from sqlstream.planner.binder.window_joins import window_join
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.joining import Equality, Join
 from sqlstream.planner.nodes import Filter, Node
@@ -119,6 +121,11 @@ class _Bounds:
     upper: int | None = None
     told_by: list[exp.Expression] = field(default_factory=list)
 
+    @property
+    def hold_equal(self) -> bool:
+        """Are equal times within the bounds?"""
+        return (self.lower is None or self.lower <= 0) and (self.upper is None or self.upper >= 0)
+
     def add(self, operator: type[exp.Expr], distance: int) -> None:
         if operator in (exp.GT, exp.GTE, exp.EQ):
             lower = distance + (operator is exp.GT)
@@ -199,8 +206,11 @@ def _joined(found: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Call
     rest = [*loose, *found.rest]
     above = rest if kind is JoinKind.INNER else []
     condition = decided_on_pairs(rest, left, right) if kind is not JoinKind.INNER else None
-    if within is None:
-        node: Join = RegularJoin(left, right, kind, equal, condition, (ttl_ms(0), ttl_ms(1)))
+    in_windows = window_join(left, right, kind, equal, condition)
+    if in_windows is not None and (within is None or within[1].hold_equal):
+        node: Join = in_windows
+    elif within is None:
+        node = RegularJoin(left, right, kind, equal, condition, (ttl_ms(0), ttl_ms(1)))
     else:
         (left_time, right_time), bounds = within
         assert bounds.lower is not None and bounds.upper is not None

@@ -69,8 +69,8 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
 
 
 def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Scope:
-    """The scope of both sides of ASOF JOIN. BindError SS657 for its kind; UnsupportedError SS301 where not one condition
-    compares event times of both sides with >= or >, and for other conditions on both sides."""
+    """The scope of both sides of ASOF JOIN. BindError SS657 for its kind; UnsupportedError SS301 where not one of the
+    conditions compares event times of both sides with >= or >, and for others on both sides."""
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using", "match_condition"), context)
     kind = _kind(join, "ASOF JOIN")
     right = apart_from(right, left)

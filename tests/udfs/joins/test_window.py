@@ -68,7 +68,8 @@ STEPS = st.lists(st.tuples(ROWS, ROWS, st.integers(0, 2)), max_size=6)
 @given(STEPS, st.sampled_from(JoinKind), st.booleans(), st.booleans(), st.booleans())
 def test_closed_windows_give_what_the_model_gives(steps, kind, null_safe, condition, restarts):
     joining = harness(kind, null_safe, CONDITION if condition else None, groups=3, restarts=restarts)
-    open_rows, watermark, late = ([], []), 0, 0
+    open_rows: tuple[list, list] = ([], [])
+    watermark = late = 0
     for left, right, moved in [*steps, ([], [], None)]:
         watermark = END_OF_TIME if moved is None else watermark + moved * MS
         rows = {0: [row("l", *one) for one in left], 1: [row("r", *one) for one in right]}

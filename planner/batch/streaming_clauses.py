@@ -63,7 +63,7 @@ def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | Non
             yield "MATCH_RECOGNIZE", span_of(node)
         case exp.Table() | exp.Subquery() if is_time_travel(node):
             yield "FOR SYSTEM_TIME AS OF", span_of(node)
-        case exp.Join() if (node.args.get("method") or "").upper() == "ASOF":
+        case exp.Join() if node.text("method").upper() == "ASOF":
             yield "ASOF JOIN", span_of(node)
         case exp.Hint():
             yield from _hints(node)

@@ -268,7 +268,7 @@ def _is_of_streams(join: exp.Join) -> bool:
 
 
 def _is_asof(join: exp.Join) -> bool:
-    return (join.args.get("method") or "").upper() == "ASOF" and _is_of_streams(join)
+    return join.text("method").upper() == "ASOF" and _is_of_streams(join)
 
 
 def _as_of(join: exp.Join, scope: Scope, context: Context, hints: LookupHints, bind_query: BindQuery) -> Scope:
@@ -277,6 +277,9 @@ def _as_of(join: exp.Join, scope: Scope, context: Context, hints: LookupHints, b
     if time.time is TimeDomain.PROCESSING and is_looked_up(join.this, context):
         _refuse_but_lookup(join.this, context)
         return lookup_join(join, scope, context, hints)
+    clause = table_clauses_of(join.this).lookup
+    if clause is not None:
+        raise misplaced_lookup(clause, "a table that answers lookups, not a stream")
     present = join.this.copy()
     for key in TIME_TRAVEL:
         present.set(key, None)

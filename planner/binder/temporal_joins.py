@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
@@ -38,6 +39,10 @@ _VERSIONED = (
     "A versioned table has a PRIMARY KEY and a WATERMARK; so has a view of the last row of each key: SELECT … FROM "
     "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS rn FROM t) WHERE rn = 1."
 )
+_KEYED = (
+    "Declare PRIMARY KEY (…) NOT ENFORCED, or take the last row of each key in a view. For a lookup of a table outside "
+    "its connector must answer lookups, with 'role' = 'lookup' in WITH where it has this option."
+)
 
 
 def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context: Context) -> Scope:
@@ -53,7 +58,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     domain = left.fields[time].time or TimeDomain.PROCESSING
     keys = upsert_keys(right.node)
     if not keys:
-        raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other")
+        raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other", domain)
     right_time = ""
     if domain is not TimeDomain.PROCESSING:
         right_time = _event_time(join, right, domain)
@@ -142,8 +147,9 @@ def _conditions(
 # --- FOR SYSTEM_TIME AS OF ------------------------------------------------------------------------------------
 
 
-def _unversioned(join: exp.Join, why: str) -> Exception:
-    return bind_error(NO_VERSIONS, f'"{join.this.alias_or_name}" {why}', join.this, _VERSIONED)
+def _unversioned(join: exp.Join, why: str, domain: TimeDomain = TimeDomain.EVENT) -> BindError:
+    hint = _KEYED if domain is TimeDomain.PROCESSING else _VERSIONED
+    return bind_error(NO_VERSIONS, f'"{join.this.alias_or_name}" {why}', join.this, hint)
 
 
 def _event_time(join: exp.Join, right: Scope, domain: TimeDomain) -> str:

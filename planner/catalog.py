@@ -68,7 +68,8 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``."""
+    """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``. ``streamed``:
+    its connector reads it and does not look up rows in it."""
 
     name: str
     columns: tuple[Column, ...]
@@ -78,6 +79,7 @@ class Table:
     primary_key: tuple[str, ...] = ()
     changelog: frozenset[RowKind] = APPEND_ONLY
     bounded: bool = False
+    streamed: bool = False
     comment: str | None = None
 
     @property

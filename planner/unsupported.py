@@ -30,15 +30,16 @@ FEATURES: dict[str, Unsupported] = {
         "joins of this form",
         "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
     ),
+    "asof": Unsupported(
+        "SS301",
+        "ASOF joins of this form",
+        "Write l.ts >= r.ts or l.ts > r.ts in ON or MATCH_CONDITION, where both are columns of a WATERMARK, beside "
+        "equalities and conditions on one side.",
+    ),
     "temporal join": Unsupported(
         "SS302",
-        "temporal joins (FOR SYSTEM_TIME AS OF an event time)",
-        "For the present state of a table outside, write AS OF o.pt, where pt AS PROCTIME() is a column of o.",
-    ),
-    "stream join": Unsupported(
-        "SS302",
-        "joins with the present state of a stream (FOR SYSTEM_TIME AS OF a processing time)",
-        "Join a table of a connector that answers lookups.",
+        "tables as of a time that are not joined",
+        "Write FROM o JOIN t FOR SYSTEM_TIME AS OF o.ts ON t.id = o.id, where ts is a time attribute of o.",
     ),
     "over": Unsupported(
         "SS304",

@@ -125,10 +125,7 @@ def _misused_connectors(plan: Node, statement: nodes.Query | nodes.Insert, colli
         elif table.changelog != APPEND_ONLY and not connector(table.connector).has_kinds(table):
             yield _without_kinds(table, place_in(statement, table))
     for table in looked_up_tables(plan):
-        if not _answers(table) and connector(table.connector).is_source:
-            refused = unsupported.diagnostic("stream join", place_in(statement, table), f'"{table.name}" is a stream.')
-            yield replace(refused, hint=_lookup_hint(table))
-        elif not _answers(table):
+        if not connector(table.connector).answers(table):
             message = f'table "{table.name}" cannot be looked up: connector "{table.connector}" answers no lookups'
             yield Diagnostic(NOT_A_LOOKUP, message, place_in(statement, table), hint=_lookup_hint(table))
         if table.option(ON_ERROR) is not None:
@@ -171,12 +168,6 @@ def _without_kinds(table: Table, place: Span | None) -> Diagnostic:
     detail = f'Table "{table.name}" declares the kinds {kinds}, and records of connector "{table.connector}" have none.'
     hint = "Read an append-only table ('changelog-mode' = 'I'), and keep the last row of each key by a window."
     return replace(unsupported.diagnostic("changelog input", place, detail), hint=hint)
-
-
-def _answers(table: Table) -> bool:
-    """A connector for both streams and lookups may have the option ``role`` that says which of the two a table is."""
-    found = connector(table.connector)
-    return found.is_lookup and found.values(table).get("role", "lookup") == "lookup"
 
 
 def _lookup_hint(table: Table) -> str:

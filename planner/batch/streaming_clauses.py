@@ -63,12 +63,18 @@ def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | Non
             yield "MATCH_RECOGNIZE", span_of(node)
         case exp.Table() | exp.Subquery() if is_time_travel(node):
             yield "FOR SYSTEM_TIME AS OF", span_of(node)
+        case exp.Join() if node.text("method").upper() == "ASOF":
+            yield "ASOF JOIN", span_of(node)
         case exp.Hint():
-            for call in node.expressions:
-                if isinstance(call, exp.Anonymous) and call.name.upper() in _HINTS:
-                    yield f"the hint {call.name.upper()}", span_of(call)
+            yield from _hints(node)
         case exp.Func():
             yield from _functions(node, catalog)
+
+
+def _hints(hint: exp.Hint) -> Iterator[tuple[str, Span | None]]:
+    for call in hint.expressions:
+        if isinstance(call, exp.Anonymous) and call.name.upper() in _HINTS:
+            yield f"the hint {call.name.upper()}", span_of(call)
 
 
 def _functions(call: exp.Func, catalog: Catalog) -> Iterator[tuple[str, Span | None]]:

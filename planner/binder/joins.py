@@ -1,6 +1,7 @@
 """Joins of two streams: what ON, USING and WHERE say of their rows, and which operator carries that out.
 
-Bounds on the distance of two time attributes make an interval join; every other join is a regular one.
+Equal windows make a window join, bounds on the distance of two time attributes an interval join; every other join is a
+regular one.
 """
 
 from __future__ import annotations
@@ -17,21 +18,17 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of, with_one_of_each
 from sqlstream.planner.binder.lookup_conditions import joined_using
-from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
-from sqlstream.planner.binder.unions import cast
+from sqlstream.planner.binder.window_joins import window_join
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.functions.coercion import common_type
-from sqlstream.planner.intervals import NotAnInterval, fold
-from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.joining import Equality, Join
-from sqlstream.planner.naming import Names, extended, field_of, passed
-from sqlstream.planner.nodes import Filter, Item, Node, Project
+from sqlstream.planner.nodes import Filter, Node
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts, is_repeatable, node_of
-from sqlstream.planner.type_inference import Types
+from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
 from sqlstream.udfs.joins.kinds import JoinKind
 
 _KINDS = {
@@ -56,7 +53,7 @@ def stream_join(
     """
     kind = _kind(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
-    right = _apart(right, left)
+    right = apart_from(right, left)
     both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
     conditions: list[exp.Expression] = []
     columns = both.columns
@@ -80,7 +77,7 @@ def stream_join(
     if not kind.pairs:
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
-    return _with_one_of_each(join, Scope(node, columns), left, right, kind), fulfilled
+    return with_one_of_each(join, Scope(node, columns), left, right, kind), fulfilled
 
 
 def _kind(join: exp.Join) -> JoinKind:
@@ -90,16 +87,6 @@ def _kind(join: exp.Join) -> JoinKind:
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
     return found
-
-
-def _apart(right: Scope, left: Scope) -> Scope:
-    """The right side without names of fields that the left side has."""
-    names = Names(f.name for f in left.node.schema)
-    renamed = {f.name: names.unique(f.name) for f in right.node.schema}
-    if all(name == own for own, name in renamed.items()):
-        return right
-    node = Project(right.node, tuple(replace(passed(f), name=renamed[f.name]) for f in right.node.schema))
-    return Scope(node, tuple(replace(column, field=renamed[column.field]) for column in right.columns))
 
 
 def _implied(where: Sequence[exp.Expr], both: Scope, context: Context) -> list[tuple[exp.Expr, exp.Expression]]:
@@ -134,6 +121,11 @@ class _Bounds:
     upper: int | None = None
     told_by: list[exp.Expression] = field(default_factory=list)
 
+    @property
+    def hold_equal(self) -> bool:
+        """Are equal times within the bounds?"""
+        return (self.lower is None or self.lower <= 0) and (self.upper is None or self.upper >= 0)
+
     def add(self, operator: type[exp.Expr], distance: int) -> None:
         if operator in (exp.GT, exp.GTE, exp.EQ):
             lower = distance + (operator is exp.GT)
@@ -163,8 +155,8 @@ def _divide(
     implied: bool = False,
 ) -> None:
     """Adds what the conditions say; of those that are ``implied``, and checked above again, only what joins go by."""
-    sides = _Sides(left, right)
-    for condition in (part for whole in conditions for part in _parts(whole)):
+    sides = Sides(left, right)
+    for condition in (part for whole in conditions for part in parts_of(whole)):
         bound = sides.time_bound(condition)
         equality = sides.equality(condition) if bound is None else None
         side = sides.side_of(condition)
@@ -183,10 +175,10 @@ def _divide(
 
 def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node) -> bool:
     """Do the rows of the join fulfil all parts of the condition?"""
-    sides = _Sides(left, right)
+    sides = Sides(left, right)
     join = node.input if isinstance(node, Filter) else node
     times = (join.left_time, join.right_time) if isinstance(join, IntervalJoin) else None
-    for part in _parts(condition):
+    for part in parts_of(condition):
         bound = sides.time_bound(part)
         if bound is not None and bound[0] != times:
             return False
@@ -198,92 +190,6 @@ def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node
 def _goes_below(side: int, kind: JoinKind) -> bool:
     """Is a row of the side that fails the condition as good as none? Not where it comes out without a partner."""
     return not kind.padded[side]
-
-
-def _parts(condition: exp.Expression) -> list[exp.Expression]:
-    plain = condition.unnest()
-    if isinstance(plain, exp.Between):
-        low, high = plain.args["low"], plain.args["high"]
-        return [exp.GTE(this=plain.this, expression=low), exp.LTE(this=plain.this.copy(), expression=high)]
-    return [node_of(plain)]
-
-
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.EQ: exp.EQ,
-}
-
-
-class _Sides:
-    """What expressions over both sides read."""
-
-    def __init__(self, left: Node, right: Node) -> None:
-        self._fields = [{f.name: f for f in side.schema} for side in (left, right)]
-        self._types = Types((*left.schema, *right.schema))
-
-    def side_of(self, expression: exp.Expr) -> int | None:
-        read = columns_of(expression)
-        return next((side for side in (0, 1) if read and read <= self._fields[side].keys()), None)
-
-    def equality(self, condition: exp.Expression) -> Equality | None:
-        """``l.a = r.b``, of one type or of types that have a common one."""
-        if not isinstance(condition, exp.EQ | exp.NullSafeEQ) or not is_repeatable(condition):
-            return None
-        one, other = node_of(condition.left.unnest()), node_of(condition.right.unnest())
-        sides = self.side_of(one), self.side_of(other)
-        if sides == (1, 0):
-            one, other = other, one
-        elif sides != (0, 1):
-            return None
-        kinds = [self._types.of(value) for value in (one, other)]
-        kind = common_type(kinds)
-        if kind.is_unknown:
-            return None
-        one, other = (v if k == kind else cast(v, kind) for v, k in zip((one, other), kinds, strict=True))
-        return Equality(one, other, isinstance(condition, exp.NullSafeEQ))
-
-    def time_bound(self, condition: exp.Expression) -> tuple[tuple[str, str], type[exp.Expr], int] | None:
-        """The times, and left - right compared with a distance, of ``l.ts >= r.ts - INTERVAL '1' HOUR``."""
-        operator: type[exp.Expr] = type(condition)
-        if operator not in _MIRRORED:
-            return None
-        one, other = _moved_time(condition.this), _moved_time(condition.expression)
-        if one is None or other is None:
-            return None
-        if self.side_of(exp.column(one[0])) == 1:
-            one, other, operator = other, one, _MIRRORED[operator]
-        left, right = self._fields[0].get(one[0]), self._fields[1].get(other[0])
-        if left is None or right is None or left.time is None or left.time is not right.time:
-            return None
-        return (left.name, right.name), operator, other[1] - one[1]
-
-
-def _moved_time(value: exp.Expr) -> tuple[str, int] | None:
-    """The field and the microseconds added to it."""
-    match value:
-        case exp.Column():
-            return value.name, 0
-        case exp.Paren():
-            return _moved_time(value.this)
-        case exp.Add() | exp.Sub():
-            base, moved = _moved_time(value.left), _microseconds(value.right)
-            if base is None and isinstance(value, exp.Add):
-                base, moved = _moved_time(value.right), _microseconds(value.left)
-            if base is None or moved is None:
-                return None
-            return base[0], base[1] + (moved if isinstance(value, exp.Add) else -moved)
-    return None
-
-
-def _microseconds(interval: exp.Expr) -> int | None:
-    try:
-        found = fold(interval) * 1000
-    except NotAnInterval:
-        return None
-    return int(found) if found.denominator == 1 else None
 
 
 # --- the operator ---------------------------------------------------------------------------------------------
@@ -299,9 +205,12 @@ def _joined(found: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Call
     loose = [c for times, b in found.bounds.items() if within is None or times != within[0] for c in b.told_by]
     rest = [*loose, *found.rest]
     above = rest if kind is JoinKind.INNER else []
-    condition = _condition(rest, left, right) if kind is not JoinKind.INNER else None
-    if within is None:
-        node: Join = RegularJoin(left, right, kind, equal, condition, (ttl_ms(0), ttl_ms(1)))
+    condition = decided_on_pairs(rest, left, right) if kind is not JoinKind.INNER else None
+    in_windows = window_join(left, right, kind, equal, condition)
+    if in_windows is not None and (within is None or within[1].hold_equal):
+        node: Join = in_windows
+    elif within is None:
+        node = RegularJoin(left, right, kind, equal, condition, (ttl_ms(0), ttl_ms(1)))
     else:
         (left_time, right_time), bounds = within
         assert bounds.lower is not None and bounds.upper is not None
@@ -309,43 +218,3 @@ def _joined(found: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Call
         limits = (bounds.lower, bounds.upper)
         node = IntervalJoin(left, right, kind, equal, condition, left_time, right_time, *limits, domain)
     return Filter(node, conjunction(above)) if above else node
-
-
-def _condition(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
-    """BindError SS291 to SS293 for what kernels cannot decide on pairs of rows."""
-    asked = [condition for condition in rest if not _is_true(condition)]
-    if not asked:
-        return None
-    condition = conjunction(asked)
-    pair_condition(condition, left.schema, right.schema)
-    return condition
-
-
-def _is_true(condition: exp.Expression) -> bool:
-    return isinstance(condition, exp.Boolean) and bool(condition.this)
-
-
-def _with_one_of_each(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:
-    """With the columns of USING as they are known: those of the side that is always there, or of either."""
-    names = [name.name for name in join.args.get("using") or ()]
-    if not names or kind in (JoinKind.INNER, JoinKind.LEFT):
-        return scope
-    ours, theirs = (
-        {name: next(c for c in side.columns if c.matches(name, None)) for name in names} for side in (left, right)
-    )
-    shown: list[Visible] = []
-    items: list[Item] = []
-    unique = Names(f.name for f in scope.node.schema)
-    types = Types(scope.node.schema)
-    for name in names:
-        value = field_of(theirs[name].field)
-        if kind is JoinKind.FULL:
-            either = exp.Coalesce(this=field_of(ours[name].field), expressions=[value])
-            items.append(Item(unique.unique(name), either, types.of(either)))
-            shown.append(Visible(ours[name].name, items[-1].name))
-        else:
-            shown.append(Visible(ours[name].name, theirs[name].field))
-    hidden = {ours[name] for name in names}
-    rest = (replace(c, starred=False, qualified=True) if c in hidden else c for c in scope.columns)
-    node = extended(scope.node, items) if items else scope.node
-    return Scope(node, (*shown, *rest))

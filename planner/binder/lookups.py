@@ -7,8 +7,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import ARG
-from sqlstream.grammar.spans import span_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
@@ -23,20 +21,19 @@ from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
 from sqlstream.planner.suggestions import counted, did_you_mean
 
-_TIME_TRAVEL = ("version", "when", "system_time")
+TIME_TRAVEL = ("version", "when", "system_time")
 
 
 def is_time_travel(right: exp.Expr) -> bool:
     """True for a table with FOR SYSTEM_TIME, TIMESTAMP or VERSION behind its name."""
-    return any(right.args.get(key) for key in _TIME_TRAVEL)
+    return any(right.args.get(key) for key in TIME_TRAVEL)
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """The scope with the columns of the looked-up table. BindError SS250 to SS259; SS302 for event time."""
+    """The scope with the columns of the looked-up table. BindError SS250 to SS259."""
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
-    refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *_TIME_TRAVEL), context)
-    _check_time(right, scope)
+    refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
     table = _table(right, context)
     chosen = hints.options(right, scope, context)
     items = _outputs(table, right, scope)
@@ -65,27 +62,31 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 # --- the time -------------------------------------------------------------------------------------------------
 
 
-def _check_time(right: exp.Expr, scope: Scope) -> None:
-    """AS OF must name a processing-time attribute of the left side."""
+def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
+    """The time attribute of the left side that AS OF names. BindError SS251."""
     version = right.args.get("version")
     named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
     if version is None or not named or version.text("kind").upper() != "AS OF":
         hint = "Write FOR SYSTEM_TIME AS OF o.pt, where pt AS PROCTIME() is a column of the left table."
         raise bind_error("SS251", "a table can be joined as of a time only", right, hint)
     at = version.expression
-    time = _time_of(at, scope)
-    if time in (TimeDomain.EVENT, TimeDomain.INGESTION):
-        raise unsupported.refusal("temporal join", span_of(at), f"The time is {time.value}.")
-    if time is None:
-        message = "FOR SYSTEM_TIME AS OF needs a processing-time attribute of the left side"
+    value = scope.resolve(at) if isinstance(at, exp.Column) else None
+    field = scope.fields[value.name] if isinstance(value, exp.Column) else None
+    if field is None or field.time is None:
+        message = "FOR SYSTEM_TIME AS OF needs a time attribute of the left side"
         raise bind_error("SS251", message, at, _time_hint(scope))
+    return field
 
 
-def _time_of(at: exp.Expr, scope: Scope) -> TimeDomain | None:
-    if not isinstance(at, exp.Column):
-        return None
-    field = scope.resolve(at)
-    return scope.fields[field.name].time if isinstance(field, exp.Column) else None
+def is_looked_up(right: exp.Expr, context: Context) -> bool:
+    """False for streams, of which operators keep the present state, for views and queries of WITH."""
+    if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
+        return True
+    name = ".".join(p.name for p in right.parts)
+    if name.casefold() in context.queries:
+        return False
+    found = context.catalog.relation(name)
+    return not isinstance(found, View) and not (isinstance(found, Table) and found.streamed)
 
 
 def _time_hint(scope: Scope) -> str:
@@ -105,13 +106,9 @@ def _table(right: exp.Expr, context: Context) -> Table:
     if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
         raise bind_error("SS250", "FOR SYSTEM_TIME AS OF needs a table", right, hint)
     name = ".".join(p.name for p in right.parts)
-    if name.casefold() in context.queries:
-        raise bind_error("SS250", f'"{name}" is a query of WITH, which cannot be looked up', right, hint)
-    match context.catalog.relation(name):
-        case Table() as found:
-            return found
-        case View():
-            raise bind_error("SS250", f'"{name}" is a view, which cannot be looked up', right, hint)
+    found = context.catalog.relation(name)
+    if isinstance(found, Table):
+        return found
     suggestion = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table "{name}" does not exist', right.this, suggestion)
 

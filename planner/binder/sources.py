@@ -22,11 +22,12 @@ from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.joins import stream_join
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
 from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
-from sqlstream.planner.binder.lookups import is_time_travel, lookup_join
+from sqlstream.planner.binder.lookups import TIME_TRAVEL, is_looked_up, is_time_travel, joined_as_of, lookup_join
 from sqlstream.planner.binder.normalize import normalized
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
+from sqlstream.planner.binder.temporal_joins import asof_join, temporal_join
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
@@ -56,6 +57,10 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
     for step in _steps(source.this, select):
         if not isinstance(step, exp.Join):
             scope = _lateral_view(step, scope, context)
+        elif _is_asof(step):
+            scope = asof_join(step, scope, _joined_source(step.this, context, bind_query), context)
+        elif is_time_travel(step.this):
+            scope = _as_of(step, scope, context, hints, bind_query)
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
             scope, found = stream_join(step, scope, right, given, context)
@@ -262,6 +267,25 @@ def _is_of_streams(join: exp.Join) -> bool:
     return isinstance(join.this, exp.Table | exp.Subquery) and not is_time_travel(join.this)
 
 
+def _is_asof(join: exp.Join) -> bool:
+    return join.text("method").upper() == "ASOF" and _is_of_streams(join)
+
+
+def _as_of(join: exp.Join, scope: Scope, context: Context, hints: LookupHints, bind_query: BindQuery) -> Scope:
+    """FOR SYSTEM_TIME AS OF: a lookup of a table outside, or a join with what a stream has now, or had at a time."""
+    time = joined_as_of(join.this, scope)
+    if time.time is TimeDomain.PROCESSING and is_looked_up(join.this, context):
+        _refuse_but_lookup(join.this, context)
+        return lookup_join(join, scope, context, hints)
+    clause = table_clauses_of(join.this).lookup
+    if clause is not None:
+        raise misplaced_lookup(clause, "a table that answers lookups, not a stream")
+    present = join.this.copy()
+    for key in TIME_TRAVEL:
+        present.set(key, None)
+    return temporal_join(join, scope, _joined_source(present, context, bind_query), time.name, context)
+
+
 def _joined_source(right: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
     clauses = table_clauses_of(right)
     if clauses.lookup is not None:
@@ -270,11 +294,8 @@ def _joined_source(right: exp.Expr, context: Context, bind_query: BindQuery) -> 
 
 
 def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """Lookup joins, CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; other joins are refused."""
+    """CROSS JOIN and LEFT JOIN … ON TRUE of UNNEST and LATERAL TABLE; other joins are refused."""
     right = join.this
-    if is_time_travel(right):
-        _refuse_but_lookup(right, context)
-        return lookup_join(join, scope, context, hints)
     if not isinstance(right, (exp.Unnest, exp.Lateral)):
         raise _refused_join(join)
     side = (join.args.get("side") or "").upper()

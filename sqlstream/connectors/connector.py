@@ -270,6 +270,10 @@ class Connector:
         assert self.write_batches is not None, f"{self.name} is no sink"
         return partial(_write_secretively, self.write_batches(environment, table), secrets_of(table))
 
+    def answers(self, table: Table) -> bool:
+        """Can rows be looked up in the table? One for streams, too, has an option that says which a table is for."""
+        return self.is_lookup and self.values(table).get("role", "lookup") == "lookup"
+
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""
         return parsed(self._all_options, dict(table.options))

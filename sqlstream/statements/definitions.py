@@ -47,7 +47,8 @@ def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
     wrong = connectors.validate(table, {option.key: option.span for option in statement.options})
     if wrong:
         raise SqlStreamError.of(wrong)
-    return replace(table, bounded=connectors.connector(table.connector).bounded(table))
+    found = connectors.connector(table.connector)
+    return replace(table, bounded=found.bounded(table), streamed=found.is_source and not found.answers(table))
 
 
 @define.register

@@ -46,6 +46,15 @@ _USERS = """
 _CHANGED = "SELECT a.id FROM users AS a LEFT JOIN users AS b ON a.id = b.id"
 
 
+_AS_OF = """
+    SELECT b.item, c.id FROM bids AS b LEFT JOIN cdc FOR SYSTEM_TIME AS OF b.ts AS c ON b.n = c.id AND c.id > b.price
+    UNION ALL SELECT b.item, o.n FROM bids AS b ASOF JOIN bids AS o ON b.item = o.item AND b.ts > o.ts
+    UNION ALL SELECT b.item, o.n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS b
+    LEFT JOIN TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS o
+    ON b.item = o.item AND b.window_end = o.window_end AND b.price < o.price
+"""
+
+
 _GROUPED = "SELECT item, COUNT(*) FROM bids GROUP BY item INTERSECT SELECT item, n FROM bids"
 _RANKED = """
     SELECT item, rn FROM (SELECT *, RANK() OVER (PARTITION BY item ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 3
@@ -83,7 +92,7 @@ def corpus() -> dict[str, Node]:
     own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
-    own |= {"changes by key": plan(_CHANGED, _USERS)}
+    own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}
     return {**found, **own}
 
 

@@ -84,6 +84,15 @@ def in_order(ids: Indices) -> Indices:
     return np.argsort(ids.astype(np.uint16) if small else ids, kind="stable")
 
 
+def newest(ordered: Indices, times: Times, of: Indices, at: Times, *, strict: bool) -> Indices:
+    """For each probe (``of``, ``at``) where the last entry of its number stands whose time is not after its own, with
+    ``strict`` before it; -1 for none. Entries are in order of their numbers (``ordered``), then of their ``times``."""
+    if not len(ordered) or not len(of):
+        return np.full(len(of), -1, np.int64)
+    found = _places(ordered, times, of, at, behind_equal=not strict) - 1
+    return np.where((found >= 0) & (ordered[found] == of), found, -1)
+
+
 def _in_bounds(
     of_left: Indices, of_right: Indices, left: Times, right: Times, bounds: Bounds
 ) -> tuple[Indices, Indices, Indices]:

@@ -1,0 +1,229 @@
+"""Temporal joins: JOIN r FOR SYSTEM_TIME AS OF a time attribute of the left side, of a stream; and ASOF JOIN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from sqlstream.errors import BindError
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of
+from sqlstream.planner.binder.lookup_conditions import joined_using
+from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.state_ttl import ttl_ms_of
+from sqlstream.planner.binder.versions import versions
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.changes import upsert_keys
+from sqlstream.planner.joining import Equality
+from sqlstream.planner.nodes import Filter, Node
+from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.properties import unique_keys
+from sqlstream.planner.rewriting import conjunction, conjuncts
+from sqlstream.udfs.joins.kinds import JoinKind
+
+NO_VERSIONS = "SS655"
+NO_KEY = "SS656"
+WRONG_KIND = "SS657"
+
+_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+_VERSIONED = (
+    "A versioned table has a PRIMARY KEY and a WATERMARK; so has a view of the last row of each key: SELECT … FROM "
+    "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS rn FROM t) WHERE rn = 1."
+)
+_KEYED = (
+    "Declare PRIMARY KEY (…) NOT ENFORCED, or take the last row of each key in a view. For a lookup of a table outside "
+    "its connector must answer lookups, with 'role' = 'lookup' in WITH where it has this option."
+)
+
+
+def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context: Context) -> Scope:
+    """The scope of both sides. ``time``: the field of the left side that AS OF names, in event or processing time.
+
+    BindError SS655 for a right side without versions, SS656 for keys that the condition does not name, SS657 for the
+    kind of join, SS291 to SS293 for conditions that kernels cannot decide, SS325 for a left side with updates.
+    """
+    refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
+    kind = _kind(join, "a temporal join")
+    right = apart_from(right, left)
+    conditions, columns = _conditions(join, left, right, context)
+    domain = left.fields[time].time or TimeDomain.PROCESSING
+    keys = upsert_keys(right.node)
+    if not keys:
+        raise _unversioned(join, "has no PRIMARY KEY, so nothing tells which rows are versions of each other", domain)
+    right_time = ""
+    if domain is not TimeDomain.PROCESSING:
+        right_time = _event_time(join, right, domain)
+        found = versions(right.node, right_time)
+        if found is None:
+            raise _unversioned(join, "has rows that are no versions: they do not say from when on they hold")
+        right = right.over(found)
+    split = _split(conditions, left.node, right, keys, join)
+    ttl_ms = ttl_ms_of(right.tables, context)
+    times = (time, right_time) if right_time else ("", "")
+    node = TemporalJoin(left.node, right.node, kind, split.equal, None, domain, *times, ttl_ms=ttl_ms)
+    return _joined(join, node, split.rest, columns, context)
+
+
+def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Scope:
+    """The scope of both sides of ASOF JOIN. BindError SS657 for its kind; UnsupportedError SS301 where not one of the
+    conditions compares event times of both sides with >= or >, and for others on both sides."""
+    refuse_rest(join, ("this", "side", "kind", "method", "on", "using", "match_condition"), context)
+    kind = _kind(join, "ASOF JOIN")
+    right = apart_from(right, left)
+    conditions, columns = _conditions(join, left, right, context)
+    match = _match(conditions, left.node, right.node, join)
+    fields = {field.name: field for field in left.node.schema}
+    domain = fields[match.left].time
+    if domain not in (TimeDomain.EVENT, TimeDomain.INGESTION):
+        raise unsupported.refusal("asof", span_of(match.condition), "It compares processing times.")
+    sides = Sides(left.node, right.node)
+    equal, of_right, rest = [], [], []
+    for condition in conditions:
+        equality = sides.equality(condition)
+        if condition is match.condition:
+            continue
+        if equality is not None:
+            equal.append(equality)
+        elif sides.side_of(condition) == 1:
+            of_right.append(condition)
+        elif sides.side_of(condition) == 0:
+            rest.append(condition)
+        else:
+            raise unsupported.refusal("asof", span_of(condition), "It is another condition on both sides.")
+    below = Filter(right.node, conjunction(of_right)) if of_right else right.node
+    node = TemporalJoin(
+        left.node, below, kind, tuple(equal), None, domain, match.left, match.right, match.strict, _first_by(right.node)
+    )
+    return _joined(join, node, rest, columns, context)
+
+
+def _joined(
+    join: exp.Join, node: TemporalJoin, rest: Sequence[exp.Expression], columns: tuple[Visible, ...], context: Context
+) -> Scope:
+    """With what else the condition says: of an inner join above it."""
+    if node.kind is JoinKind.LEFT:
+        node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
+    node = check_changes(node, context, join)
+    above = rest if node.kind is JoinKind.INNER else ()
+    return Scope(Filter(node, conjunction([*above])) if above else node, columns)
+
+
+def _kind(join: exp.Join, what: str) -> JoinKind:
+    side, kind = ((join.args.get(key) or "").upper() for key in ("side", "kind"))
+    if side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
+        words = " ".join(word for word in (side, kind) if word)
+        hint = "Write JOIN or LEFT JOIN: each row of the left side comes out once at most."
+        raise bind_error(WRONG_KIND, f"{what} is INNER or LEFT, not {words}", join, hint)
+    return JoinKind.LEFT if side else JoinKind.INNER
+
+
+def _conditions(
+    join: exp.Join, left: Scope, right: Scope, context: Context
+) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
+    """The conditions of ON, USING and MATCH_CONDITION, each by itself, and the columns of both sides."""
+    both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
+    found: list[exp.Expression] = []
+    columns = both.columns
+    if join.args.get("using"):
+        found, columns = joined_using(join.args["using"], left.columns, right.columns)
+    elif join.args.get("on") is not None:
+        found = conjuncts(bind_condition(join.args["on"], both, context, Place("ON")))
+    if join.args.get("match_condition") is not None:
+        place = Place("MATCH_CONDITION")
+        found = [*found, *conjuncts(bind_condition(join.args["match_condition"], both, context, place))]
+    context.stop_if_wrong()
+    return [part for condition in found for part in parts_of(condition)], columns
+
+
+# --- FOR SYSTEM_TIME AS OF ------------------------------------------------------------------------------------
+
+
+def _unversioned(join: exp.Join, why: str, domain: TimeDomain = TimeDomain.EVENT) -> BindError:
+    hint = _KEYED if domain is TimeDomain.PROCESSING else _VERSIONED
+    return bind_error(NO_VERSIONS, f'"{join.this.alias_or_name}" {why}', join.this, hint)
+
+
+def _event_time(join: exp.Join, right: Scope, domain: TimeDomain) -> str:
+    found = [field.name for field in right.node.schema if field.time is domain]
+    if not found:
+        raise _unversioned(join, f"has no {domain.value} from which on its rows hold")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class _Split:
+    equal: tuple[Equality, ...]
+    rest: tuple[exp.Expression, ...]
+
+
+def _split(
+    conditions: Sequence[exp.Expression], left: Node, right: Scope, keys: Iterable[frozenset[str]], join: exp.Join
+) -> _Split:
+    """The equalities of the fields of one of the ``keys`` of the right side, and all other conditions."""
+    sides = Sides(left, right.node)
+    named: dict[str, tuple[Equality, exp.Expression]] = {}
+    for condition in conditions:
+        equality = sides.equality(condition)
+        name = _field(equality.right, right.node) if equality is not None else None
+        if equality is not None and name is not None:
+            named.setdefault(name, (equality, condition))
+    ordered = sorted(keys, key=lambda key: (len(key), sorted(key)))
+    chosen = next((key for key in ordered if key <= named.keys()), None)
+    if chosen is None:
+        missing = ", ".join(f'"{c.name}"' for c in right.columns if c.field in ordered[0] - named.keys())
+        hint = "Write an equality in ON for each column of the key, with values of its type."
+        at = join.args.get("on") or join
+        message = f"the condition has no equality for {missing}, the key of the right side"
+        raise bind_error(NO_KEY, message, at, hint)
+    used = [named[name] for name in sorted(chosen)]
+    rest = [condition for condition in conditions if not any(condition is own for _, own in used)]
+    return _Split(tuple(equality for equality, _ in used), tuple(rest))
+
+
+def _field(value: exp.Expression, node: Node) -> str | None:
+    """The field that a value is, also as a wider integer: other types could make one value of two."""
+    if isinstance(value, exp.Column):
+        return value.name
+    inner = value.this if isinstance(value, exp.Cast) else None
+    types = {field.name: field.type.name for field in node.schema}
+    return inner.name if isinstance(inner, exp.Column) and types[inner.name] in _INTEGERS else None
+
+
+# --- ASOF -----------------------------------------------------------------------------------------------------
+
+
+class _Match(NamedTuple):
+    condition: exp.Expression
+    left: str
+    right: str
+    strict: bool
+
+
+def _match(conditions: Sequence[exp.Expression], left: Node, right: Node, join: exp.Join) -> _Match:
+    """The one comparison of the times of both sides. UnsupportedError SS301."""
+    sides = Sides(left, right)
+    found = [(condition, bound) for condition in conditions if (bound := sides.time_bound(condition)) is not None]
+    if len(found) != 1:
+        count = "More than one condition" if found else "No condition"
+        at = join.args.get("match_condition") or join.args.get("on") or join
+        raise unsupported.refusal("asof", span_of(at), f"{count} compares time attributes of both sides.")
+    ((condition, ((left_time, right_time), operator, distance)),) = found
+    if distance or operator not in (exp.GTE, exp.GT):
+        detail = "It asks for another row of the right side than the newest one that is not after the left one."
+        raise unsupported.refusal("asof", span_of(condition), detail)
+    return _Match(condition, left_time, right_time, operator is exp.GT)
+
+
+def _first_by(right: Node) -> tuple[str, ...]:
+    """Of rows of one time the one with the smallest key counts; without a key the first that came."""
+    keys = sorted(unique_keys(right), key=lambda key: (len(key), sorted(key)))
+    return tuple(field.name for field in right.schema if keys and field.name in keys[0])

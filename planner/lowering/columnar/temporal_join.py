@@ -1,0 +1,42 @@
+"""Temporal joins: the columns of both sides below, the kernel, the fields of the plan above."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from sqlstream.planner.lowering.columnar.inputs import Inputs, clock_of
+from sqlstream.planner.lowering.columnar.join_inputs import JoinInput, condition_of, join_inputs, joined
+from sqlstream.planner.lowering.lower import Context, lower_operator
+from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.joins.kinds import JoinKind
+from sqlstream.udfs.joins.present import PresentJoinKernel
+from sqlstream.udfs.joins.temporal import TIME, TemporalJoinKernel
+
+
+@lower_operator.register
+def _(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
+    def more(port: int, inputs: Inputs) -> None:
+        if node.timed:
+            inputs.time(node.times[port], TIME)
+        if node.ttl_ms:
+            inputs.add_text(clock_of(inputs.below), CLOCK)
+
+    sides = join_inputs(node, step, context, more)
+    left, right = sides
+    both, outer, ttl = (left.side(), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
+    null_safe = tuple(equality.null_safe for equality in node.equal)
+    kernel: TemporalJoinKernel | PresentJoinKernel
+    if node.timed:
+        first_by = None if node.first_by is None else tuple(_column(node, right, name) for name in node.first_by)
+        kernel = TemporalJoinKernel(both, outer, left.keys, null_safe, node.strict, first_by, condition_of(node), ttl)
+    else:
+        kernel = PresentJoinKernel(both, outer, left.keys, null_safe, condition_of(node), ttl)
+    return joined(node, step, sides, kernel, context)
+
+
+def _column(node: TemporalJoin, right: JoinInput, name: str) -> str:
+    """The column of a field of the right side."""
+    number = next(i for i, field in enumerate(node.right.schema) if field.name == name)
+    return right.outputs[number][1]

@@ -1,0 +1,105 @@
+"""Join with the present state of the right side: each left row beside the row that its key has when it comes.
+
+As Flink's TemporalProcessTimeJoinOperator. What a micro-batch changes of the right side is there for its left rows.
+State: the row of each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.joins.beside import Beside, withdrawn
+from sqlstream.udfs.joins.condition import Condition
+from sqlstream.udfs.joins.pairs import Indices, joinable, numbered
+from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.kernel import KEY_HASH, Context, Kernel
+from sqlstream.udfs.keys import dense_ids, places
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
+
+
+@dataclass(frozen=True)
+class PresentJoinKernel(Kernel):
+    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
+    row without a partner comes out as well, beside NULLs. ``condition``: what a pair must fulfil beside. ``ttl``: a
+    right row is forgotten so many microseconds of processing time after it came; 0: never.
+    """
+
+    sides: tuple[Side, Side]
+    outer: bool
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    condition: Condition | None = None
+    ttl: int = 0
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    @property
+    def output(self) -> pa.Schema:
+        return self._beside.schema
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        state = KeyedState(context.store, "rows", self._stored)
+        hashes = np.concatenate([of_port.column(KEY_HASH).to_numpy() for of_port in rows.values()])
+        known = self._living.alive(state.load(hashes), context)
+        if 1 in rows:
+            known = self._changed(known, rows[1], context)
+            state.replace(known)
+        if 0 in rows:
+            left = rows[0]
+            self._beside.emit(left, known, self._partners(left, known), context)
+        self._living.close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = KeyedState(context.store, "rows", self._stored)
+        self._living.forgotten(state, time)
+        self._living.close(state, context)
+
+    def _changed(self, known: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
+        """What is known of keys after the last row of each."""
+        rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
+        ids = dense_ids(rows, self.keys)
+        last = np.zeros(ids.count, np.int64)
+        np.maximum.at(last, ids.ids, np.arange(rows.num_rows))
+        rows = rows.take(pa.array(last))
+        stays = np.ones(known.num_rows, np.bool_)
+        place = places(rows, known, self.keys)
+        stays[place[place >= 0]] = False
+        there = rows.filter(pa.array(~withdrawn(rows)))
+        columns = [there.column(field.name) for field in self._beside.kept(1)]
+        new = pa.table([*columns, *self._living.timers(there.num_rows, context)], schema=self._stored)
+        return pa.concat_tables([known.filter(pa.array(stays)), new])
+
+    def _partners(self, left: pa.Table, known: pa.Table) -> Indices:
+        of_left, of_known = numbered(left, known, self.keys)
+        place = np.full(left.num_rows + known.num_rows, -1, np.int64)
+        place[of_known] = np.arange(known.num_rows)
+        found = place[of_left]
+        found[~joinable(left, self.keys, self.null_safe)] = -1
+        return found
+
+    @cached_property
+    def _beside(self) -> Beside:
+        return Beside(self.sides, self.keys, self.outer, self.condition)
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        return pa.schema([*self._beside.kept(1), *self._living.timer])
+
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)

@@ -1,0 +1,220 @@
+"""Temporal join: each row of the left side beside the row of its key on the right side that was valid at its time.
+
+A left row waits until the watermark has reached its time, because rows of the right side may come until then. Valid is
+the right row of the newest time that is not after that of the left row; one that is withdrawn (-U, -D) says that the
+key has no row from its time on. Of right rows of one time the last one that came counts, or the first one in the order
+of some columns. As Flink's TemporalRowTimeJoinOperator: a left row that is late is joined at once with what is kept.
+
+State: left rows that wait, and right rows by key. Of those that the watermark has passed, each key keeps the newest;
+the others are dropped a little later, many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.joins.beside import Beside, withdrawn
+from sqlstream.udfs.joins.condition import Condition
+from sqlstream.udfs.joins.pairs import Indices, Times, joinable, newest, numbered
+from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.state.buckets import EVENT_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.waiting import Pending, Wait, waits
+
+TIME = "__row_time"
+"""The column of either input with the time of the row, in microseconds."""
+
+VALID = "__valid"
+"""BOOLEAN column of kept right rows: false where the key has no row from this time on."""
+
+SLACK = 60_000_000
+"""Right rows that no left row can meet any more are dropped up to so much event time later, many at once."""
+
+
+class _Versions(NamedTuple):
+    """Right rows, one per key and time, in order of the numbers of their keys (``ids``), then of their ``times``."""
+
+    rows: pa.Table
+    ids: Indices
+    times: Times
+
+
+@dataclass(frozen=True)
+class TemporalJoinKernel(Kernel):
+    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
+    row without a partner comes out as well, beside NULLs. ``strict``: the right row is older than the left one, not of
+    the same time. ``first_by``: columns of the right side in whose order the first one of a time counts, without any
+    the first one that came; None: the last one that came. ``condition``: what a pair must fulfil beside. ``ttl``: a
+    right row is forgotten so many microseconds of processing time after it came; 0: never.
+    """
+
+    sides: tuple[Side, Side]
+    outer: bool
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    strict: bool = False
+    first_by: tuple[str, ...] | None = None
+    condition: Condition | None = None
+    ttl: int = 0
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    @property
+    def output(self) -> pa.Schema:
+        return self._beside.schema
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        left, right = self._left(context), self._right(context)
+        if 1 in rows:
+            right.append(self._versions(rows[1], context))
+        if 0 in rows:
+            self._take(rows[0], left, right, context)
+        self._close(left, right, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        left, right = self._left(context), self._right(context)
+        rows = left.due(Domain.EVENT, watermark)
+        ready = rows.column(TIME).to_numpy() <= watermark
+        if ready.any():
+            self._join(rows.filter(pa.array(ready)), right, context)
+            left.replace(rows.filter(pa.array(~ready)))
+            right.flush()
+        self._drop_old(right, watermark)
+        self._close(left, right, context)
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        left, right = self._left(context), self._right(context)
+        self._living.forgotten(right, time)
+        self._close(left, right, context)
+
+    def waits(self, context: Context) -> Iterator[Wait]:
+        """Left rows, which come out when the watermark reaches their time."""
+        yield from waits(Pending.ROWS, Domain.EVENT, self._left(context).load_all().column(TIME).to_numpy())
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def _take(self, rows: pa.Table, left: KeyedState, right: KeyedState, context: Context) -> None:
+        """Keeps the left rows that have come until the watermark reaches their times."""
+        columns = [rows.column(TIME if name == EVENT_TIMER else name) for name in self._left_schema.names]
+        came = pa.table(columns, schema=self._left_schema)
+        if not self.outer:
+            came = came.filter(pa.array(joinable(came, self.keys, self.null_safe)))
+        late = came.column(TIME).to_numpy() <= context.watermark
+        if late.any():
+            self._join(came.filter(pa.array(late)), right, context)
+        left.append(came.filter(pa.array(~late)))
+
+    def _join(self, left: pa.Table, right: KeyedState, context: Context) -> None:
+        """Emits the results with some left rows, in order of their times, then as they came."""
+        left = left.take(pa.array(np.argsort(left.column(TIME).to_numpy(), kind="stable")))
+        kept = self._living.alive(right.load(left.column(KEY_HASH).to_numpy()), context)
+        of_left, of_right = numbered(left, kept, self.keys)
+        versions = self._in_order(kept, of_right)
+        partner = newest(versions.ids, versions.times, of_left, left.column(TIME).to_numpy(), strict=self.strict)
+        partner[~joinable(left, self.keys, self.null_safe)] = -1
+        there = np.flatnonzero(partner >= 0)
+        gone = ~np.array(versions.rows.column(VALID), np.bool_)[partner[there]]
+        partner[there[gone]] = -1
+        self._beside.emit(left, versions.rows, partner, context)
+
+    def _in_order(self, rows: pa.Table, ids: Indices) -> _Versions:
+        """Of rows of one key and time the one that counts."""
+        times = rows.column(TIME).to_numpy()
+        order = np.lexsort((self._ranks(rows), times, ids))
+        ids, times = ids[order], times[order]
+        counts = _changes(ids) | _changes(times)
+        return _Versions(rows.take(pa.array(order[counts])), ids[counts], times[counts])
+
+    def _ranks(self, rows: pa.Table) -> Indices:
+        """Numbers of which the least counts among rows of one key and time."""
+        as_they_came = np.arange(rows.num_rows)
+        if self.first_by is None:
+            return -as_they_came
+        if not self.first_by:
+            return as_they_came
+        order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in self.first_by])
+        ranks = np.empty(rows.num_rows, np.int64)
+        ranks[np.asarray(order)] = as_they_came
+        return ranks
+
+    @cached_property
+    def _beside(self) -> Beside:
+        return Beside(self.sides, self.keys, self.outer, self.condition)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def _versions(self, rows: pa.Table, context: Context) -> pa.Table:
+        """Right rows as the state keeps them."""
+        rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
+        passed = np.maximum(rows.column(TIME).to_numpy(), context.watermark)
+        own = [pa.array(~withdrawn(rows)), pa.array(_later(passed)), *self._living.timers(rows.num_rows, context)]
+        kept = [rows.column(name) for name in self._right_schema.names[: -len(own)]]
+        return pa.table([*kept, *own], schema=self._right_schema)
+
+    def _drop_old(self, right: KeyedState, watermark: int) -> None:
+        """Of the rows that are looked at now, and that the watermark has passed, only the newest of each key stays."""
+        rows = right.due(Domain.EVENT, watermark)
+        if not rows.num_rows:
+            return
+        ids, time = dense_ids(rows, self.keys).ids, rows.column(TIME).to_numpy()
+        order = np.lexsort((self._ranks(rows), -time, ids))
+        passed = order[time[order] <= watermark]
+        stays = time > watermark
+        stays[passed[_changes(ids[passed])]] = True
+        timer = np.where(time > watermark, rows.column(EVENT_TIMER).to_numpy(), END_OF_TIME)
+        at = rows.schema.get_field_index(EVENT_TIMER)
+        right.replace(rows.set_column(at, EVENT_TIMER, pa.array(timer)).filter(pa.array(stays)))
+
+    def _left(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "left", self._left_schema)
+
+    def _right(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "right", self._right_schema)
+
+    @cached_property
+    def _left_schema(self) -> pa.Schema:
+        return pa.schema([*self._beside.kept(0, TIME), (EVENT_TIMER, pa.int64())])
+
+    @cached_property
+    def _right_schema(self) -> pa.Schema:
+        own = [(VALID, pa.bool_()), (EVENT_TIMER, pa.int64()), *self._living.timer]
+        return pa.schema([*self._beside.kept(1, TIME, *(self.first_by or ())), *own])
+
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)
+
+    def _close(self, left: KeyedState, right: KeyedState, context: Context) -> None:
+        left.flush()
+        right.flush()
+        context.set_timer(Domain.EVENT, min(state.next_timer(Domain.EVENT) for state in (left, right)))
+        if self.ttl:
+            context.set_timer(Domain.PROCESSING, self._living.wakes(right, context))
+
+
+def _later(time: Times) -> Times:
+    """A timer behind each time, the same one for many of them; none at the end of the input."""
+    return np.where(time > END_OF_TIME - 2 * SLACK, END_OF_TIME, (time // SLACK + 1) * SLACK)
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """True for the first of each run of equal values."""
+    found = np.ones(len(values), np.bool_)
+    found[1:] = values[1:] != values[:-1]
+    return found

@@ -63,7 +63,19 @@ FEATURES: dict[str, Unsupported] = {
         "Write the query with GROUP BY into FROM and QUALIFY above it.",
     ),
     "subquery": Unsupported(
-        "SS308", "subqueries in expressions", "Put the subquery into FROM, or write its value as a literal."
+        "SS308",
+        "subqueries in this place",
+        "Write it into WHERE, or into the select list of a query without aggregates, which may stand in FROM there.",
+    ),
+    "correlated subquery": Unsupported(
+        "SS308",
+        "subqueries that read the query around them in this way",
+        "Compare with columns of the query right around it by equalities in WHERE of the subquery, or join its tables.",
+    ),
+    "subquery of rows": Unsupported(
+        "SS308",
+        "comparisons of several values that may be NULL with a subquery, below OR, NOT and CASE",
+        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare one value.",
     ),
     "unbounded window aggregate": Unsupported(
         "SS309",

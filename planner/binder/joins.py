@@ -56,7 +56,7 @@ def stream_join(
     """
     kind = _kind(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
-    right = _apart(right, left)
+    right = apart_from(right, left)
     both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
     conditions: list[exp.Expression] = []
     columns = both.columns
@@ -69,18 +69,31 @@ def stream_join(
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
     context.stop_if_wrong()
     implied = _implied(where, both, context) if kind is JoinKind.INNER else []
-    found = _Found()
-    _divide(conditions, found, left.node, right.node, kind)
-    _divide([bound for _, bound in implied], found, left.node, right.node, kind, implied=True)
-    node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
-    if isinstance(node, Filter):
-        node = Filter(check_changes(node.input, context, join), node.condition)
-    else:
-        node = check_changes(node, context, join)
+    node = joined(left, right, kind, conditions, join, context, [bound for _, bound in implied])
     if not kind.pairs:
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
     return _with_one_of_each(join, Scope(node, columns), left, right, kind), fulfilled
+
+
+def joined(
+    left: Scope,
+    right: Scope,
+    kind: JoinKind,
+    conditions: Iterable[exp.Expression],
+    at: exp.Expr,
+    context: Context,
+    implied: Iterable[exp.Expression] = (),
+) -> Node:
+    """The join of two sides, whose fields have different names, on bound conditions; below what else an inner join asks
+    for. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
+    found = _Found()
+    _divide(conditions, found, left.node, right.node, kind)
+    _divide(implied, found, left.node, right.node, kind, implied=True)
+    node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
+    if isinstance(node, Filter):
+        return Filter(check_changes(node.input, context, at), node.condition)
+    return check_changes(node, context, at)
 
 
 def _kind(join: exp.Join) -> JoinKind:
@@ -92,7 +105,7 @@ def _kind(join: exp.Join) -> JoinKind:
     return found
 
 
-def _apart(right: Scope, left: Scope) -> Scope:
+def apart_from(right: Scope, left: Scope) -> Scope:
     """The right side without names of fields that the left side has."""
     names = Names(f.name for f in left.node.schema)
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}

@@ -125,11 +125,6 @@ FEATURES: dict[str, Unsupported] = {
         "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."
     ),
     "sample": Unsupported("SS332", "TABLESAMPLE clauses", "Filter with WHERE RAND() < 0.1."),
-    "values": Unsupported(
-        "SS333",
-        "queries without a table and VALUES lists",
-        "Read from a table; a table with 'connector' = 'datagen' makes rows.",
-    ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),

@@ -1,7 +1,7 @@
 """Subqueries in WHERE and in the select list, as joins with what they give.
 
-``IN`` and ``EXISTS`` among the conditions of WHERE are semi joins, ``NOT EXISTS`` an anti join, and so is ``NOT IN`` of
-values that cannot be NULL. Everywhere else a left join tells whether a row is there, or what the value is.
+``IN`` and ``EXISTS`` among the conditions of WHERE are semi joins, ``NOT IN`` and ``NOT EXISTS`` anti joins. Everywhere
+else a left join tells whether a row is there, or what the value is.
 """
 
 from __future__ import annotations
@@ -98,18 +98,24 @@ class Subqueries:
         return self._joined(scope, right, kind, rows.read.conditions, node)
 
     def _in(self, scope: Scope, node: exp.In, holds: bool) -> Scope:
-        """NOT IN is an anti join where NULL need not be looked for, and where it cannot be by keys."""
+        """NOT IN of values that may be NULL is two anti joins: with equal values, and with whether there are rows of
+        which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all.
+        """
         scope, operand = self._replaced(node.this, scope)
         rows = self._rows(node.args["query"], scope, is_set=True, lists=True)
-        equal = _equalities(operand, rows, node)
-        nullable = self._nullable(equal, rows, scope)
-        if rows.read.one_row or (any(nullable) and not holds and rows.read.keyed and len(equal) == 1):
+        equal, conditions = _equalities(operand, rows, node), rows.read.conditions
+        if rows.read.one_row:
             scope, value = self._in_value(scope, rows, equal, node, null_is_false=holds)
             return self._checked(scope, value if holds else exp.Not(this=value))
         if holds:
-            return self._joined(scope, rows.all(), JoinKind.SEMI, [*rows.read.conditions, *equal], node)
+            return self._joined(scope, rows.all(), JoinKind.SEMI, [*conditions, *equal], node)
+        nullable = self._nullable(equal, rows, scope)
+        if any(nullable) and rows.read.keyed and len(equal) == 1:
+            scope = self._joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *equal], node)
+            unknown = exp.Or(this=_is_null(operand.copy()), expression=rows.reference("nulls"))
+            return self._joined(scope, rows.nulls(), JoinKind.ANTI, [*conditions, unknown], node)
         unless_false = [_or_null(e) if maybe else e for e, maybe in zip(equal, nullable, strict=True)]
-        return self._joined(scope, rows.all(), JoinKind.ANTI, [*rows.read.conditions, *unless_false], node)
+        return self._joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *unless_false], node)
 
     def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> list[bool]:
         """For each comparison whether one of its values may be NULL."""

@@ -195,7 +195,7 @@ def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "over here"
-        case exp.Query() | exp.Exists(this=exp.Query()):
+        case exp.Query() | exp.Values() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):
             return "subquery"

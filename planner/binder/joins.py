@@ -55,7 +55,9 @@ def stream_join(
     SS293 for one that kernels cannot decide.
     """
     kind = _kind(join)
-    refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
+    refuse_rest(join, ("this", "side", "kind", "method", "on", "using"), context)
+    if join.args.get("method"):
+        join = _natural(join, left, right)
     right = apart_from(right, left)
     both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
     conditions: list[exp.Expression] = []
@@ -99,9 +101,20 @@ def joined(
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     found = _KINDS.get((side, kind))
-    if method or found is None:
+    if method not in ("", "NATURAL") or found is None or (method and not found.pairs):
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
+    return found
+
+
+def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
+    """NATURAL JOIN as one with USING of the columns that both sides have; without any it pairs all rows."""
+    theirs = {column.name.casefold() for column in right.stars(None)}
+    names = [column.name for column in left.stars(None) if column.name.casefold() in theirs]
+    found = join.copy()
+    found.set("using", [exp.to_identifier(name, quoted=True) for name in names])
+    if not names:
+        found.set("on", exp.true())
     return found
 
 

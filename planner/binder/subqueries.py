@@ -39,7 +39,13 @@ _PLACE = Place("WHERE")
 
 
 def has_subquery(expression: exp.Expr) -> bool:
-    return expression.find(exp.Query) is not None
+    return expression.find(exp.Query, exp.Values) is not None
+
+
+def _asked(node: exp.In) -> exp.Expr | None:
+    """The subquery of IN, as a part of which the parser lists VALUES."""
+    listed = node.expressions
+    return listed[0] if len(listed) == 1 and isinstance(listed[0], exp.Values) else node.args.get("query")
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
@@ -82,8 +88,8 @@ class Subqueries:
         match plain:
             case exp.Exists(this=exp.Query()):
                 return self._exists(scope, plain, holds)
-            case exp.In() if plain.args.get("query"):
-                return self._in(scope, plain, holds)
+            case exp.In() if (query := _asked(plain)) is not None:
+                return self._in(scope, plain, query, holds)
         return self._checked(*self._replaced(condition, scope))
 
     def _checked(self, scope: Scope, condition: exp.Expr) -> Scope:
@@ -97,12 +103,12 @@ class Subqueries:
         kind = JoinKind.SEMI if holds else JoinKind.ANTI
         return self._joined(scope, right, kind, rows.read.conditions, node)
 
-    def _in(self, scope: Scope, node: exp.In, holds: bool) -> Scope:
+    def _in(self, scope: Scope, node: exp.In, query: exp.Expr, holds: bool) -> Scope:
         """NOT IN of values that may be NULL is two anti joins: with equal values, and with whether there are rows of
         which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all.
         """
         scope, operand = self._replaced(node.this, scope)
-        rows = self._rows(node.args["query"], scope, is_set=True, lists=True)
+        rows = self._rows(query, scope, is_set=True, lists=True)
         equal, conditions = _equalities(operand, rows, node), rows.read.conditions
         if rows.read.one_row:
             scope, value = self._in_value(scope, rows, equal, node, null_is_false=holds)
@@ -133,9 +139,9 @@ class Subqueries:
             match node:
                 case exp.Exists(this=exp.Query()):
                     scope, found = self._exists_value(scope, node)
-                case exp.In() if node.args.get("query"):
+                case exp.In() if (query := _asked(node)) is not None:
                     scope, operand = self._replaced(node.this, scope)
-                    rows = self._rows(node.args["query"], scope, is_set=True, lists=True)
+                    rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
                     scope, found = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
                 case exp.Subquery():

@@ -6,7 +6,7 @@ from functools import singledispatch
 
 from sqlglot import exp
 
-from sqlstream.planner.nodes import Filter, Node, Output, Project, Scan, Union
+from sqlstream.planner.nodes import Correlate, Filter, Node, Output, Project, Scan, Union
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.udfs.joins.kinds import JoinKind
@@ -26,6 +26,17 @@ def _(node: Output) -> str:
 def _(node: Scan) -> str:
     where = " AND ".join(f"({_text(p)})" for p in node.predicates) or "TRUE"
     return f"SELECT {_names(node)} FROM {node.table.name} WHERE {where}"
+
+
+@query.register
+def _(node: Correlate) -> str:
+    """Of VALUES."""
+    rows = [struct.expressions[1::2] for struct in node.function.this.expressions]
+    names = [field.name for field in node.outputs]
+    return " UNION ALL ".join(
+        "SELECT " + ", ".join(f'{_text(value)} AS "{name}"' for value, name in zip(row, names, strict=True))
+        for row in rows
+    )
 
 
 @query.register

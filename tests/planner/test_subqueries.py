@@ -38,6 +38,8 @@ ASKED = (
     "a IN (SELECT COUNT(*) FROM r WHERE d = b)",
     "a NOT IN (SELECT MAX(c) FROM r WHERE d = b)",
     "a IN (SELECT c FROM r UNION SELECT n FROM r)",
+    "a IN (VALUES (1), (NULL), (3))",
+    "a NOT IN (VALUES (1), (4)) AND b NOT IN (VALUES (NULL))",
     "(a, b) IN (SELECT c, d FROM r)",
     "(a, b) NOT IN (SELECT c, d FROM r)",
     "EXISTS (SELECT * FROM r)",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sqlstream.planner.changes import APPEND_ONLY
+from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.planner.rules import optimize
 from tests.planner.in_sqlite import query

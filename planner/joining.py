@@ -234,7 +234,10 @@ def _(node: Join) -> Meanings:
 def equalities_text(node: Join) -> list[str]:
     """What must be equal, and the rest of the condition, each as SQL."""
     equal = [f"{sql(e.left)} {_operator(e)} {sql(e.right)}" for e in node.equal]
-    return equal if node.condition is None else [*equal, sql(node.condition)]
+    if node.condition is None:
+        return equal
+    rest = sql(node.condition)
+    return [*equal, f"({rest})" if equal and isinstance(node.condition, exp.Or) else rest]
 
 
 def _operator(equality: Equality) -> str:

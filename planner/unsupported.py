@@ -64,7 +64,19 @@ FEATURES: dict[str, Unsupported] = {
         "Write the query with GROUP BY into FROM and QUALIFY above it.",
     ),
     "subquery": Unsupported(
-        "SS308", "subqueries in expressions", "Put the subquery into FROM, or write its value as a literal."
+        "SS308",
+        "subqueries in this place",
+        "Write it into WHERE, or into the select list of a query without aggregates, which may stand in FROM there.",
+    ),
+    "correlated subquery": Unsupported(
+        "SS308",
+        "subqueries that read the query around them in this way",
+        "Compare with columns of the query right around it by equalities in WHERE of the subquery, or join its tables.",
+    ),
+    "subquery of rows": Unsupported(
+        "SS308",
+        "comparisons of several values that may be NULL with a subquery, below OR, NOT and CASE",
+        "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare one value.",
     ),
     "unbounded window aggregate": Unsupported(
         "SS309",
@@ -114,11 +126,6 @@ FEATURES: dict[str, Unsupported] = {
         "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."
     ),
     "sample": Unsupported("SS332", "TABLESAMPLE clauses", "Filter with WHERE RAND() < 0.1."),
-    "values": Unsupported(
-        "SS333",
-        "queries without a table and VALUES lists",
-        "Read from a table; a table with 'connector' = 'datagen' makes rows.",
-    ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
 
 TABLES = {
+    "auctions": "id BIGINT, item STRING, reserve DECIMAL(10, 2)",
     "bids": "auction BIGINT, bidder BIGINT, price DECIMAL(10, 2), at TIMESTAMP(3), WATERMARK FOR at AS at",
     "changes": "id BIGINT, name STRING, level INT, carrier STRING, fleet INT",
     "clicks": "account STRING, page STRING, at TIMESTAMP(3), WATERMARK FOR at AS at",
@@ -37,11 +38,20 @@ TABLES = {
     "failures": "id BIGINT, error STRING",
     "flights": "flight STRING, tailnum STRING, carrier STRING, pt AS PROCTIME()",
     "logins": "ip STRING, pt AS PROCTIME()",
-    "orders": "id BIGINT, price DECIMAL(10, 2), customer BIGINT, pt AS PROCTIME()",
+    "orders": (
+        "id BIGINT, price DECIMAL(10, 2), amount DECIMAL(10, 2), currency STRING, customer BIGINT, pt AS PROCTIME(), "
+        "ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    ),
     "payments": "card STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts",
     "people": "name STRING",
+    "quotes": "item STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), WATERMARK FOR ts AS ts",
+    "rates": (
+        "currency STRING, rate DECIMAL(10, 4), ts TIMESTAMP(3), WATERMARK FOR ts AS ts, "
+        "PRIMARY KEY (currency) NOT ENFORCED"
+    ),
     "sales": "shop STRING, amount INT, kind STRING, day DATE",
     "totals": "auction BIGINT, n BIGINT",
+    "trades": "id BIGINT, item STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts",
 }
 """Tables that examples read or write without creating them. Where a page makes one of the name for another example, it
 is this one all the same."""

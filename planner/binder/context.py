@@ -31,10 +31,15 @@ def _for_ever(table: str) -> int:
     return 0
 
 
+def _nothing(column: exp.Column) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Context:
     """``views`` are being expanded right now; ``problems`` is shared by the whole query and grows. ``ttl_of`` says how
-    many milliseconds state without an end remembers rows of a table of FROM, by its alias; 0: for ever."""
+    many milliseconds state without an end remembers rows of a table of FROM, by its alias; 0: for ever. ``around`` says
+    of a column whether a query knows it in which this one is a subquery."""
 
     catalog: Catalog
     queries: Mapping[str, Relation] = field(default_factory=dict)
@@ -42,12 +47,13 @@ class Context:
     problems: dict[Diagnostic, None] = field(default_factory=dict)
     settings: EmitSettings = DEFAULT_EMIT
     ttl_of: Callable[[str], int] = _for_ever
+    around: Callable[[exp.Column], bool] = _nothing
 
     def with_query(self, name: str, relation: Relation) -> Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})
 
     def inside_view(self, name: str) -> Context:
-        return replace(self, queries={}, views=(*self.views, name.casefold()), problems={})
+        return replace(self, queries={}, views=(*self.views, name.casefold()), problems={}, around=_nothing)
 
     def report(self, error: SqlStreamError | Diagnostic) -> None:
         """Note a mistake and go on, so that one attempt shows all of them."""

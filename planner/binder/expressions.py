@@ -117,6 +117,9 @@ class _Binder:
             found = self.place.names(node) if self.inside is None else None
             resolved = found if found is not None else self.scope.resolve(node)
         except SqlStreamError as error:
+            if self.context.around(node):
+                self.context.refuse("correlated subquery", node, f'"{node.name}" is a column of a query around it.')
+                return exp.Null()
             return self._wrong(error)
         span = span_of(node)
         if span is not None:
@@ -192,7 +195,7 @@ def _refused_feature(node: exp.Expr) -> str | None:
     match node:
         case exp.Window():
             return "over here"
-        case exp.Query() | exp.Exists(this=exp.Query()):
+        case exp.Query() | exp.Values() | exp.Exists(this=exp.Query()):
             return "subquery"
         case exp.In() if node.args.get("query"):
             return "subquery"

@@ -52,7 +52,9 @@ def stream_join(
     SS293 for one that kernels cannot decide.
     """
     kind = _kind(join)
-    refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
+    refuse_rest(join, ("this", "side", "kind", "method", "on", "using"), context)
+    if join.args.get("method"):
+        join = _natural(join, left, right)
     right = apart_from(right, left)
     both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
     conditions: list[exp.Expression] = []
@@ -66,26 +68,50 @@ def stream_join(
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
     context.stop_if_wrong()
     implied = _implied(where, both, context) if kind is JoinKind.INNER else []
-    found = _Found()
-    _divide(conditions, found, left.node, right.node, kind)
-    _divide([bound for _, bound in implied], found, left.node, right.node, kind, implied=True)
-    node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
-    if isinstance(node, Filter):
-        node = Filter(check_changes(node.input, context, join), node.condition)
-    else:
-        node = check_changes(node, context, join)
+    node = joined(left, right, kind, conditions, join, context, [bound for _, bound in implied])
     if not kind.pairs:
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
     return with_one_of_each(join, Scope(node, columns), left, right, kind), fulfilled
 
 
+def joined(
+    left: Scope,
+    right: Scope,
+    kind: JoinKind,
+    conditions: Iterable[exp.Expression],
+    at: exp.Expr,
+    context: Context,
+    implied: Iterable[exp.Expression] = (),
+) -> Node:
+    """The join of two sides, whose fields have different names, on bound conditions; below what else an inner join asks
+    for. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
+    found = _Found()
+    _divide(conditions, found, left.node, right.node, kind)
+    _divide(implied, found, left.node, right.node, kind, implied=True)
+    node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
+    if isinstance(node, Filter):
+        return Filter(check_changes(node.input, context, at), node.condition)
+    return check_changes(node, context, at)
+
+
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     found = _KINDS.get((side, kind))
-    if method or found is None:
+    if method not in ("", "NATURAL") or found is None or (method and not found.pairs):
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
+    return found
+
+
+def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
+    """NATURAL JOIN as one with USING of the columns that both sides have; without any it pairs all rows."""
+    theirs = {column.name.casefold() for column in right.stars(None)}
+    names = [column.name for column in left.stars(None) if column.name.casefold() in theirs]
+    found = join.copy()
+    found.set("using", [exp.to_identifier(name, quoted=True) for name in names])
+    if not names:
+        found.set("on", exp.true())
     return found
 
 

@@ -13,6 +13,7 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.ordering import bind_ordered, is_ordered
 from sqlstream.planner.binder.select import bind_select
 from sqlstream.planner.binder.set_operations import bind_set_operation
+from sqlstream.planner.binder.values import bind_values
 from sqlstream.planner.suggestions import counted
 
 _ORDER_HINT = (
@@ -33,7 +34,7 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
         case exp.Subquery():
             return _parentheses(query, context)
         case exp.Values():
-            raise unsupported.refusal("values", span_of(query))
+            return bind_values(query, context)
         case exp.Table():
             # TABLE t, or a name in parentheses
             return bind_relation(exp.select("*").from_(query.copy()), context)

@@ -15,14 +15,17 @@ from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation
+from sqlstream.planner.binder.correlation import Correlation, without_order
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.ordering import is_ordered
 from sqlstream.planner.binder.over import with_overs
 from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected, expand
 from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.state_ttl import state_ttls
+from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.binder.top_n import bounded
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Filter, Item, Project
@@ -35,14 +38,22 @@ _CONSUMED = (
 
 _OVER = ("qualify", "windows")
 
+BindQuery = Callable[[exp.Expr, Context], Relation]
 
-def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.Expr, Context], Relation]) -> Relation:
-    """The plan of one SELECT."""
+
+def bind_select(
+    select: exp.Select, context: Context, bind_query: BindQuery, correlation: Correlation | None = None
+) -> Relation:
+    """The plan of one SELECT. ``correlation``: where it is a subquery, what it reads of the query around it."""
     refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
     ttls = state_ttls(select, context)
     context = replace(context, ttl_of=ttls.of)
     scope, where = bind_from(select, context, bind_query)
-    relation = _selected(select, scope, where, context)
+    if correlation is not None:
+        aggregates = is_aggregation(select, context)
+        select, where = correlation.parted(select, where, scope, aggregates=aggregates, catalog=context.catalog)
+    subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
+    relation = _selected(select, scope, where, subqueries, context)
     distinct = select.args.get("distinct")
     if distinct is not None:
         refuse_rest(distinct, (), context)
@@ -51,19 +62,37 @@ def bind_select(select: exp.Select, context: Context, bind_query: Callable[[exp.
     return relation
 
 
-def _selected(select: exp.Select, scope: Scope, where: exp.Expr | None, context: Context) -> Relation:
+def _subquery(query: exp.Expr, context: Context, bind_query: BindQuery, correlation: Correlation) -> Relation:
+    """What reads the query around it is one SELECT without ORDER BY and WITH, of which the order does not matter."""
+    inner = without_order(query, correlation)
+    if isinstance(inner, exp.Select) and not is_ordered(inner) and not inner.args.get("with_"):
+        return bind_select(inner, context, bind_query, correlation)
+    return bind_query(inner, context)
+
+
+def _selected(
+    select: exp.Select, scope: Scope, where: exp.Expr | None, subqueries: Subqueries, context: Context
+) -> Relation:
     """Without DISTINCT."""
     if select.args.get("match"):  # whose columns are all that the rest of the query knows
         raise unsupported.refusal("match", span_of(select.args["match"]))
     if where is not None:
-        condition = bind_condition(where, scope, context, Place("WHERE"))
-        scope = scope.over(bounded(Filter(scope.node, condition), context, where))
+        scope = _filtered(where, scope, subqueries, context)
     if is_aggregation(select, context):
         refuse_rest(select, (*_CONSUMED, "distinct"), context)
         return bind_aggregation(select, scope, context)
     refuse_clauses(clauses_of(select), context)
-    relation = _projection(select, scope, context)
+    relation = _projection(select, scope, subqueries, context)
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
+
+
+def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Context) -> Scope:
+    """Conditions with subqueries look at the rows that all others leave."""
+    plain, asking = without_subqueries(where)
+    if plain is not None:
+        condition = bind_condition(plain, scope, context, Place("WHERE"))
+        scope = scope.over(bounded(Filter(scope.node, condition), context, where))
+    return subqueries.filtered(scope, asking)
 
 
 def is_aggregation(select: exp.Select, context: Context) -> bool:
@@ -81,11 +110,12 @@ def _aggregates(expression: exp.Expr, context: Context) -> bool:
     return any(_aggregates(child, context) for child in expression.iter_expressions())
 
 
-def _projection(select: exp.Select, scope: Scope, context: Context) -> Relation:
+def _projection(select: exp.Select, scope: Scope, subqueries: Subqueries, context: Context) -> Relation:
     columns = expand(select.expressions, scope, context)
     scope, columns = with_processing_time(columns, scope)
     scope, columns = with_overs(select, columns, scope, context)
     scope, columns = _generated(columns, scope, context)
+    scope, columns = subqueries.selected(columns, scope)
     names, items = Names(), []
     for column in columns:
         items.append(item(column, scope, context, names))

@@ -28,6 +28,7 @@ from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.temporal_joins import asof_join, temporal_join
+from sqlstream.planner.binder.values import bind_values, one_row
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
@@ -38,6 +39,7 @@ from sqlstream.planner.suggestions import counted, did_you_mean
 BindQuery = Callable[[exp.Expr, Context], Relation]
 
 NO_KEY = "SS286"
+NO_COLUMNS = "SS652"
 
 _TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", ARG)
 _EMPTY = frozenset({"", "CROSS", "INNER"})
@@ -46,15 +48,16 @@ _EMPTY = frozenset({"", "CROSS", "INNER"})
 def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tuple[Scope, exp.Expr | None]:
     """The scope of FROM with its joins and lateral views, and what is left of WHERE to be checked above."""
     source = select.args.get("from_")
-    if source is None:
-        raise unsupported.refusal("values", span_of(select))
-    refuse_rest(source, ("this",), context)
     hints = lookup_hints(select, context)
-    scope = _source(source.this, context, bind_query)
+    if source is None:
+        scope, first = _without_from(select), []
+    else:
+        refuse_rest(source, ("this",), context)
+        scope, first = _source(source.this, context, bind_query), [source.this]
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
     fulfilled: list[exp.Expr] = []
-    for step in _steps(source.this, select):
+    for step in _steps(*first, select):
         if not isinstance(step, exp.Join):
             scope = _lateral_view(step, scope, context)
         elif _is_asof(step):
@@ -72,6 +75,13 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
     if where is None or len(rest) == len(given):
         return scope, where.this if where is not None else None
     return scope, conjunction([node_of(condition.copy()) for condition in rest]) if rest else None
+
+
+def _without_from(select: exp.Select) -> Scope:
+    star = next((e for e in select.expressions if e.is_star), None)
+    if star is not None:
+        raise bind_error(NO_COLUMNS, "* stands for the columns of FROM, and there is none", star, "Write FROM t.")
+    return one_row()
 
 
 def _keeps_left(join: exp.Join) -> bool:
@@ -103,7 +113,7 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
             hint = "Put the table first: FROM t CROSS JOIN UNNEST(t.items) AS u(item)."
             raise bind_error("SS220", message, source, hint)
         case exp.Values():
-            raise unsupported.refusal("values", span_of(source))
+            scope = _aliased(bind_values(source, context), source)
         case exp.MatchRecognize():
             raise unsupported.refusal("match", span_of(source))
         case _:
@@ -264,7 +274,7 @@ def _called_table(table: exp.Table, context: Context) -> Scope:
 
 
 def _is_of_streams(join: exp.Join) -> bool:
-    return isinstance(join.this, exp.Table | exp.Subquery) and not is_time_travel(join.this)
+    return isinstance(join.this, exp.Table | exp.Subquery | exp.Values) and not is_time_travel(join.this)
 
 
 def _is_asof(join: exp.Join) -> bool:

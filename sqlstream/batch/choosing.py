@@ -22,6 +22,7 @@ from sqlstream.planner.bad_rows import BadAction
 from sqlstream.planner.batch import Input, Resolved, Way, batch_features, chosen_way, resolve
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.values import ONE_ROW
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
@@ -71,12 +72,15 @@ def _as_needed(statement: Chosen, workspace: Workspace) -> Root | Batch:
 
 def _is_better_finished(plan: Root) -> bool:
     """Of a query for its caller, which has no checkpoint: whether its results change, or an operator keeps all rows
-    that it sees; those of intervals and OVER forget rows as time passes. What reads no table has nothing to wait for.
+    that it sees; those of intervals and OVER forget rows as time passes. What reads no table has nothing to wait for,
+    also where it is written into one.
     """
+    if all(node.table == ONE_ROW for node in plan.walk() if isinstance(node, Scan)):
+        return True
     if not isinstance(plan, Output):
         return False
     keeps = any(keeps_state(node) and not isinstance(node, IntervalJoin | Over) for node in plan.walk())
-    return keeps or changelog_mode(plan) != APPEND_ONLY or not any(isinstance(node, Scan) for node in plan.walk())
+    return keeps or changelog_mode(plan) != APPEND_ONLY
 
 
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:

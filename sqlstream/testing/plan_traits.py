@@ -43,6 +43,11 @@ class PlanTraits:
         return {table.name.casefold(): table for table in scans if table.connector == "test"}
 
     @cached_property
+    def reads_by_itself(self) -> bool:
+        """True where rows come that the test does not give: those of VALUES, and of other connectors."""
+        return any(node.table.connector != "test" for node in self.root.walk() if isinstance(node, Scan))
+
+    @cached_property
     def lookup_tables(self) -> dict[str, Table]:
         """The tables with the connector ``test`` that lookups ask, by lower-case name."""
         tables = looked_up_tables(self.root)

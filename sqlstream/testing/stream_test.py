@@ -279,7 +279,7 @@ class StreamTest:
             self._flush()
 
     def _flush(self) -> None:
-        if self._buffer.empty:
+        if self._buffer.empty and (self._job.running or not self._traits.reads_by_itself):
             return
         self._start()
         self._late.process(self._job, self._buffer.take())

@@ -110,7 +110,7 @@ def test_all_mistakes_of_a_select_are_reported():
         'SS201: column "pricee" does not exist',
         'SS201: column "itm" does not exist',
         'SS203: function "foo" does not exist',
-        "SS308: subqueries in expressions are not executed yet",
+        "SS308: subqueries in this place are not executed yet",
         'SS201: column "nn" does not exist',
         "SS206: AND needs a condition of type BOOLEAN, not INT",
         'SS201: column "x" does not exist',

@@ -197,7 +197,13 @@ def test_examples_of_the_dialect_bind():
         WITH ('connector' = 'test');
     CREATE TABLE departures (carrier STRING, origin STRING, delay INT, at TIMESTAMP(3), WATERMARK FOR at AS at)
         WITH ('connector' = 'test');
-    CREATE TABLE orders (id BIGINT, customer BIGINT, pt AS PROCTIME()) WITH ('connector' = 'test');
+    CREATE TABLE orders (id BIGINT, customer BIGINT, amount INT, currency STRING, pt AS PROCTIME(), ts TIMESTAMP(3),
+        WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
+    CREATE TABLE rates (currency STRING, rate INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts,
+        PRIMARY KEY (currency) NOT ENFORCED) WITH ('connector' = 'test');
+    CREATE TABLE trades (id BIGINT, item STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
+    CREATE TABLE quotes (item STRING, price INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
+    CREATE TABLE auctions (id BIGINT, item STRING, reserve INT) WITH ('connector' = 'test');
     CREATE TABLE customers (id BIGINT, name STRING) WITH ('connector' = 'test', 'role' = 'lookup');
     CREATE TABLE failures (id BIGINT, error STRING) WITH ('connector' = 'test');
     CREATE TABLE sales (shop STRING, kind STRING, day DATE, amount INT) WITH ('connector' = 'test');

@@ -1,0 +1,175 @@
+"""Subqueries that read columns of the query around them: conditions of WHERE that do become conditions of a join.
+
+What such a condition reads of the subquery is selected besides, and grouped by where the subquery aggregates, as in
+Flink's SubQueryDecorrelator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.catalog import Catalog
+from sqlstream.planner.rewriting import conjunction, conjuncts, node_of, rewritten
+
+_AMBIGUOUS = "SS204"
+_COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
+_GROUPED = "With aggregates and DISTINCT it may read columns of the query around it in equalities alone."
+_ABOVE = "With OVER, GROUPING SETS, or HAVING without GROUP BY it must not read columns of the query around it."
+
+
+@dataclass
+class Correlation:
+    """What one subquery reads of the query ``around`` it, found while the subquery is bound.
+
+    ``is_set``: its rows are looked for, so none counts twice; ``lists``: its columns are asked for. ``conditions`` are
+    as written, but for what they read of the subquery, which ``selected`` lists, and ``reference`` names there.
+    ``keyed``: all are equalities, or read the query around it alone. ``default``: the value of an aggregate without
+    GROUP BY over no rows, None for NULL; ``one_row``: the subquery has such aggregates alone.
+    """
+
+    around: Scope
+    prefix: str
+    is_set: bool
+    lists: bool
+    conditions: list[exp.Expr] = field(default_factory=list)
+    selected: list[exp.Expr] = field(default_factory=list)
+    keyed: bool = True
+    one_row: bool = False
+    default: exp.Expr | None = None
+
+    def reference(self, name: str) -> exp.Column:
+        """How conditions name what the subquery gives: ``key_0`` is the first of ``selected``."""
+        return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
+
+    def parted(
+        self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, catalog: Catalog
+    ) -> tuple[exp.Select, exp.Expr | None]:
+        """The subquery and its WHERE without conditions that read the query around it. UnsupportedError SS308."""
+        conditions = conjuncts(where) if where is not None else []
+        reading = [c for c in conditions if self._reads_around(c, inside)]
+        select = select.copy()
+        if self.is_set:
+            select.set("distinct", None)
+        if reading and not _may_read(select, aggregates):
+            raise unsupported.refusal("correlated subquery", span_of(reading[0]), _ABOVE)
+        divided = aggregates or select.args.get("distinct") is not None
+        for condition in reading:
+            self._take(condition, inside, divided=divided)
+        self.one_row = aggregates and not any(map(select.args.get, ("group", "having"))) and not _has_window(select)
+        if self.one_row and self.lists:
+            self.default = _of_no_rows(select.expressions[0].unalias(), catalog)
+        own = select.expressions if self.lists or aggregates else [] if self.selected else [exp.true()]
+        select.set("expressions", [*own, *(s.copy() for s in self.selected)])
+        if aggregates and self.selected:
+            keys = select.args["group"].expressions if select.args.get("group") else []
+            select.set("group", exp.Group(expressions=[*keys, *(s.copy() for s in self.selected)]))
+        if not reading:
+            return select, where
+        rest = [node_of(c.copy()) for c in conditions if not any(c is one for one in reading)]
+        return select, conjunction(rest) if rest else None
+
+    def _take(self, condition: exp.Expr, inside: Scope, *, divided: bool) -> None:
+        plain = condition.unnest()
+        if plain.find(exp.Query) is not None:
+            detail = "The condition reads columns of the query around it, and has a subquery itself."
+            raise unsupported.refusal("correlated subquery", span_of(condition), detail)
+        if not any(not self._is_around(c, inside) for c in plain.find_all(exp.Column)):
+            self.conditions.append(condition)
+            return
+        if isinstance(plain, exp.EQ | exp.NullSafeEQ):
+            sides = [plain.left.unnest(), plain.right.unnest()]
+            reads = [{self._is_around(c, inside) for c in side.find_all(exp.Column)} for side in sides]
+            if {True} in reads and {False} in reads:
+                around, own = sides[reads.index({True})], sides[reads.index({False})]
+                self.conditions.append(type(plain)(this=around.copy(), expression=self._selected(own)))
+                return
+        if divided:
+            raise unsupported.refusal("correlated subquery", span_of(condition), _GROUPED)
+        self.keyed = False
+        self.conditions.append(rewritten(plain, lambda node: self._over_both(node, inside)))
+
+    def _over_both(self, node: exp.Expr, inside: Scope) -> exp.Expr:
+        is_own = isinstance(node, exp.Column) and not self._is_around(node, inside)
+        return self._selected(node) if is_own else node
+
+    def _selected(self, value: exp.Expr) -> exp.Expr:
+        if value not in self.selected:
+            self.selected.append(value)
+        return self.reference(f"key_{self.selected.index(value)}")
+
+    def _reads_around(self, condition: exp.Expr, inside: Scope) -> bool:
+        return any(self._is_around(column, inside) for column in _columns(condition))
+
+    def _is_around(self, column: exp.Column, inside: Scope) -> bool:
+        """Names of the subquery's own FROM go first."""
+        return not resolves(inside, column) and resolves(self.around, column)
+
+
+def resolves(scope: Scope, column: exp.Column) -> bool:
+    try:
+        scope.resolve(column)
+    except SqlStreamError as error:
+        return error.diagnostics[0].code == _AMBIGUOUS
+    return True
+
+
+def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
+    """Those outside of subqueries."""
+    found = expression.walk(prune=lambda node: isinstance(node, exp.Query))
+    return (node for node in found if isinstance(node, exp.Column))
+
+
+def _may_read(select: exp.Select, aggregates: bool) -> bool:
+    group = select.args.get("group")
+    if any(select.args.get(key) for key in ("qualify", "having")) and not (group and not select.args.get("qualify")):
+        return False
+    if any(e.find(exp.Window) is not None for e in select.expressions):
+        return False
+    sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
+    return not (aggregates and sets)
+
+
+def _has_window(select: exp.Select) -> bool:
+    return clauses_of(select).window is not None
+
+
+def _of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
+    """An expression of aggregates without any rows: a count is 0, all others are NULL."""
+
+    def alone(node: exp.Expr) -> exp.Expr:
+        name = aggregate_name(node, catalog)
+        if name is None:
+            return node
+        return exp.Literal.number(0) if name in _COUNTS else exp.Null()
+
+    found = rewritten(value, alone)
+    return None if isinstance(found, exp.Null) else found
+
+
+def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
+    """The query in the parentheses; of a set without its ORDER BY, for EXISTS also without LIMIT of one row or more."""
+    plain = query
+    while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
+        plain = plain.this
+    limit = plain.args.get("limit")
+    if not correlation.is_set or plain.args.get("offset") is not None:
+        return plain
+    if limit is not None and (correlation.lists or not _is_positive(limit.expression)):
+        return plain
+    plain = plain.copy()
+    plain.set("order", None)
+    plain.set("limit", None)
+    return plain
+
+
+def _is_positive(count: exp.Expr | None) -> bool:
+    return isinstance(count, exp.Literal) and count.name.isdigit() and int(count.name) > 0

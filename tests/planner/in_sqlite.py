@@ -1,0 +1,83 @@
+"""Plans of stateless nodes, joins and groups as queries of SQLite, which says what rows they stand for in the end."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from sqlglot import exp
+
+from sqlstream.planner.nodes import Correlate, Filter, Node, Output, Project, Scan, Union
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
+from sqlstream.planner.operators.regular_join import RegularJoin
+from sqlstream.udfs.joins.kinds import JoinKind
+
+
+@singledispatch
+def query(node: Node) -> str:
+    raise TypeError(f"{type(node).__name__} has no query")
+
+
+@query.register
+def _(node: Output) -> str:
+    return query(node.input)
+
+
+@query.register
+def _(node: Scan) -> str:
+    where = " AND ".join(f"({_text(p)})" for p in node.predicates) or "TRUE"
+    return f"SELECT {_names(node)} FROM {node.table.name} WHERE {where}"
+
+
+@query.register
+def _(node: Correlate) -> str:
+    """Of VALUES."""
+    rows = [struct.expressions[1::2] for struct in node.function.this.expressions]
+    names = [field.name for field in node.outputs]
+    return " UNION ALL ".join(
+        "SELECT " + ", ".join(f'{_text(value)} AS "{name}"' for value, name in zip(row, names, strict=True))
+        for row in rows
+    )
+
+
+@query.register
+def _(node: Project) -> str:
+    items = ", ".join(f'{_text(item.expression)} AS "{item.name}"' for item in node.items)
+    return f"SELECT {items} FROM ({query(node.input)})"
+
+
+@query.register
+def _(node: Filter) -> str:
+    return f"SELECT * FROM ({query(node.input)}) WHERE {_text(node.condition)}"
+
+
+@query.register
+def _(node: Union) -> str:
+    return " UNION ALL ".join(f"SELECT * FROM ({query(branch)})" for branch in node.branches)
+
+
+@query.register
+def _(node: GroupAggregate) -> str:
+    """Without keys there is a row once there are rows."""
+    aggregates = [f'{_text(item.expression)} AS "{item.name}"' for item in node.aggregates]
+    keys = [f'"{key}"' for key in node.keys]
+    groups = f"GROUP BY {', '.join(keys)}" if keys else "HAVING COUNT(*) > 0"
+    return f"SELECT {', '.join([*keys, *aggregates])} FROM ({query(node.input)}) {groups}"
+
+
+@query.register
+def _(node: RegularJoin) -> str:
+    equal = [f"{_text(e.left)} {'IS' if e.null_safe else '='} {_text(e.right)}" for e in node.equal]
+    on = " AND ".join([*equal, *([f"({_text(node.condition)})"] if node.condition is not None else [])]) or "TRUE"
+    left, right = (f"({query(side)})" for side in node.inputs)
+    if node.kind.pairs:
+        return f"SELECT {_names(node)} FROM {left} {node.kind.value} JOIN {right} ON {on}"
+    no = "" if node.kind is JoinKind.SEMI else "NOT "
+    return f"SELECT {_names(node)} FROM {left} WHERE {no}EXISTS (SELECT 1 FROM {right} WHERE {on})"
+
+
+def _names(node: Node) -> str:
+    return ", ".join(f'"{field.name}"' for field in node.schema)
+
+
+def _text(expression: exp.Expression) -> str:
+    return expression.sql("sqlite")

@@ -1,0 +1,171 @@
+"""Subqueries as joins: the plans, compared with what SQLite makes of the same query, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.planner.rules import optimize
+from tests.planner.in_sqlite import query
+from tests.planner.plans import error, optimized, plan
+
+TABLES = """
+CREATE TABLE l (a INT, b INT, id INT NOT NULL) WITH ('connector' = 'test');
+CREATE TABLE r (c INT, d INT, n INT NOT NULL) WITH ('connector' = 'test');
+CREATE TABLE p (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'test', 'changelog-mode' = 'I,UB,UA,D');
+"""
+
+ASKED = (
+    "a IN (SELECT c FROM r)",
+    "a NOT IN (SELECT c FROM r)",
+    "a NOT IN (SELECT c FROM r WHERE c IS NOT NULL)",
+    "id NOT IN (SELECT n FROM r)",
+    "id NOT IN (SELECT c FROM r)",
+    "a NOT IN (SELECT n FROM r)",
+    "a IN (SELECT c FROM r WHERE d = b)",
+    "a NOT IN (SELECT c FROM r WHERE d = b)",
+    "a NOT IN (SELECT c FROM r WHERE d < b)",
+    "a NOT IN (SELECT c FROM r WHERE b > 2)",
+    "a + 1 IN (SELECT DISTINCT c * 2 FROM r WHERE d <> b AND c > 0)",
+    "a IN (SELECT MAX(c) FROM r GROUP BY d)",
+    "a NOT IN (SELECT MAX(c) FROM r GROUP BY d)",
+    "a IN (SELECT COUNT(*) FROM r WHERE d = b)",
+    "a NOT IN (SELECT MAX(c) FROM r WHERE d = b)",
+    "a IN (SELECT c FROM r UNION SELECT n FROM r)",
+    "a IN (VALUES (1), (NULL), (3))",
+    "a NOT IN (VALUES (1), (4)) AND b NOT IN (VALUES (NULL))",
+    "(a, b) IN (SELECT c, d FROM r)",
+    "(a, b) NOT IN (SELECT c, d FROM r)",
+    "EXISTS (SELECT * FROM r)",
+    "NOT EXISTS (SELECT * FROM r WHERE c > 3)",
+    "EXISTS (SELECT 1 FROM r WHERE c = a ORDER BY d LIMIT 1)",
+    "NOT EXISTS (SELECT 1 FROM r WHERE c = a AND b > 1 AND d < id)",
+    "EXISTS (SELECT 1 FROM r WHERE c > a)",
+    "NOT EXISTS (SELECT d FROM r WHERE c = a GROUP BY d HAVING COUNT(*) > 1)",
+    "EXISTS (SELECT MAX(c) FROM r WHERE c = a)",
+    "EXISTS (SELECT 1 FROM r WHERE c = a AND d IN (SELECT v FROM p))",
+    "a < (SELECT MAX(c) FROM r)",
+    "a >= (SELECT COUNT(*) FROM r WHERE d = b)",
+    "b <= (SELECT COUNT(*) + COALESCE(MIN(c), 5) FROM r WHERE c = a)",
+    "(SELECT v FROM p WHERE k = a) > 1",
+    "(SELECT SUM(c) FROM r WHERE d = b AND a > 1) IS NULL",
+)
+VALUES = (
+    "a IN (SELECT c FROM r)",
+    "a IN (SELECT c FROM r WHERE d = b)",
+    "a NOT IN (SELECT n FROM r WHERE c = b)",
+    "EXISTS (SELECT 1 FROM r WHERE c = a)",
+    "(SELECT MAX(c) FROM r WHERE d = b)",
+    "CASE WHEN EXISTS (SELECT 1 FROM r WHERE c = a) THEN (SELECT COUNT(*) FROM r) ELSE (SELECT v FROM p WHERE k = b) END",  # noqa: E501
+)
+QUERIES = [
+    *(f"SELECT a, b, id FROM l WHERE {asked}" for asked in ASKED),
+    *(f"SELECT id, {value} AS x FROM l" for value in VALUES),
+    *(f"SELECT id FROM l WHERE b > 2 OR {value}" for value in VALUES[:4]),
+    "SELECT id FROM l WHERE NOT (a IN (SELECT c FROM r) AND b NOT IN (SELECT d FROM r WHERE n = id))",
+    "SELECT b, COUNT(*) AS x FROM l WHERE a IN (SELECT c FROM r) AND EXISTS (SELECT 1 FROM r WHERE d = b) GROUP BY b",
+    "SELECT l.id, x.c FROM l JOIN r AS x ON l.a = x.c WHERE x.d NOT IN (SELECT r.d FROM r WHERE r.c = l.b)",
+]
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_joins_give_the_rows_of_the_subqueries(text: str) -> None:
+    made = query(optimize(plan(text, TABLES)))
+    for database in _databases(random.Random(text)):
+        with database:
+            expected, found = (Counter(database.execute(sql).fetchall()) for sql in (text, made))
+            assert found == expected, "\n".join(database.iterdump())
+
+
+def _databases(choice: random.Random) -> Iterator[sqlite3.Connection]:
+    """With few values, of which some are NULL, so that many are equal; also without rows."""
+    for count in (0, 1, *([4, 9] * 12)):
+        found = sqlite3.connect(":memory:")
+        found.execute("CREATE TABLE l (a INT, b INT, id INT)")
+        found.execute("CREATE TABLE r (c INT, d INT, n INT)")
+        found.execute("CREATE TABLE p (k INT, v INT)")
+        absent = choice.choice([0, 0.2])
+        for table in ("l", "r"):
+            size = choice.choice([0, count])
+            rows = [(_value(choice, absent), _value(choice, absent), choice.randrange(5)) for _ in range(size)]
+            found.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+        found.executemany("INSERT INTO p VALUES (?, ?)", [(key, _value(choice, absent)) for key in range(count // 2)])
+        yield found
+
+
+def _value(choice: random.Random, absent: float) -> int | None:
+    return None if choice.random() < absent else choice.randrange(5)
+
+
+def test_a_condition_on_few_rows_is_a_semi_join() -> None:
+    assert optimized("SELECT b FROM l WHERE a IN (SELECT c FROM r WHERE d < b) AND b > 2", TABLES) == (
+        "Output(b)\n"
+        "└─ Project(b)\n"
+        "   └─ RegularJoin(LEFT SEMI; a = c AND d < b)\n"
+        "      ├─ Scan(l: a, b where b > 2)\n"
+        "      └─ Scan(r: c, d)"
+    )
+
+
+@pytest.mark.parametrize(
+    "asked", ["a IN (SELECT c FROM r)", "EXISTS (SELECT 1 FROM r)", "EXISTS (SELECT 1 FROM r WHERE c > b)"]
+)
+def test_semi_joins_of_inserts_only_insert(asked: str) -> None:
+    assert changelog_mode(plan(f"SELECT a FROM l WHERE {asked}", TABLES)) == APPEND_ONLY
+
+
+def test_no_row_is_compared_with_all_rows_where_values_may_be_null() -> None:
+    assert optimized("SELECT id FROM l WHERE a NOT IN (SELECT c FROM r WHERE d = b)", TABLES).startswith(
+        "Output(id)\n"
+        "└─ Project(id)\n"
+        "   └─ RegularJoin(LEFT ANTI; b = d AND (a IS NULL OR nulls))\n"
+        "      ├─ RegularJoin(LEFT ANTI; b = d AND a = c)\n"
+    )
+    plain = optimized("SELECT id FROM l WHERE id NOT IN (SELECT n FROM r)", TABLES)
+    assert "RegularJoin(LEFT ANTI; id = n)" in plain
+    assert "GroupAggregate" not in plain
+
+
+def test_one_row_of_a_key_needs_no_aggregate() -> None:
+    assert "GroupAggregate" not in optimized("SELECT a, (SELECT v FROM p WHERE k = a) AS v FROM l", TABLES)
+    assert "RAISE_ERROR" in optimized("SELECT a, (SELECT d FROM r WHERE c = a) AS v FROM l", TABLES)
+
+
+def test_names_of_the_subquery_go_first() -> None:
+    text = optimized("SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c = id AND l.a = d)", TABLES)
+    assert "RegularJoin(LEFT SEMI; id = c AND a = d)" in text
+    inner = optimized("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM l AS x WHERE a = b)", TABLES)
+    assert "where a = b" in inner
+
+
+def test_views_see_no_columns_of_the_query_around_them() -> None:
+    view = "CREATE VIEW w AS SELECT c FROM r WHERE d > 1;"
+    assert "LEFT SEMI; a = c" in optimized(f"{view} SELECT a FROM l WHERE a IN (SELECT c FROM w)", TABLES)
+    assert error(f"{view} SELECT a FROM l WHERE a IN (SELECT d FROM w)", TABLES).startswith("SS201")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT a FROM l WHERE b = 1 OR EXISTS (SELECT 1 FROM r WHERE c < a)", "SS308"),
+        ("SELECT a FROM l WHERE b < (SELECT MAX(d) FROM r WHERE c < a)", "SS308"),
+        ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c = a HAVING COUNT(*) = 0)", "SS308"),
+        ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM (SELECT c FROM r WHERE d = a) AS x)", "SS308"),
+        ("SELECT a FROM l WHERE EXISTS (SELECT a + c FROM r WHERE EXISTS (SELECT 1 FROM p WHERE k = l.a))", "SS308"),
+        ("SELECT a FROM l GROUP BY a HAVING MAX(b) > (SELECT MAX(c) FROM r)", "SS308"),
+        ("SELECT a, ROW_NUMBER() OVER (ORDER BY b) AS i FROM l QUALIFY i <= (SELECT MAX(c) FROM r)", "SS308"),
+        ("SELECT (a, b) IN (SELECT c, d FROM r) FROM l", "SS308"),
+        ("SELECT a FROM l WHERE a IN (SELECT c, d FROM r)", "SS650"),
+        ("SELECT a FROM l WHERE a = (SELECT c, d FROM r)", "SS650"),
+        ("SELECT a FROM l WHERE a IN (SELECT c FROM r WHERE nope = 1)", "SS201"),
+        ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c + a > 3)", "SS291"),
+    ],
+)
+def test_what_is_refused(text: str, code: str) -> None:
+    assert error(text, TABLES).startswith(code)

@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
 
 TABLES = {
-    "auctions": "id BIGINT, item STRING, reserve DECIMAL(10, 2)",
     "bids": "auction BIGINT, bidder BIGINT, price DECIMAL(10, 2), at TIMESTAMP(3), WATERMARK FOR at AS at",
     "changes": "id BIGINT, name STRING, level INT, carrier STRING, fleet INT",
     "clicks": "account STRING, page STRING, at TIMESTAMP(3), WATERMARK FOR at AS at",

@@ -9,7 +9,7 @@ IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast lint types fmt differential bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-fast test-peers lint types fmt differential bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -33,6 +33,9 @@ types: $(READY) ## mypy, strict
 fmt: $(READY) ## format the code, mend what ruff can mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+test-peers: java $(READY) ## every case of other engines' test suites, of which `test` runs a part
+	@SQLSTREAM_ALL_PEERS=1 $(BIN)/python -m pytest tests/test_peers.py
 
 differential: java $(READY) ## random queries through both gears and a plain model, a hundred of them
 	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_gears.py

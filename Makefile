@@ -22,6 +22,9 @@ test: java $(READY) ## all tests, in two processes (PROCESSES=n)
 test-fast: $(READY) ## the tests that need no Spark
 	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not spark"
 
+test-peers: java $(READY) ## every case of other engines' test suites, of which `test` runs a part
+	@SQLSTREAM_ALL_PEERS=1 $(BIN)/python -m pytest tests/test_peers.py
+
 lint: $(READY) ## ruff and codespell
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -33,9 +36,6 @@ types: $(READY) ## mypy, strict
 fmt: $(READY) ## format the code, mend what ruff can mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
-
-test-peers: java $(READY) ## every case of other engines' test suites, of which `test` runs a part
-	@SQLSTREAM_ALL_PEERS=1 $(BIN)/python -m pytest tests/test_peers.py
 
 differential: java $(READY) ## random queries through both gears and a plain model, a hundred of them
 	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_gears.py

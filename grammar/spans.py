@@ -20,6 +20,13 @@ def mark(expression: exp.Expr, start: int, end: int) -> None:
     expression.meta[_WHOLE] = (start, end)
 
 
+def mark_as(expression: exp.Expr, written: exp.Expr) -> None:
+    """Record that the expression stands where ``written`` does, in whose place it was made."""
+    span = span_of(written)
+    if span is not None:
+        mark(expression, span.start, span.end)
+
+
 def mark_double_quoted(text: exp.Expr) -> None:
     """Record that a text stands in ``"…"``, which other systems read as the name of a column."""
     text.meta[_DOUBLE_QUOTED] = True

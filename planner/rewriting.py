@@ -173,6 +173,17 @@ def _operand(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
 
 
+def has_subquery(expression: exp.Expr) -> bool:
+    """True also of VALUES, which IN takes for a subquery, and of a query itself."""
+    return expression.find(exp.Query, exp.Values) is not None
+
+
+def asked_of(node: exp.In) -> exp.Expr | None:
+    """The subquery of IN, as a part of which the parser lists VALUES; None where it compares with values alone."""
+    listed = node.expressions
+    return listed[0] if len(listed) == 1 and isinstance(listed[0], exp.Values) else node.args.get("query")
+
+
 def is_repeatable(expression: exp.Expr) -> bool:
     """True where evaluating twice gives the same and runs no code of the user."""
     return all(map(is_repeatable_alone, expression.walk()))

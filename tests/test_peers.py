@@ -13,7 +13,7 @@ from sqlstream.testing.case_format import case_files, load_case
 from sqlstream.testing.cases import run_cases
 from sqlstream.testing.report import Result, Summary, Verdict
 from sqlstream.testing.spark import LocalSession
-from tests.peers import ALL, DUE, MISSING, PEERS, files_to_run
+from tests.peers import DUE, MISSING, PEERS, due_files, files_to_run
 from tests.peers.below_sql import run_kernel_case
 
 pytestmark = [pytest.mark.spark, pytest.mark.skipif(not PEERS.is_dir(), reason=MISSING)]
@@ -60,9 +60,10 @@ def test_no_case_fails(summary):
 
 
 def test_windows_give_what_the_peers_give(summary):
-    cases = {found["id"]: found for found in map(_read, files_to_run())}
-    due = [result for result in summary.results if needs_windows_only(cases[result.id])]
-    assert len(due) > (130 if ALL else 40)
+    cases = {found["id"] for found in map(_read, due_files()) if needs_windows_only(found)}
+    assert len(cases) > 130
+    due = [result for result in summary.results if result.id in cases]
+    assert len(due) > 40
     open_cases = [result for result in due if result.verdict not in (Verdict.PASS, Verdict.DIFFERS)]
     assert not open_cases, _told(open_cases)
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.rewriting import conjuncts, is_repeatable, node_of
+from sqlstream.planner.rewriting import conjuncts, has_subquery, is_repeatable, node_of
 
 _PRESERVED = ("", "LEFT")
 
@@ -38,7 +38,7 @@ def _is_kept(table: exp.Table, select: exp.Select) -> bool:
 
 def _over(condition: exp.Expression, alias: str, columns: dict[str, str], alone: bool) -> exp.Expression | None:
     """The condition over the table's fields; None where it is about anything else."""
-    if condition.find(exp.Query) is not None or not is_repeatable(condition):
+    if has_subquery(condition) or not is_repeatable(condition):
         return None
     copy = condition.copy()
     for column in list(copy.find_all(exp.Column)):

@@ -21,7 +21,7 @@ from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
 from sqlstream.planner.naming import shown_name
-from sqlstream.planner.rewriting import over_children
+from sqlstream.planner.rewriting import asked_of, over_children
 from sqlstream.planner.type_inference import Types
 
 _SECONDS_OF_A_DAY = 86_400
@@ -55,6 +55,10 @@ class _Respelling:
                 return _epoch(self.of(node.expression))
             case exp.EQ(expression=exp.Any(this=exp.Query() as query)):
                 return exp.In(this=self.of(node.this), query=_in_parentheses(self.of(query)))
+            case exp.In() if isinstance(values := asked_of(node), exp.Values):
+                # Spark takes VALUES behind IN for a function, and so FROM ( … ) without a name behind it.
+                query = exp.select("*").from_(exp.alias_(self.of(values), "listed", table=True))
+                return exp.In(this=self.of(node.this), query=_in_parentheses(query))
             case exp.Any(this=exp.Query()) | exp.All(this=exp.Query()):
                 self._context.refuse("quantified", node)
                 return exp.Null()

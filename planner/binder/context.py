@@ -27,6 +27,10 @@ class Relation:
         return self.node.schema
 
 
+BindQuery = Callable[[exp.Expr, "Context"], Relation]
+"""Makes the relation of a query inside another one: clauses call back to what binds all kinds of queries."""
+
+
 def _for_ever(table: str) -> int:
     return 0
 

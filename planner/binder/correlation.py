@@ -18,7 +18,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import Catalog
-from sqlstream.planner.rewriting import conjunction, conjuncts, node_of, rewritten
+from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, node_of, rewritten
 
 _AMBIGUOUS = "SS204"
 _COUNTS = frozenset({"count", "count_if", "approx_count_distinct", "regr_count"})
@@ -79,10 +79,10 @@ class Correlation:
 
     def _take(self, condition: exp.Expr, inside: Scope, *, divided: bool) -> None:
         plain = condition.unnest()
-        if plain.find(exp.Query) is not None:
+        if has_subquery(plain):
             detail = "The condition reads columns of the query around it, and has a subquery itself."
             raise unsupported.refusal("correlated subquery", span_of(condition), detail)
-        if not any(not self._is_around(c, inside) for c in plain.find_all(exp.Column)):
+        if all(self._is_around(c, inside) for c in plain.find_all(exp.Column)):
             self.conditions.append(condition)
             return
         if isinstance(plain, exp.EQ | exp.NullSafeEQ):
@@ -130,9 +130,9 @@ def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
 
 def _may_read(select: exp.Select, aggregates: bool) -> bool:
     group = select.args.get("group")
-    if any(select.args.get(key) for key in ("qualify", "having")) and not (group and not select.args.get("qualify")):
+    if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
         return False
-    if any(e.find(exp.Window) is not None for e in select.expressions):
+    if select.args.get("having") and not group:
         return False
     sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
     return not (aggregates and sets)

@@ -14,6 +14,7 @@ from sqlstream.planner.join_conditions import pair_condition
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.naming import Names, extended, field_of, passed
 from sqlstream.planner.nodes import Item, Node, Project
+from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.rewriting import columns_of, conjunction, is_repeatable, node_of
 from sqlstream.planner.type_inference import Types
 from sqlstream.udfs.joins.kinds import JoinKind
@@ -27,6 +28,11 @@ def apart_from(right: Scope, left: Scope) -> Scope:
         return right
     node = Project(right.node, tuple(replace(passed(f), name=renamed[f.name]) for f in right.node.schema))
     return Scope(node, tuple(replace(column, field=renamed[column.field]) for column in right.columns))
+
+
+def scope_of_both(left: Scope, right: Scope) -> Scope:
+    """What conditions of a join see: the columns of both sides, whose fields have different names."""
+    return Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
 
 
 # --- what conditions say --------------------------------------------------------------------------------------

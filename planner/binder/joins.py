@@ -18,7 +18,14 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
-from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of, with_one_of_each
+from sqlstream.planner.binder.join_sides import (
+    Sides,
+    apart_from,
+    decided_on_pairs,
+    parts_of,
+    scope_of_both,
+    with_one_of_each,
+)
 from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
@@ -28,7 +35,7 @@ from sqlstream.planner.joining import Equality, Join
 from sqlstream.planner.nodes import Filter, Node
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.rewriting import conjunction, conjuncts, is_repeatable
+from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery, is_repeatable
 from sqlstream.udfs.joins.kinds import JoinKind
 
 _KINDS = {
@@ -56,7 +63,7 @@ def stream_join(
     if join.args.get("method"):
         join = _natural(join, left, right)
     right = apart_from(right, left)
-    both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
+    both = scope_of_both(left, right)
     conditions: list[exp.Expression] = []
     columns = both.columns
     if join.args.get("using"):
@@ -128,7 +135,7 @@ def _implied(where: Sequence[exp.Expr], both: Scope, context: Context) -> list[t
 
 
 def _is_of(condition: exp.Expr, scope: Scope) -> bool:
-    if condition.find(exp.Query, exp.Window, exp.AggFunc) is not None:
+    if has_subquery(condition) or condition.find(exp.Window, exp.AggFunc) is not None:
         return False
     try:
         return bool([scope.resolve(column) for column in condition.find_all(exp.Column)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.spans import mark_as
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.scope import Visible
 from sqlstream.planner.binder.unions import cast
@@ -143,9 +143,7 @@ def joined_using(names: list[exp.Expr], left: Columns, right: Columns) -> tuple[
     for name in names:
         ours, theirs = _named(name, left, "left side"), _named(name, right, f'table "{right[0].table}"')
         condition = exp.EQ(this=field_of(ours.field), expression=field_of(theirs.field))
-        start = span_of(name)
-        if start is not None:
-            mark(condition, start.start, start.end)
+        mark_as(condition, name)
         conditions.append(condition)
         merged.append(ours)
         right = tuple(replace(v, starred=False, qualified=True) if v == theirs else v for v in right)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar.nodes import Duration
 from sqlstream.grammar.nodes import Rows as RowsSyntax
-from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope
@@ -240,7 +240,5 @@ def _spark_duration(name: str, argument: exp.Expr) -> exp.Expr:
     except NotAnInterval as error:
         raise bind_error("SS212", f"duration of {name} {error.reason}", argument, error.hint) from None
     interval = exp.Interval(this=exp.Literal.string(str(milliseconds)), unit=exp.var("MILLISECOND"))
-    found = span_of(argument)
-    if found is not None:
-        mark(interval, found.start, found.end)
+    mark_as(interval, argument)
     return interval

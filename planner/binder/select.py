@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,7 +13,7 @@ from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import Context, Relation
+from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.correlation import Correlation, without_order
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
@@ -37,8 +36,6 @@ _CONSUMED = (
 
 
 _OVER = ("qualify", "windows")
-
-BindQuery = Callable[[exp.Expr, Context], Relation]
 
 
 def bind_select(

@@ -5,22 +5,18 @@ INTERSECT binds its operands first, as in Flink and Spark; the others go from le
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
 from sqlstream.planner.binder.aggregation import bind_distinct
 from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import Context, Relation
+from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.unions import Branch, compared, union_all
 from sqlstream.udfs.changes.set_kinds import SetKind
-
-Bind = Callable[[exp.Expr, Context], Relation]
 
 _PARTS = ("this", "expression", "distinct")
 
 
-def bind_set_operation(query: exp.SetOperation, context: Context, bind: Bind) -> Relation:
+def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuery) -> Relation:
     """The plan of a set operation without what stands around it. ``bind`` makes relations of its operands."""
     operands, operators = _in_order(query, context)
     _intersect(operands, operators, context, bind)
@@ -58,7 +54,7 @@ def _is_plain(query: exp.SetOperation) -> bool:
     return {key for key, value in query.args.items() if value} <= set(_PARTS)
 
 
-def _intersect(operands: list[Operand], operators: list[exp.SetOperation], context: Context, bind: Bind) -> None:
+def _intersect(operands: list[Operand], operators: list[exp.SetOperation], context: Context, bind: BindQuery) -> None:
     place = 0
     while place < len(operators):
         query = operators[place]
@@ -79,7 +75,7 @@ def _united(operators: list[exp.SetOperation]) -> int:
     return distinct[-1] + 1 if distinct else unions
 
 
-def _bound(operand: Operand, context: Context, bind: Bind) -> Branch:
+def _bound(operand: Operand, context: Context, bind: BindQuery) -> Branch:
     return operand if isinstance(operand, tuple) else (bind(operand, context), operand)
 
 

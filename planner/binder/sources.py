@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -15,7 +14,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.completeness import refuse_rest
-from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
 from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import Place, bind
 from sqlstream.planner.binder.generators import correlate, table_call
@@ -35,8 +34,6 @@ from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.nodes import AssignTime, Scan
 from sqlstream.planner.rewriting import conjunction, conjuncts, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
-
-BindQuery = Callable[[exp.Expr, Context], Relation]
 
 NO_KEY = "SS286"
 NO_COLUMNS = "SS652"

@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.spans import mark, span_of
+from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.correlation import Correlation, resolves
 from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
-from sqlstream.planner.binder.join_sides import apart_from
+from sqlstream.planner.binder.join_sides import apart_from, scope_of_both
 from sqlstream.planner.binder.joins import joined
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.subquery_rows import SubqueryRows
 from sqlstream.planner.nodes import Filter
-from sqlstream.planner.operators.regular_join import RegularJoin
-from sqlstream.planner.rewriting import conjunction, conjuncts, node_of, rewritten
+from sqlstream.planner.rewriting import asked_of, conjunction, conjuncts, has_subquery, node_of, rewritten
 from sqlstream.planner.suggestions import counted
 from sqlstream.udfs.joins.kinds import JoinKind
 
@@ -37,16 +36,6 @@ _BY_EQUALITIES = (
     "But for EXISTS and IN among the conditions of WHERE it may read the query around it in equalities alone."
 )
 _PLACE = Place("WHERE")
-
-
-def has_subquery(expression: exp.Expr) -> bool:
-    return expression.find(exp.Query, exp.Values) is not None
-
-
-def _asked(node: exp.In) -> exp.Expr | None:
-    """The subquery of IN, as a part of which the parser lists VALUES."""
-    listed = node.expressions
-    return listed[0] if len(listed) == 1 and isinstance(listed[0], exp.Values) else node.args.get("query")
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
@@ -89,7 +78,7 @@ class Subqueries:
         match plain:
             case exp.Exists(this=exp.Query()):
                 return self._exists(scope, plain, holds)
-            case exp.In() if (query := _asked(plain)) is not None:
+            case exp.In() if (query := asked_of(plain)) is not None:
                 return self._in(scope, plain, query, holds)
         return self._checked(*self._replaced(condition, scope))
 
@@ -140,7 +129,7 @@ class Subqueries:
             match node:
                 case exp.Exists(this=exp.Query()):
                     scope, found = self._exists_value(scope, node)
-                case exp.In() if (query := _asked(node)) is not None:
+                case exp.In() if (query := asked_of(node)) is not None:
                     scope, operand = self._replaced(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
@@ -150,7 +139,8 @@ class Subqueries:
                     scope, found = self._scalar(scope, rows, node)
                 case _:
                     return node
-            return _at(node, found)
+            mark_as(found, node)
+            return found
 
         found = rewritten(expression, value)  # which extends the scope
         return scope, found
@@ -223,12 +213,12 @@ class Subqueries:
         self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr
     ) -> Scope:
         right = apart_from(right, scope)
-        both = Scope(RegularJoin(scope.node, right.node, JoinKind.INNER, ()), (*scope.columns, *right.columns))
+        both = scope_of_both(scope, right)
         bound = [bind_condition(condition, both, self.context, _PLACE) for condition in conditions]
         self.context.stop_if_wrong()
         parts = [part for condition in bound for part in conjuncts(condition)]
         node = joined(scope, right, kind, parts, at, self.context)
-        return Scope(node, (*scope.columns, *right.columns)) if kind.pairs else scope.over(node)
+        return Scope(node, both.columns) if kind.pairs else scope.over(node)
 
 
 def _equalities(operand: exp.Expr, rows: SubqueryRows, node: exp.In) -> list[exp.EQ]:
@@ -263,11 +253,3 @@ def _null_is_false(node: exp.Expr) -> bool:
     while isinstance(around, exp.And | exp.Or | exp.Paren):
         around = around.parent
     return isinstance(around, exp.Where) or around is None
-
-
-def _at(node: exp.Expr, found: exp.Expr) -> exp.Expr:
-    """What stands in place of ``node`` is at its place in the script."""
-    span = span_of(node)
-    if span is not None:
-        mark(found, span.start, span.end)
-    return found

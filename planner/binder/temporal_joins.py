@@ -15,7 +15,7 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import Place, bind_condition
-from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of
+from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of, scope_of_both
 from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
@@ -24,7 +24,6 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.nodes import Filter, Node
-from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.properties import unique_keys
 from sqlstream.planner.rewriting import conjunction, conjuncts
@@ -130,7 +129,7 @@ def _conditions(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
     """The conditions of ON, USING and MATCH_CONDITION, each by itself, and the columns of both sides."""
-    both = Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
+    both = scope_of_both(left, right)
     found: list[exp.Expression] = []
     columns = both.columns
     if join.args.get("using"):

@@ -161,6 +161,7 @@ QUERIES = {
         ("Bob", None),
         ("Cid", Decimal("0.50")),
     ],
+    "SELECT name FROM people WHERE id IN (VALUES (1), (3)) ORDER BY name": [("Ann",), ("Cid",)],
     "SELECT name FROM people": [("Ann",), ("Bob",), ("Cid",)],
 }
 

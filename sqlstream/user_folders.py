@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+import platformdirs
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.texts import reason_of
@@ -20,20 +23,17 @@ _NAME = "sqlstream"
 
 def state_folder() -> Path | None:
     """``$XDG_STATE_HOME/sqlstream``, by default in ``~/.local/state``; None where nobody knows a home."""
-    return _of_user("XDG_STATE_HOME", ".local/state")
+    return _of_user(platformdirs.user_state_path)
 
 
 def cache_folder() -> Path | None:
     """``$XDG_CACHE_HOME/sqlstream``, by default in ``~/.cache``; None where nobody knows a home."""
-    return _of_user("XDG_CACHE_HOME", ".cache")
+    return _of_user(platformdirs.user_cache_path)
 
 
-def _of_user(variable: str, default: str) -> Path | None:
-    given = os.environ.get(variable, "")
-    if Path(given).is_absolute():  # others do not count, the XDG specification says
-        return Path(given, _NAME)
+def _of_user(folder: Callable[[str], Path]) -> Path | None:
     try:
-        return Path.home() / default / _NAME
+        return folder(_NAME)
     except RuntimeError:
         return None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.changing_table import ChangingTable
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.results import SHOWN, Columns, Rows, in_time_zone, rows_of, text_table
@@ -24,14 +25,25 @@ class Query:
     """A query that runs: an iterator of its rows, which come while it runs. Each row is delivered once.
 
     Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows. Those of an
-    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``. TIMESTAMPs are shown in ``time_zone``.
+    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply them.
+    ``key`` has the positions of the columns, without ``op``, that they replace rows by. TIMESTAMPs are shown in
+    ``time_zone``.
     """
 
-    def __init__(self, job: Job | BatchRun, columns: Columns, time_zone: str, *, updating: bool = False) -> None:
+    def __init__(
+        self,
+        job: Job | BatchRun,
+        columns: Columns,
+        time_zone: str,
+        *,
+        updating: bool = False,
+        key: Sequence[int] = (),
+    ) -> None:
         self.job = job
         self.columns = tuple(name for name, _ in columns)
         self.types = tuple(type_ for _, type_ in columns)
-        self._updating = updating
+        self.is_updating = updating
+        self._key = tuple(key)
         self._time_zone = time_zone
         self._incoming = job.results()
         self._table: pa.Table | None = None
@@ -56,25 +68,55 @@ class Query:
         self._position += 1
         return self._rows[self._position - 1]
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which an updating query replaces rows; none where only whole rows come and go."""
+        return tuple(self.columns[position + 1] for position in self._key)
+
     def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
         """The rows behind their kinds."""
-        return ((RowKind(row[0]), row[1:]) if self._updating else (RowKind.INSERT, row) for row in self)
+        return ((RowKind(row[0]), row[1:]) if self.is_updating else (RowKind.INSERT, row) for row in self)
 
     def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
         """The next ``count`` rows, fewer at the end of the query; waits for them."""
         return list(islice(self, count))
 
     def rows(self) -> Rows:
-        """All rows, once the query has ended. ExecutionError SS480 where it never will."""
+        """All rows, once the query has ended; of an updating query all changes, with their kinds. ExecutionError SS480
+        where it never will."""
         import pyarrow as pa
 
-        if not self.job.is_bounded:
-            hint = "Iterate over it, or fetchmany(n), and stop() it."
-            raise ExecutionError(
-                ENDLESS, "the query reads a source without an end, so it never has all rows", hint=hint
-            )
+        self._require_end()
         tables = list(self.batches())
         return Rows.of_arrow(pa.concat_tables(tables) if tables else self._empty())
+
+    def table(self) -> Rows:
+        """The table that the changes of an updating query amount to, once it has ended; of any other query its rows.
+        ExecutionError SS480 where it never will."""
+        if not self.is_updating:
+            return self.rows()
+        self._require_end()
+        last = self._empty().remove_column(0)
+        for table in self.tables():
+            last = table
+        return Rows.of_arrow(last)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The table as it stands after each micro-batch that changes it, from where the query has been read to: of an
+        updating query without ``op``, changed rows in place where it has a ``key``; of any other query all rows."""
+        import pyarrow as pa
+
+        rows: list[pa.Table] = []
+        changing = ChangingTable(self._key)
+        for batch in self.batches():
+            rows = [changing.apply(batch)] if self.is_updating else [*rows, batch]
+            yield pa.concat_tables(rows)
+
+    def _require_end(self) -> None:
+        if not self.job.is_bounded:
+            hint = "Iterate over it or over tables(), or fetchmany(n), and stop() it."
+            message = "the query reads a source without an end, so it never has all rows"
+            raise ExecutionError(ENDLESS, message, hint=hint)
 
     def _empty(self) -> pa.Table:
         return Rows(self.columns, self.types).to_arrow()

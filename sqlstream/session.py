@@ -17,7 +17,7 @@ from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.plans import Root
 from sqlstream.query import Query
-from sqlstream.results import Rows, columns_of
+from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
 from sqlstream.statements.checking import check_script, script_warnings
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
@@ -249,7 +249,8 @@ class Session:
             return Query(run, columns, self._time_zone)
         assert isinstance(plan, Output)
         job = self._runner.start(plan, self.workspace, to_sql(statement))
-        return Query(job, columns_of(plan), self._time_zone, updating=changelog_mode(plan) != APPEND_ONLY)
+        updating = changelog_mode(plan) != APPEND_ONLY
+        return Query(job, columns_of(plan), self._time_zone, updating=updating, key=key_of(plan))
 
     @property
     def _time_zone(self) -> str:

@@ -36,6 +36,7 @@ STATIC_SETTING = "SS523"
 
 
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
+RESULT_MODE = "sql-client.execution.result-mode"
 
 
 def _zone(text: str) -> str:
@@ -223,6 +224,13 @@ OPTIONS = (
         "true",
     ),
     *_restart_options(),
+    Option(
+        RESULT_MODE,
+        one_of("changelog", "table", "tableau"),
+        "How the shell and sqlstream run show a result that is updated. changelog or tableau: each change behind its "
+        "kind. table: the rows that are left, which change in place on a terminal and are written when the query ends.",
+        "changelog",
+    ),
     Option(
         "sqlstream.barriers.max-buffered-rows",
         integer(1, 1_000_000_000),

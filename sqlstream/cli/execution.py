@@ -9,6 +9,7 @@ import click
 
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.exits import INTERRUPTED, OK, WRONG_SQL
+from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import plain_text, writer_for
 from sqlstream.cli.progress import View, written
 from sqlstream.cli.scripts import Script
@@ -89,6 +90,15 @@ class Execution:
         wait_for_spark(self._start, self._progress)
 
     def _print_query(self, query: Query) -> None:
+        if is_shown_as_table(query, self._session.workspace.settings):
+            writer = writer_for(self._output, query.columns[1:], sys.stdout)
+            write_table(query, writer, sys.stdout, page_of_terminal())
+        else:
+            self._print_rows_of(query)
+        if query.job.waiting is not None and not (self._progress or self._quiet):
+            click.echo(query.job.waiting, err=True)
+
+    def _print_rows_of(self, query: Query) -> None:
         writer = writer_for(self._output, query.columns, sys.stdout)
         view = View([query.job]) if self._progress else None
         try:
@@ -102,8 +112,6 @@ class Execution:
             if view is not None:
                 view.close()
         writer.close()
-        if query.job.waiting is not None and not (self._progress or self._quiet):
-            click.echo(query.job.waiting, err=True)
 
     def _print_rows(self, statement: Statement, rows: Rows) -> None:
         """What SHOW and the like return; that a definition went well is not worth a line."""

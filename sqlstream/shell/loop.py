@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
+from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
 from sqlstream.cli.output import TableWriter, plain_text
 from sqlstream.cli.progress import line_of, written
 from sqlstream.cli.starting import label, wait_for_spark
@@ -32,8 +32,6 @@ from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.udfs.texts import reason_of
 
 UNREADABLE_FILE = "SS544"
-
-_SMALLEST_PAGE = 10
 
 
 def lines_of(source: BinaryIO) -> Iterator[str]:
@@ -192,19 +190,28 @@ class Shell:
                 writer.close()
 
     def _show_query(self, query: Query) -> None:
-        """Rows as they come, a page of each micro-batch; Ctrl-C stops the query."""
+        """Rows as they come, or the table that they amount to; Ctrl-C stops the query."""
+        try:
+            if is_shown_as_table(query, self._session.workspace.settings):
+                write_table(query, TableWriter(query.columns[1:], self._out), self._out, page_of_terminal())
+            else:
+                self._show_rows(query)
+        except KeyboardInterrupt:
+            query.stop()
+            self._say("stopped")
+
+    def _show_rows(self, query: Query) -> None:
+        """A page of each micro-batch."""
         writer = TableWriter(query.columns, self._out)
         try:
             with self._status(query.job) as status:
                 for table in query.batches():
-                    page = table.slice(0, self._page())
+                    page = table.slice(0, page_of_terminal())
                     with status.hidden():
                         writer.write(shown_rows_of(page))
                         writer.skip(table.num_rows - page.num_rows)
-        except KeyboardInterrupt:
-            query.stop()
-            self._say("stopped")
-        writer.close()
+        finally:
+            writer.close()
 
     def _show_job(self, job: Job) -> None:
         """A bounded INSERT is waited for, so that its result can be read next; others go on in the background."""
@@ -224,9 +231,6 @@ class Shell:
         """How far the job is, as long as nothing else is shown."""
         begin = time.monotonic()
         return StatusLine(lambda: line_of(job, time.monotonic() - begin), since=self._began)
-
-    def _page(self) -> int:
-        return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 6)
 
     # --- words ---
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sqlstream.session import Session
 from sqlstream.testing.changelog import Change, merge
-from sqlstream.testing.golden_format import Block, Step, lines_of, restart_points, steps_of
+from sqlstream.testing.golden_format import TABLE, Block, Step, lines_of, restart_points, steps_of
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.spelling import read_rows, spell_row
 from sqlstream.testing.stream_test import StreamTest
@@ -86,8 +86,10 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
                     test.checkpoint()
             came.append(test.output())
             side.append(_side_lines(test))
-        lines = [(*_spelled(changes, test), *behind) for changes, behind in zip(came, side, strict=True)]
-        wanted = [_in_order_of_tables(steps[part], test) for part in parts]
+        is_table = block.stage == TABLE
+        shown = _tables(came, test) if is_table else [_spelled(changes, test) for changes in came]
+        lines = [(*rows, *behind) for rows, behind in zip(shown, side, strict=True)]
+        wanted = [_in_order_of_tables(steps[part], test, is_table) for part in parts]
         matches = all(_same(expected, found, test) for expected, found in zip(wanted, lines, strict=True))
     # Raises where a changelog withdraws what it never gave.
     merge((change for changes in came for change in changes), test.output_key)
@@ -109,14 +111,27 @@ def _with_outputs(steps: Sequence[Step], parts: Sequence[slice], lines: Sequence
     return tuple(found)
 
 
-def _in_order_of_tables(steps: Sequence[Step], test: StreamTest) -> tuple[str, ...]:
-    """What the file expects of steps whose output is asked for at once: the rows of the result come first."""
+def _in_order_of_tables(steps: Sequence[Step], test: StreamTest, is_table: bool) -> tuple[str, ...]:
+    """What the file expects of steps whose output is asked for at once: the rows of the result come first. Where it
+    says what its table is after each step, the last one counts."""
     tables = [f"{name}: " for name in test.side_tables]
 
     def place(line: str) -> int:
         return next((n for n, start in enumerate(tables) if line.startswith(start)), -1)
 
-    return tuple(sorted((line for step in steps for line in step.output), key=place))
+    lines = (line for step in steps for line in step.output if step is steps[-1] or not is_table or place(line) >= 0)
+    return tuple(sorted(lines, key=place))
+
+
+def _tables(came: Sequence[Sequence[Change]], test: StreamTest) -> list[tuple[str, ...]]:
+    """The rows that are left each time, without kinds, sorted as text: a table has no order."""
+    changes: list[Change] = []
+    shown = []
+    for more in came:
+        changes.extend(more)
+        rows = merge(changes, test.output_key)
+        shown.append(tuple(sorted(spell_row(row, test.output_types).rstrip() for row in rows)))
+    return shown
 
 
 def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:

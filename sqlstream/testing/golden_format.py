@@ -1,8 +1,8 @@
 """The text of golden files: blocks separated by blank lines, read and written back without loss.
 
-A block is comment lines (``# …``), a line with its kind (``statement``, ``parse``, ``plan [stage]``, ``stream``,
-``error``), SQL, and, except for ``statement``, a line ``----`` with the expected lines behind it. Comments alone are
-a block of kind ``comment``. A blank line always ends a block.
+A block is comment lines (``# …``), a line with its kind (``statement``, ``parse``, ``plan [stage]``, ``stream
+[table]``, ``error``), SQL, and, except for ``statement``, a line ``----`` with the expected lines behind it. Comments
+alone are a block of kind ``comment``. A blank line always ends a block.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from random import Random
 
 KINDS = ("statement", "parse", "plan", "stream", "error")
 STAGES = ("logical", "optimized", "physical", "trace", "changelog_mode", "advice")
+TABLE = "table"
+_STAGES_OF: dict[str, tuple[str, ...]] = {"plan": STAGES, "stream": (TABLE,)}
 _SEPARATOR = "----"
 _STEPS_OF_TWO_RESTARTS = 6
 
@@ -23,7 +25,8 @@ class GoldenFormatError(ValueError):
 
 @dataclass(frozen=True)
 class Block:
-    """``line`` is that of the kind, from 1; ``stage`` belongs to ``plan``; ``expected`` is None where nothing is."""
+    """``line`` is that of the kind, from 1; ``stage`` is that of a ``plan``, or ``table`` behind ``stream``;
+    ``expected`` is None where nothing is."""
 
     kind: str
     line: int
@@ -71,8 +74,8 @@ def _block(lines: list[str], first: int) -> Block:
     if count == len(lines):
         return Block("comment", line, "", comments)
     kind, _, stage = lines[count].partition(" ")
-    if kind not in KINDS or (stage and (kind != "plan" or stage not in STAGES)):
-        known = f"statement, parse, plan [{'|'.join(STAGES)}], stream or error"
+    if kind not in KINDS or (stage and stage not in _STAGES_OF.get(kind, ())):
+        known = f"statement, parse, plan [{'|'.join(STAGES)}], stream [{TABLE}] or error"
         raise GoldenFormatError(f"line {line}: {lines[count]!r} is no kind of block; write {known}")
     body = lines[count + 1 :]
     if (_SEPARATOR in body) == (kind == "statement"):

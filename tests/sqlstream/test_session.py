@@ -101,6 +101,19 @@ def test_rows_are_delivered_once_and_in_pieces(session: Session, capsys) -> None
     assert found.job.state.name == "FINISHED"
 
 
+def test_an_updating_query_is_read_as_the_table_that_it_amounts_to(session: Session) -> None:
+    session.sql(NUMBERS)
+    text = "SELECT n % 2 AS odd, COUNT(*) AS c FROM numbers GROUP BY n % 2 EMIT CHANGES"
+    counted = query(session, text)
+    assert counted.columns == ("op", "odd", "c") and counted.key == ("odd",)
+    table = counted.table()
+    assert table.columns == ("odd", "c")
+    assert sorted(table) == [(0, 2), (1, 3)]
+    assert query(session, "SELECT n FROM numbers WHERE n < 3").table().fetchall() == [(1,), (2,)]
+    nothing = query(session, text.replace("GROUP", "WHERE n > 9 GROUP"))
+    assert nothing.table().columns == ("odd", "c") and list(nothing.table()) == []
+
+
 def test_an_endless_query_is_read_in_part_and_stopped(session: Session) -> None:
     session.sql("CREATE TABLE endless (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '20')")
     with query(session, "SELECT n FROM endless") as found:

@@ -36,6 +36,15 @@ def test_query_prints_its_rows_and_nothing_else(spark, capfd):
     assert printed.err == ""
 
 
+def test_an_updating_result_is_printed_as_its_table_where_the_setting_asks_for_that(spark, capfd):
+    changes = "SELECT n % 2 AS odd, COUNT(*) AS c FROM numbers GROUP BY n % 2 EMIT CHANGES;"
+    mode = "SET 'sql-client.execution.result-mode' = 'table';"
+    assert _run(spark, "csv", NUMBERS + changes, mode + changes) == 0
+    changed, table = capfd.readouterr().out.removeprefix("op,odd,c\n").split("odd,c\n")
+    assert all(line.startswith(("+I,", "-U,", "+U,")) for line in changed.splitlines())
+    assert sorted(table.splitlines()) == ["0,2", "1,3"]
+
+
 def test_warnings_go_to_stderr_and_everything_runs(spark, capfd):
     assert _run(spark, "jsonl", NUMBERS + "SELECT n FROM numbers WHERE n = 1 AND n NOT RLIKE '\\b'") == 0
     printed = capfd.readouterr()

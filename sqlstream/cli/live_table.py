@@ -1,0 +1,87 @@
+"""The table that an updating result amounts to, which changes in place on a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
+
+from sqlstream.cli.output import TableWriter, Writer
+from sqlstream.cli.progress import line_of
+from sqlstream.results import shown_rows_of
+from sqlstream.settings import RESULT_MODE, Settings
+from sqlstream.spark.tuning.standard_error import keep_stderr
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import RenderableType
+
+    from sqlstream.query import Query
+
+
+_SMALLEST_PAGE = 10
+
+
+def page_of_terminal() -> int:
+    """How many rows fit on the terminal, beside a prompt and a status line."""
+    return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 6)
+
+
+def is_shown_as_table(query: Query, settings: Settings) -> bool:
+    """True of an updating query where the setting asks for its table rather than for its changes."""
+    return query.is_updating and settings[RESULT_MODE] == "table"
+
+
+def write_table(query: Query, writer: Writer, out: TextIO, page: int) -> None:
+    """Write the table of an updating query once, when it has ended. Meanwhile a terminal shows its first ``page`` rows.
+
+    Where Ctrl-C interrupts that, the table is written as it stands, and the caller ends the query.
+    """
+    shown = _Shown(query, page)
+    try:
+        if out.isatty():
+            _draw(shown, out)
+        else:
+            shown.follow()
+    finally:
+        if shown.table is not None:
+            writer.write(shown_rows_of(shown.table))
+        writer.close()
+
+
+class _Shown:
+    """The newest table of a query, and how it looks on a terminal."""
+
+    def __init__(self, query: Query, page: int) -> None:
+        self._query = query
+        self._page = page
+        self._begin = time.monotonic()
+        self.table: pa.Table | None = None
+
+    def follow(self) -> None:
+        for table in self._query.tables():
+            self.table = table
+
+    def __rich__(self) -> RenderableType:
+        from rich.text import Text
+
+        lines = StringIO()
+        if self.table is not None:
+            page = self.table.slice(0, self._page)
+            writer = TableWriter(self.table.column_names, lines)
+            writer.write(shown_rows_of(page))
+            writer.skip(self.table.num_rows - page.num_rows)
+            writer.close()
+        lines.write(line_of(self._query.job, time.monotonic() - self._begin))
+        return Text(lines.getvalue(), no_wrap=True, overflow="crop")
+
+
+def _draw(shown: _Shown, out: TextIO) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    keep_stderr()
+    console = Console(file=out, highlight=False)
+    with Live(shown, console=console, refresh_per_second=4, transient=True, redirect_stdout=False):
+        shown.follow()

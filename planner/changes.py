@@ -120,9 +120,9 @@ def with_final_rows(node: NodeT) -> NodeT:
         final = with_inserts(inputs[port])
         if final is not None and changelog_mode(final) <= takes_changes(node, port):
             inputs[port] = final
-    found = with_inputs(node, tuple(inputs))
-    assert isinstance(found, type(node))
-    return found
+    final_node = with_inputs(node, tuple(inputs))
+    assert isinstance(final_node, type(node))
+    return final_node
 
 
 # --- the keys by which results change -------------------------------------------------------------------------
@@ -155,8 +155,8 @@ def _(node: Project) -> Keys:
             value = value.this if _widens(types[value.this.name], item.type.name) else value
         if isinstance(value, exp.Column):
             names.setdefault(value.name, []).append(item.name)
-    found = (sorted(key) for key in upsert_keys(node.input) if key <= names.keys())
-    return frozenset(frozenset(chosen) for key in found for chosen in product(*(names[name] for name in key)))
+    keys = (sorted(key) for key in upsert_keys(node.input) if key <= names.keys())
+    return frozenset(frozenset(chosen) for key in keys for chosen in product(*(names[name] for name in key)))
 
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -241,9 +241,9 @@ class Changes:
         """This one and all below it, in the order of ``Node.walk``."""
         waiting = [self]
         while waiting:
-            found = waiting.pop()
-            yield found
-            waiting.extend(reversed(found.inputs))
+            changes = waiting.pop()
+            yield changes
+            waiting.extend(reversed(changes.inputs))
 
     @property
     def text(self) -> str:
@@ -254,8 +254,8 @@ class Changes:
         if RowKind.UPDATE_BEFORE in self.kinds or RowKind.UPDATE_AFTER not in self.kinds:
             return f"retract: {kinds}"
         keys = sorted(upsert_keys(self.node), key=lambda key: (len(key), sorted(key)))
-        by = f" by {', '.join(sorted(keys[0]))}" if keys else ""
-        return f"upsert{by}: {kinds}"
+        keys_text = f" by {', '.join(sorted(keys[0]))}" if keys else ""
+        return f"upsert{keys_text}: {kinds}"
 
 
 def changes_of(node: Node, above: bool = False) -> Changes:

@@ -121,8 +121,8 @@ class Exchange:
         number = 0
         for table in gathered(batches):
             marks = (self._passing(table), self._holds(table), self._ticks(table), self._lifts(table))
-            found = [*chain(*marks), *self._rows(table)]
-            placed = [blob._replace(partition=partition, number=number + i) for i, blob in enumerate(found)]
+            new_blobs = [*chain(*marks), *self._rows(table)]
+            placed = [blob._replace(partition=partition, number=number + i) for i, blob in enumerate(new_blobs)]
             number += len(placed)
             if placed:
                 yield _batch_of(placed)
@@ -159,13 +159,13 @@ class Exchange:
             return
         clock = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
         places, parts = zip(*_parts(rows), strict=True)
-        combined = [self.kernel.combine(part) for part in parts]
-        ends = np.cumsum([part.num_rows for part in combined])
-        for group, taken, part in _cut(pa.concat_tables(combined), self.groups):
-            for piece in pieces(part):
-                here, taken = taken[: piece.num_rows], taken[piece.num_rows :]
-                found = _counted(places, ends, here) if places != (_NO_PLACE,) else None
-                yield Blob(group, 0, 0, content, clock, None, to_bytes(piece), found, self.port)
+        combined = [self.kernel.combine(group_rows) for group_rows in parts]
+        ends = np.cumsum([group_rows.num_rows for group_rows in combined])
+        for group, ordered, group_rows in _cut(pa.concat_tables(combined), self.groups):
+            for piece in pieces(group_rows):
+                here, ordered = ordered[: piece.num_rows], ordered[piece.num_rows :]
+                split_counts = _counted(places, ends, here) if places != (_NO_PLACE,) else None
+                yield Blob(group, 0, 0, content, clock, None, to_bytes(piece), split_counts, self.port)
 
     def _ticks(self, table: pa.Table) -> Iterator[Blob]:
         """The newest tick, for every key group."""
@@ -225,7 +225,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each key group that has any, in order of arrival."""
-    yield from ((group, part) for group, _, part in _cut(rows, groups))
+    yield from ((group, group_rows) for group, _, group_rows in _cut(rows, groups))
 
 
 def _cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, np.ndarray, pa.Table]]:
@@ -236,11 +236,11 @@ def _cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, np.ndarray, pa.Tabl
         yield 0, np.arange(rows.num_rows), rows
         return
     order, ends = _by_group(rows, groups)
-    taken = rows.take(pa.array(order))
+    ordered = rows.take(pa.array(order))
     start = 0
     for group, end in enumerate(ends.tolist()):
         if end > start:
-            yield group, order[start:end], taken.slice(start, end - start)
+            yield group, order[start:end], ordered.slice(start, end - start)
         start = end
 
 
@@ -268,13 +268,13 @@ _NO_PLACE: Place = (None, None, None)
 
 def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
     """The rows of the blobs, which come by partition and number, in order of arrival."""
-    found = (_pieces(from_bytes(blob.bytes), blob.parts) for blob in blobs if blob.bytes is not None)
-    pieces = [piece for of_blob in found for piece in of_blob]
+    pieces_by_blob = (_pieces(from_bytes(blob.bytes), blob.parts) for blob in blobs if blob.bytes is not None)
+    pieces = [piece for of_blob in pieces_by_blob for piece in of_blob]
     return [rows for _, rows in sorted(pieces, key=lambda piece: _rank(piece[0]))]
 
 
-def _rank(place: Place) -> tuple[bool, int, str, int]:
-    time, name, start = place
+def _rank(split_place: Place) -> tuple[bool, int, str, int]:
+    time, name, start = split_place
     return time is not None, time or 0, name or "", start or 0
 
 
@@ -290,26 +290,26 @@ def _pieces(rows: pa.Table, parts: str | None) -> Iterator[tuple[Place, pa.Table
 
 def _parts(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
     """The rows, in order, part by part, without the columns that say which."""
-    known = [name for name in PARTS if name in rows.column_names]
-    plain = rows.drop_columns(known)
-    if not known:
+    split_columns = [name for name in PARTS if name in rows.column_names]
+    plain = rows.drop_columns(split_columns)
+    if not split_columns:
         yield _NO_PLACE, plain
         return
-    columns = [rows.column(name).combine_chunks() for name in known]
+    columns = [rows.column(name).combine_chunks() for name in split_columns]
     ends = np.unique(np.concatenate([pc.run_end_encode(column).run_ends.to_numpy() for column in columns]))
     start = 0
     for end in ends.tolist():
-        values = {name: column[start].as_py() for name, column in zip(known, columns, strict=True)}
+        values = {name: column[start].as_py() for name, column in zip(split_columns, columns, strict=True)}
         time, name, first = (values.get(name) for name in PARTS)
         yield (time, name, first), plain.slice(start, end - start)
         start = end
 
 
-def _counted(places: Sequence[Place], ends: np.ndarray, taken: np.ndarray) -> str:
+def _counted(places: Sequence[Place], ends: np.ndarray, row_indices: np.ndarray) -> str:
     """``ends`` of the parts among the rows, of which those with the numbers ``taken`` are in a blob."""
     if len(places) == 1:
-        return json.dumps([(*places[0], len(taken))])
-    counts = np.diff(np.searchsorted(taken, ends), prepend=0).tolist()
+        return json.dumps([(*places[0], len(row_indices))])
+    counts = np.diff(np.searchsorted(row_indices, ends), prepend=0).tolist()
     return json.dumps([(*place, count) for place, count in zip(places, counts, strict=True) if count])
 
 

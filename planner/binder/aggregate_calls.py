@@ -47,13 +47,13 @@ class Groups:
         return tuple(self.calls.values())
 
     def _aggregate(self, call: exp.Expression, wish: str) -> str:
-        found = self.calls.get(call)
-        if found is None:
+        item = self.calls.get(call)
+        if item is None:
             check_aggregate_types(call, self.schema, self.context)
             types = Types(self.schema, self.context.catalog.function)
-            found = Item(self.names.unique(wish), call, types.of(call), types.nullable(call))
-            self.calls[call] = found
-        return found.name
+            item = Item(self.names.unique(wish), call, types.of(call), types.nullable(call))
+            self.calls[call] = item
+        return item.name
 
     def _check(self, column: exp.Column) -> None:
         # Where a key is wrong, what is missing in GROUP BY is not certain.

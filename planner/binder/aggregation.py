@@ -141,9 +141,9 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     reserved = Names([f.name for f in scope.node.schema])
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     panes = (reserved.unique("window_pane"), reserved.unique("window_pane_index"))
-    known = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
-    names = Names([*windowed.keys.values(), *known])
-    groups = Groups(scope.node.schema, windowed.keys, frozenset(known), context, names)
+    window_fields = {columns.start, columns.end, columns.time, *panes, *([grouping_id] if grouping_id else [])}
+    names = Names([*windowed.keys.values(), *window_fields])
+    groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
     below = windowed.below if windowed.grouped else scope
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
     place = Place("SELECT", True, special.column, special.call)

@@ -19,10 +19,10 @@ def apart(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
     """The aggregate, assigning its windows where it must. SS213, SS320, SS349 where it cannot."""
     if node.window is not None or not _must_assign(node):
         return node
-    found = fused(node)
-    if found.window is None:
+    aggregate = fused(node)
+    if aggregate.window is None:
         raise _not_fused(node, select)
-    return found
+    return aggregate
 
 
 def _must_assign(node: WindowAggregate) -> bool:

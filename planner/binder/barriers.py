@@ -55,8 +55,8 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
     return scope.with_columns(node, (Visible(BARRIER_ID, output.name, table),))
 
 
-def _condition(found: exp.Expr | None, clause: str, scope: Scope, context: Context) -> exp.Expression | None:
-    return None if found is None else bind_condition(found, scope, context, Place(clause))
+def _condition(condition: exp.Expr | None, clause: str, scope: Scope, context: Context) -> exp.Expression | None:
+    return None if condition is None else bind_condition(condition, scope, context, Place(clause))
 
 
 def _check_channel(at: exp.Expr, kind: DataType, context: Context) -> None:
@@ -76,10 +76,10 @@ def _timeout_ms(clause: syntax.AlignBarriers, context: Context) -> int | None:
     if clause.timeout is None:
         return None
     at = span_of(clause.timeout)
-    found = interval_ms(clause.timeout, "the interval of TIMEOUT", at)
-    if found <= 0:
-        context.wrong("SS272", f"the interval of TIMEOUT must be positive, but is {readable(found)}", at)
-    return found
+    timeout_ms = interval_ms(clause.timeout, "the interval of TIMEOUT", at)
+    if timeout_ms <= 0:
+        context.wrong("SS272", f"the interval of TIMEOUT must be positive, but is {readable(timeout_ms)}", at)
+    return timeout_ms
 
 
 # --- TRIGGER ON BARRIER ---------------------------------------------------------------------------------------

@@ -175,8 +175,13 @@ def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> N
     if name not in _NUMERIC:
         return
     arguments = call_arguments(inner)
-    found = Types(schema, context.catalog.function).of(arguments[0]) if arguments else None
-    if found is None or found.is_unknown or found.is_numeric or found.name in ("INTERVAL", "VOID"):
+    argument_type = Types(schema, context.catalog.function).of(arguments[0]) if arguments else None
+    if (
+        argument_type is None
+        or argument_type.is_unknown
+        or argument_type.is_numeric
+        or argument_type.name in ("INTERVAL", "VOID")
+    ):
         return
-    hint = "Convert it, as in CAST(x AS DOUBLE)." if found.name == "STRING" else None
-    context.wrong("SS206", f"{name.upper()} needs a number, not {found}", call, hint)
+    hint = "Convert it, as in CAST(x AS DOUBLE)." if argument_type.name == "STRING" else None
+    context.wrong("SS206", f"{name.upper()} needs a number, not {argument_type}", call, hint)

@@ -46,12 +46,12 @@ def changelog_of(
     if option is None:
         return _CONNECTORS.get(connector) or _FORMATS.get((format_name or "").strip().lower())
     kinds = [k.strip().upper() for k in option.value.split(",")]
-    found = frozenset(_KINDS[k] for k in kinds if k in _KINDS)
-    if len(found) != len(kinds) or found not in _MODES:
+    row_kinds = frozenset(_KINDS[k] for k in kinds if k in _KINDS)
+    if len(row_kinds) != len(kinds) or row_kinds not in _MODES:
         modes = ", ".join(f"'{mode}'" for mode in _MODES.values())
         context.wrong("SS218", f"'{option.value}' is no changelog mode", option.span, f"The modes are {modes}.")
         return None
-    return found
+    return row_kinds
 
 
 def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
@@ -59,8 +59,8 @@ def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) ->
     take the kinds of rows that its inputs have. ``at``: what asks for each of the inputs, or for all of them."""
     node = with_final_rows(node)
     for port, kinds in not_taken(node):
-        place = at[port] if len(at) > 1 else at[0]
-        span = span_of(place) if isinstance(place, exp.Expr) else place
+        written = at[port] if len(at) > 1 else at[0]
+        span = span_of(written) if isinstance(written, exp.Expr) else written
         context.report(_not_taken(node, maker_of(node.inputs[port], kinds), kinds, span))
     return node
 
@@ -70,6 +70,6 @@ def _not_taken(node: Node, maker: Node, kinds: frozenset[RowKind], span: Span | 
     because = f": {reason}" if reason is not None else ""
     come = f"Rows of the kinds {changelog_text(kinds)} come from {made_by(maker)}"
     detail = f"{come}, and {taken_by(node)} does not take them{because}."
-    found = unsupported.diagnostic("changelog input", span, detail)
+    diagnostic = unsupported.diagnostic("changelog input", span, detail)
     instead = instead_of(maker)
-    return found if instead is None else replace(found, hint=f"{instead[0].upper()}{instead[1:]}.")
+    return diagnostic if instead is None else replace(diagnostic, hint=f"{instead[0].upper()}{instead[1:]}.")

@@ -66,7 +66,7 @@ def _aggregate_emitting(emit: Emit, node: WindowAggregate, select: exp.Expr, con
     assert info is not None
     timed = node.time is not None or any(isinstance(n, AssignWindows) and n.time for n in node.walk())
     fired = Fired(info.window, node.columns, node.domain, timed, Scope(node.input, ()), context, emit.span)
-    found = bind_firing(StreamClauses(), emit, fired)
-    late = replace(node.firing.late, allow_ms=max(node.firing.late.allow_ms, found.late.allow_ms))
-    firing = replace(node.firing, trigger=found.trigger, accumulation=found.accumulation, late=late)
+    asked = bind_firing(StreamClauses(), emit, fired)
+    late = replace(node.firing.late, allow_ms=max(node.firing.late.allow_ms, asked.late.allow_ms))
+    firing = replace(node.firing, trigger=asked.trigger, accumulation=asked.accumulation, late=late)
     return apart(replace(node, firing=firing), select)

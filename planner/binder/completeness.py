@@ -28,9 +28,9 @@ _NAMES = {"with_": "WITH", "from_": "FROM", "for_": "FOR", "global_": "GLOBAL"}
 
 def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> None:
     """Refuse each argument of ``node`` that is set and not ``consumed``."""
-    known = set(consumed)
+    bound = set(consumed)
     for key, value in node.args.items():
-        if key in known or value is None or value is False or value == []:
+        if key in bound or value is None or value is False or value == []:
             continue
         feature = _FEATURES.get(key, "syntax")
         name = _NAMES.get(key, key.replace("_", " ").upper())

@@ -61,8 +61,8 @@ class Context:
 
     def report(self, error: SqlStreamError | Diagnostic) -> None:
         """Note a mistake and go on, so that one attempt shows all of them."""
-        found = error.diagnostics if isinstance(error, SqlStreamError) else (error,)
-        self.problems.update(dict.fromkeys(found))
+        diagnostics = error.diagnostics if isinstance(error, SqlStreamError) else (error,)
+        self.problems.update(dict.fromkeys(diagnostics))
 
     def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
         span = span_of(at) if isinstance(at, exp.Expr) else at

@@ -74,7 +74,7 @@ class Correlation:
             select.set("group", exp.Group(expressions=[*keys, *(s.copy() for s in self.selected)]))
         if not reading:
             return select, where
-        rest = [node_of(c.copy()) for c in conditions if not any(c is one for one in reading)]
+        rest = [node_of(c.copy()) for c in conditions if not any(c is correlated for correlated in reading)]
         return select, conjunction(rest) if rest else None
 
     def _take(self, condition: exp.Expr, inside: Scope, *, divided: bool) -> None:
@@ -124,8 +124,8 @@ def resolves(scope: Scope, column: exp.Column) -> bool:
 
 def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
     """Those outside of subqueries."""
-    found = expression.walk(prune=lambda node: isinstance(node, exp.Query))
-    return (node for node in found if isinstance(node, exp.Column))
+    nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query))
+    return (node for node in nodes if isinstance(node, exp.Column))
 
 
 def _may_read(select: exp.Select, aggregates: bool) -> bool:
@@ -151,8 +151,8 @@ def _of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
             return node
         return exp.Literal.number(0) if name in _COUNTS else exp.Null()
 
-    found = rewritten(value, alone)
-    return None if isinstance(found, exp.Null) else found
+    value_of_none = rewritten(value, alone)
+    return None if isinstance(value_of_none, exp.Null) else value_of_none
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:

@@ -21,26 +21,26 @@ def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
     action, name = action_of(table)
     if name is None:
         return OnError(action)
-    found = dead_letter_table(name, f'table "{table.name}"', context.catalog, span_of(at))
-    if found.name == table.name:
+    letters = dead_letter_table(name, f'table "{table.name}"', context.catalog, span_of(at))
+    if letters.name == table.name:
         message = f'table "{table.name}" cannot get its own bad rows'
         raise BindError(OWN_TABLE, message, span_of(at), hint="Create a table of its own for them.")
-    return OnError(action, found)
+    return OnError(action, letters)
 
 
 def dead_letter_table(name: str, owner: str, catalog: Catalog, span: Span | None = None) -> Table:
     """The table for the bad rows of ``owner``. BindError SS240 where there is none, SS241 where it cannot take them."""
-    found = catalog.relation(name)
-    if not isinstance(found, Table):
-        what = "is a view" if found is not None else "does not exist"
+    relation = catalog.relation(name)
+    if not isinstance(relation, Table):
+        what = "is a view" if relation is not None else "does not exist"
         suggestion = did_you_mean(name, catalog.relation_names())
         hint = " ".join(filter(None, (suggestion, f"CREATE TABLE {name} may have the columns {_columns()}.")))
         raise BindError(NO_TABLE, f'table "{name}" for the bad rows of {owner} {what}', span, hint=hint)
-    unfit = next(unfit_columns(found), None)
+    unfit = next(unfit_columns(relation), None)
     if unfit is not None:
-        message = f'table "{found.name}" cannot take dead letters: {unfit}'
+        message = f'table "{relation.name}" cannot take dead letters: {unfit}'
         raise BindError(UNFIT_TABLE, message, span, hint=f"All columns may be NULL; they may be {_columns()}.")
-    return found
+    return relation
 
 
 def _columns() -> str:

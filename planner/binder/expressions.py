@@ -68,9 +68,9 @@ def bind(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> 
 def bind_condition(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> exp.Expression:
     """A bound expression that is BOOLEAN, or of unknown type. SS206."""
     bound = bind(expression, scope, context, place)
-    found = types_of(scope, context).of(bound)
-    if not (found.is_unknown or found == BOOLEAN or found.name == "VOID"):
-        message = f"{place.clause} needs a condition of type BOOLEAN, not {found}"
+    kind = types_of(scope, context).of(bound)
+    if not (kind.is_unknown or kind == BOOLEAN or kind.name == "VOID"):
+        message = f"{place.clause} needs a condition of type BOOLEAN, not {kind}"
         context.wrong("SS206", message, expression, "Compare the value, as in a > 0.")
     return bound
 
@@ -114,8 +114,8 @@ class _Binder:
     def _column(self, node: exp.Column) -> exp.Expr:
         try:
             # Inside an aggregate a name means the input's column, elsewhere a name of the select list goes first.
-            found = self.place.names(node) if self.inside is None else None
-            resolved = found if found is not None else self.scope.resolve(node)
+            named = self.place.names(node) if self.inside is None else None
+            resolved = named if named is not None else self.scope.resolve(node)
         except SqlStreamError as error:
             if self.context.around(node):
                 self.context.refuse("correlated subquery", node, f'"{node.name}" is a column of a query around it.')

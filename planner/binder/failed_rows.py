@@ -15,10 +15,10 @@ from sqlstream.types import STRING
 
 def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
     """By name the columns of the left side and ``error``, what went wrong. SS202, SS206, SS216."""
-    found = target(table, context)
+    table_of_failed = target(table, context)
     fields: dict[str, Field] = {}
     for visible in scope.columns:
         fields.setdefault(visible.name.casefold(), scope.fields[visible.field])
     fields.setdefault("error", Field(LOOKUP_ERROR, STRING, False))
     rows = SideRows("failed", "columns of the left side, and error, what went wrong", fields)
-    return FailedRows(found, values_by_name(found, rows, clause.span, context))
+    return FailedRows(table_of_failed, values_by_name(table_of_failed, rows, clause.span, context))

@@ -21,7 +21,7 @@ from sqlstream.planner.windows import GlobalWindow, Window
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firing:
     """What the clauses of a SELECT and the settings ask for. BindError SS226 to SS229."""
-    found = _when(clauses, emit, fired)
+    bound_firing = _when(clauses, emit, fired)
     eviction = bind_eviction(clauses.evict, fired.scope, fired.context, timed=fired.has_time)
     if eviction is not None and isinstance(fired.window, COUNTED):
         assert clauses.evict is not None
@@ -29,22 +29,24 @@ def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: Fired) -> Firi
         raise bind_error("SS227", "a window measured in rows takes no EVICT", clauses.evict.span, hint)
     late = bind_late_data(clauses.late_data, fired.scope, fired.columns, fired.context)
     _check_late_data(clauses.late_data, fired)
-    found = replace(found, eviction=eviction, late=_with_settings(late, clauses.late_data, found, fired))
-    _check_late_pulse(found, clauses)
+    bound_firing = replace(
+        bound_firing, eviction=eviction, late=_with_settings(late, clauses.late_data, bound_firing, fired)
+    )
+    _check_late_pulse(bound_firing, clauses)
     if clauses.trigger is None and emit is None:
-        _check_late_settings(found, fired)
-    return _normal(found, fired)
+        _check_late_settings(bound_firing, fired)
+    return _normal(bound_firing, fired)
 
 
-def _normal(found: Firing, fired: Fired) -> Firing:
+def _normal(bound_firing: Firing, fired: Fired) -> Firing:
     """A window that fires by default has no trigger, and one that fires once has nothing to accumulate.
 
     GLOBAL WINDOW has no default: AFTER WATERMARK there means the end of the input.
     """
     default = firing.AfterProcessingTime() if fired.clock else firing.AfterWatermark()
-    if found.trigger == default and not isinstance(fired.window, GlobalWindow):
-        found = replace(found, trigger=None)
-    return found if fires_again(found) else replace(found, accumulation=Accumulation.ACCUMULATING)
+    if bound_firing.trigger == default and not isinstance(fired.window, GlobalWindow):
+        bound_firing = replace(bound_firing, trigger=None)
+    return bound_firing if fires_again(bound_firing) else replace(bound_firing, accumulation=Accumulation.ACCUMULATING)
 
 
 # --- which clause says when -----------------------------------------------------------------------------------
@@ -140,14 +142,14 @@ def _check_late_data(clause: syntax.LateData | None, fired: Fired) -> None:
 
 
 def _with_settings(
-    late: firing.LateData, clause: syntax.LateData | None, found: Firing, fired: Fired
+    late: firing.LateData, clause: syntax.LateData | None, bound_firing: Firing, fired: Fired
 ) -> firing.LateData:
     """Lateness allowed by the settings, and at least the delay of EMIT AFTER WATERMARK."""
     allow = late.allow_ms
     if not _allows(clause) and not fired.clock and not isinstance(fired.window, GlobalWindow):
         counted = isinstance(fired.window, COUNTED)
         allow = 0 if counted else fired.context.settings.allowed_ms
-    delay = found.trigger.delay_ms if isinstance(found.trigger, firing.AfterWatermark) else 0
+    delay = bound_firing.trigger.delay_ms if isinstance(bound_firing.trigger, firing.AfterWatermark) else 0
     return replace(late, allow_ms=max(allow, delay))
 
 
@@ -155,25 +157,25 @@ def _allows(clause: syntax.LateData | None) -> bool:
     return clause is not None and clause.allow is not None
 
 
-def _check_late_pulse(found: Firing, clauses: StreamClauses) -> None:
-    trigger = found.trigger
+def _check_late_pulse(bound_firing: Firing, clauses: StreamClauses) -> None:
+    trigger = bound_firing.trigger
     asked = clauses.trigger is not None and isinstance(trigger, firing.AfterWatermark) and trigger.late is not None
-    if asked and not found.late.allow_ms:
+    if asked and not bound_firing.late.allow_ms:
         assert clauses.trigger is not None
         hint = "Add LATE DATA ALLOW INTERVAL '1' MINUTE."
         raise bind_error("SS226", "LATE fires for late rows, and none are allowed", clauses.trigger.span, hint)
 
 
-def _check_late_settings(found: Firing, fired: Fired) -> None:
+def _check_late_settings(bound_firing: Firing, fired: Fired) -> None:
     """As in Flink, late firings need late rows, and time to come."""
     settings: EmitSettings = fired.context.settings
     if settings.late_ms is None or fired.clock or isinstance(fired.window, COUNTED):
         return
     hint = "SET 'table.exec.emit.allow-lateness' = '1 min', or write LATE DATA ALLOW."
-    if not found.late.allow_ms:
+    if not bound_firing.late.allow_ms:
         message = 'setting "table.exec.emit.late-fire.enabled" fires for late rows, and none are allowed'
         raise bind_error("SS237", message, fired.span, hint)
-    if settings.late_ms > found.late.allow_ms:
-        delay, allowed = readable(settings.late_ms), readable(found.late.allow_ms)
+    if settings.late_ms > bound_firing.late.allow_ms:
+        delay, allowed = readable(settings.late_ms), readable(bound_firing.late.allow_ms)
         message = f'setting "table.exec.emit.late-fire.delay" is {delay}, and rows may be late by {allowed} only'
         raise bind_error("SS238", message, fired.span, hint)

@@ -126,8 +126,8 @@ def _no_generator(call: exp.Expr, context: Context) -> Exception:
 
 def _user_columns(function: Function) -> Columns:
     members = function.returns.args if function.returns.name == "STRUCT" else ()
-    found = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
-    return found or [(function.name, function.returns)]
+    columns = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
+    return columns or [(function.name, function.returns)]
 
 
 def _without_outer(call: exp.Expr, outer: bool) -> tuple[exp.Expr, bool]:
@@ -181,8 +181,8 @@ def _exploded(kind: DataType, wanted: int, call: exp.Expr) -> Columns:
 def _inlined(kind: DataType, wanted: int) -> Columns:
     element = kind.args[0] if kind.name == "ARRAY" else UNKNOWN
     members = element.args if isinstance(element, DataType) and element.name == "STRUCT" else ()
-    found = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
-    return found or [(f"col{i + 1}", UNKNOWN) for i in range(max(1, wanted))]
+    columns = [(m[0], m[1]) for m in members if isinstance(m, tuple)]
+    return columns or [(f"col{i + 1}", UNKNOWN) for i in range(max(1, wanted))]
 
 
 def _stacked(arguments: list[exp.Expr], scope: Scope, context: Context) -> Columns:

@@ -43,8 +43,8 @@ def bind_group_aggregate(
     grouping_id = reserved.unique("grouping_id") if grouping.sets is not None else None
     selected = expand(select.expressions, below, context)
     clock, selected = _with_clock(selected, below.node, reserved)
-    known = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
-    groups = Groups(below.node.schema, keys, known, context, Names([*keys.values(), *known]))
+    hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
+    groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
     place = Place("SELECT", True, special.column, special.call)
     results = [result_of(c, below, context, place, groups) for c in selected]

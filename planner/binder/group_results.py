@@ -47,8 +47,8 @@ def having_of(
     inner = Place("HAVING", True, special.column, special.call)
 
     def names(column: exp.Column) -> exp.Expr | None:
-        found = None if column.table else aliased(column.name, select.expressions)
-        return bind(found, scope, context, inner) if found is not None else special.column(column)
+        expression = None if column.table else aliased(column.name, select.expressions)
+        return bind(expression, scope, context, inner) if expression is not None else special.column(column)
 
     bound = bind_condition(having.this, scope, context, Place("HAVING", True, names, special.call))
     return groups.rewrite(bound)

@@ -79,7 +79,7 @@ def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Groupin
     window, plain = _window(clauses_of(select).window, terms, scope, context)
     sets = [sum(combination, ()) for combination in product(*(list(_sets(t)) for t in plain))]
     keys: list[Key] = []
-    positions = [tuple(_position(e, keys, select, scope, context) for e in found) for found in sets]
+    positions = [tuple(_position(e, keys, select, scope, context) for e in keys_of_set) for keys_of_set in sets]
     grouped = any(isinstance(t, (exp.Cube, exp.Rollup, exp.GroupingSets)) for t in plain)
     return Grouping(tuple(keys), tuple(tuple(dict.fromkeys(p)) for p in positions) if grouped else None, window)
 
@@ -141,8 +141,8 @@ def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
 
 def aliased(name: str, expressions: Sequence[exp.Expr]) -> exp.Expr | None:
     """The expression of the select list with that alias."""
-    found = (e.this for e in expressions if isinstance(e, exp.Alias) and e.alias.casefold() == name.casefold())
-    return next(found, None)
+    matching = (e.this for e in expressions if isinstance(e, exp.Alias) and e.alias.casefold() == name.casefold())
+    return next(matching, None)
 
 
 # --- windows --------------------------------------------------------------------------------------------------

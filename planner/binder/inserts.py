@@ -34,7 +34,7 @@ def _targets(table: Table, names: tuple[str, ...], statement: InsertStatement) -
     if not names:
         return list(table.physical_columns)
     by_name = {c.name.casefold(): c for c in table.columns}
-    found: list[Column] = []
+    targets: list[Column] = []
     for name in names:
         column = by_name.get(name.casefold())
         if column is None:
@@ -43,10 +43,10 @@ def _targets(table: Table, names: tuple[str, ...], statement: InsertStatement) -
         if not column.physical:
             what = "computed" if column.metadata_key is None else "metadata of the connector"
             raise bind_error("SS216", f'column "{column.name}" is {what} and takes no values', statement.target.span)
-        if column in found:
+        if column in targets:
             raise bind_error("SS205", f'column "{column.name}" is named twice', statement.target.span)
-        found.append(column)
-    return found
+        targets.append(column)
+    return targets
 
 
 def _check_arity(table: Table, targets: list[Column], relation: Relation, statement: InsertStatement) -> None:

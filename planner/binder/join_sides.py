@@ -70,33 +70,35 @@ class Sides:
         """``l.a = r.b``, of one type or of types that have a common one."""
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ) or not is_repeatable(condition):
             return None
-        one, other = node_of(condition.left.unnest()), node_of(condition.right.unnest())
-        sides = self.side_of(one), self.side_of(other)
+        left_value, right_value = node_of(condition.left.unnest()), node_of(condition.right.unnest())
+        sides = self.side_of(left_value), self.side_of(right_value)
         if sides == (1, 0):
-            one, other = other, one
+            left_value, right_value = right_value, left_value
         elif sides != (0, 1):
             return None
-        kinds = [self._types.of(value) for value in (one, other)]
+        kinds = [self._types.of(value) for value in (left_value, right_value)]
         kind = common_type(kinds)
         if kind.is_unknown:
             return None
-        one, other = (v if k == kind else cast(v, kind) for v, k in zip((one, other), kinds, strict=True))
-        return Equality(one, other, isinstance(condition, exp.NullSafeEQ))
+        left_value, right_value = (
+            v if k == kind else cast(v, kind) for v, k in zip((left_value, right_value), kinds, strict=True)
+        )
+        return Equality(left_value, right_value, isinstance(condition, exp.NullSafeEQ))
 
     def time_bound(self, condition: exp.Expression) -> tuple[tuple[str, str], type[exp.Expr], int] | None:
         """The times, and left - right compared with a distance, of ``l.ts >= r.ts - INTERVAL '1' HOUR``."""
         operator: type[exp.Expr] = type(condition)
         if operator not in MIRRORED:
             return None
-        one, other = _moved_time(condition.this), _moved_time(condition.expression)
-        if one is None or other is None:
+        left_time, right_time = _moved_time(condition.this), _moved_time(condition.expression)
+        if left_time is None or right_time is None:
             return None
-        if self.side_of(exp.column(one[0])) == 1:
-            one, other, operator = other, one, MIRRORED[operator]
-        left, right = self._fields[0].get(one[0]), self._fields[1].get(other[0])
+        if self.side_of(exp.column(left_time[0])) == 1:
+            left_time, right_time, operator = right_time, left_time, MIRRORED[operator]
+        left, right = self._fields[0].get(left_time[0]), self._fields[1].get(right_time[0])
         if left is None or right is None or left.time is None or left.time is not right.time:
             return None
-        return (left.name, right.name), operator, other[1] - one[1]
+        return (left.name, right.name), operator, right_time[1] - left_time[1]
 
 
 def _moved_time(value: exp.Expr) -> tuple[str, int] | None:
@@ -118,10 +120,10 @@ def _moved_time(value: exp.Expr) -> tuple[str, int] | None:
 
 def _microseconds(interval: exp.Expr) -> int | None:
     try:
-        found = fold(interval) * 1000
+        microseconds = fold(interval) * 1000
     except NotAnInterval:
         return None
-    return int(found) if found.denominator == 1 else None
+    return int(microseconds) if microseconds.denominator == 1 else None
 
 
 def decided_on_pairs(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:

@@ -63,18 +63,18 @@ def stream_join(
     if join.args.get("method"):
         join = _natural(join, left, right)
     right = apart_from(right, left)
-    both = scope_of_both(left, right)
+    pairs = scope_of_both(left, right)
     conditions: list[exp.Expression] = []
-    columns = both.columns
+    columns = pairs.columns
     if join.args.get("using"):
         conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
     elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], both, context, Place("ON")))
+        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, Place("ON")))
     elif kind is not JoinKind.INNER:
         hint = "Write ON with an equality of columns of both sides, or ON TRUE."
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
     context.stop_if_wrong()
-    implied = _implied(where, both, context) if kind is JoinKind.INNER else []
+    implied = _implied(where, pairs, context) if kind is JoinKind.INNER else []
     node = joined(left, right, kind, conditions, join, context, [bound for _, bound in implied])
     if not kind.pairs:
         return Scope(node, left.columns), []
@@ -93,10 +93,12 @@ def joined(
 ) -> Node:
     """The join of two sides, whose fields have different names, on bound conditions; below what else an inner join asks
     for. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
-    found = _Found()
-    _divide(conditions, found, left.node, right.node, kind)
-    _divide(implied, found, left.node, right.node, kind, implied=True)
-    node = _joined(found, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context))
+    conditions_by_use = _Found()
+    _divide(conditions, conditions_by_use, left.node, right.node, kind)
+    _divide(implied, conditions_by_use, left.node, right.node, kind, implied=True)
+    node = _joined(
+        conditions_by_use, left.node, right.node, kind, lambda side: ttl_ms_of((left, right)[side].tables, context)
+    )
     if isinstance(node, Filter):
         return Filter(check_changes(node.input, context, at), node.condition)
     return check_changes(node, context, at)
@@ -104,34 +106,34 @@ def joined(
 
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
-    found = _KINDS.get((side, kind))
-    if method not in ("", "NATURAL") or found is None or (method and not found.pairs):
+    join_kind = _KINDS.get((side, kind))
+    if method not in ("", "NATURAL") or join_kind is None or (method and not join_kind.pairs):
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
-    return found
+    return join_kind
 
 
 def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
     """NATURAL JOIN as one with USING of the columns that both sides have; without any it pairs all rows."""
     theirs = {column.name.casefold() for column in right.stars(None)}
     names = [column.name for column in left.stars(None) if column.name.casefold() in theirs]
-    found = join.copy()
-    found.set("using", [exp.to_identifier(name, quoted=True) for name in names])
+    rewritten = join.copy()
+    rewritten.set("using", [exp.to_identifier(name, quoted=True) for name in names])
     if not names:
-        found.set("on", exp.true())
-    return found
+        rewritten.set("on", exp.true())
+    return rewritten
 
 
-def _implied(where: Sequence[exp.Expr], both: Scope, context: Context) -> list[tuple[exp.Expr, exp.Expression]]:
+def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[tuple[exp.Expr, exp.Expression]]:
     """What WHERE says of these two sides alone, as it is written and bound."""
-    found = []
+    implied = []
     for condition in where:
-        if _is_of(condition, both):
+        if _is_of(condition, pairs):
             quiet = replace(context, problems={})
-            bound = bind_condition(condition, both, quiet, Place("WHERE"))
+            bound = bind_condition(condition, pairs, quiet, Place("WHERE"))
             if not quiet.problems and is_repeatable(bound):
-                found.append((condition, bound))
-    return found
+                implied.append((condition, bound))
+    return implied
 
 
 def _is_of(condition: exp.Expr, scope: Scope) -> bool:
@@ -180,7 +182,7 @@ class _Found:
 
 def _divide(
     conditions: Iterable[exp.Expression],
-    found: _Found,
+    by_use: _Found,
     left: Node,
     right: Node,
     kind: JoinKind,
@@ -189,21 +191,21 @@ def _divide(
 ) -> None:
     """Adds what the conditions say; of those that are ``implied``, and checked above again, only what joins go by."""
     sides = Sides(left, right)
-    for condition in (part for whole in conditions for part in parts_of(whole)):
+    for condition in (conjunct for whole in conditions for conjunct in parts_of(whole)):
         bound = sides.time_bound(condition)
         equality = sides.equality(condition) if bound is None else None
         side = sides.side_of(condition)
         if bound is not None:
             times, operator, distance = bound
-            bounds = found.bounds.setdefault(times, _Bounds())
+            bounds = by_use.bounds.setdefault(times, _Bounds())
             bounds.add(operator, distance)
             bounds.told_by += [] if implied else [condition]
         elif equality is not None:
-            found.equal.append(equality)
+            by_use.equal.append(equality)
         elif not implied and side is not None and _goes_below(side, kind):
-            found.of_side[side].append(condition)
+            by_use.of_side[side].append(condition)
         elif not implied:
-            found.rest.append(condition)
+            by_use.rest.append(condition)
 
 
 def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node) -> bool:
@@ -211,11 +213,11 @@ def _is_fulfilled(condition: exp.Expression, node: Node, left: Node, right: Node
     sides = Sides(left, right)
     join = node.input if isinstance(node, Filter) else node
     times = (join.left_time, join.right_time) if isinstance(join, IntervalJoin) else None
-    for part in parts_of(condition):
-        bound = sides.time_bound(part)
+    for conjunct in parts_of(condition):
+        bound = sides.time_bound(conjunct)
         if bound is not None and bound[0] != times:
             return False
-        if bound is None and sides.equality(part) is None:
+        if bound is None and sides.equality(conjunct) is None:
             return False
     return True
 
@@ -228,15 +230,15 @@ def _goes_below(side: int, kind: JoinKind) -> bool:
 # --- the operator ---------------------------------------------------------------------------------------------
 
 
-def _joined(found: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
+def _joined(by_use: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
     """The join, over what each side must hold, below what else an inner join asks for."""
     left, right = (
-        Filter(side, conjunction(own)) if own else side for side, own in zip((left, right), found.of_side, strict=True)
+        Filter(side, conjunction(own)) if own else side for side, own in zip((left, right), by_use.of_side, strict=True)
     )
-    equal = tuple(found.equal)
-    within = next(((t, b) for t, b in found.bounds.items() if b.lower is not None and b.upper is not None), None)
-    loose = [c for times, b in found.bounds.items() if within is None or times != within[0] for c in b.told_by]
-    rest = [*loose, *found.rest]
+    equal = tuple(by_use.equal)
+    within = next(((t, b) for t, b in by_use.bounds.items() if b.lower is not None and b.upper is not None), None)
+    loose = [c for times, b in by_use.bounds.items() if within is None or times != within[0] for c in b.told_by]
+    rest = [*loose, *by_use.rest]
     above = rest if kind is JoinKind.INNER else []
     condition = decided_on_pairs(rest, left, right) if kind is not JoinKind.INNER else None
     in_windows = window_join(left, right, kind, equal, condition)

@@ -37,7 +37,7 @@ def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: Window
 def _available(scope: Scope, columns: WindowColumns) -> dict[str, Field]:
     """What a late row has: the columns of the window's input and the bounds of the window, by name."""
     bounds = {"window_start": columns.start, "window_end": columns.end}
-    found = {name: Field(field, TIMESTAMP, False) for name, field in bounds.items()}
+    fields = {name: Field(field, TIMESTAMP, False) for name, field in bounds.items()}
     for visible in scope.columns:
-        found.setdefault(visible.name.casefold(), scope.fields[visible.field])
-    return found
+        fields.setdefault(visible.name.casefold(), scope.fields[visible.field])
+    return fields

@@ -36,31 +36,31 @@ class Split:
 
 def split(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> Split:
     """The conjuncts of ON over the fields of ``node``, each where it belongs. SS206, SS258."""
-    found = Split()
+    parts = Split()
     columns = _physical(node)
     outputs = {o.name for o in node.outputs}
     types = Types(node.schema, context.catalog.function)
     for condition in conditions:
         pair = _pair(condition, columns, outputs)
-        if pair is not None and pair[0].name not in {k.name for k in found.keys}:
+        if pair is not None and pair[0].name not in {k.name for k in parts.keys}:
             column, value = pair
             key, exact = _key(column, value, types, condition, context)
-            found.keys = (*found.keys, key)
+            parts.keys = (*parts.keys, key)
             if not exact:
-                _keep(condition, found, node, context)
+                _keep(condition, parts, node, context)
         elif not columns_of(condition) & outputs:
-            found.left.append(condition)
+            parts.left.append(condition)
         else:
-            _keep(condition, found, node, context)
-    return found
+            _keep(condition, parts, node, context)
+    return parts
 
 
-def _keep(condition: exp.Expression, found: Split, node: Lookup, context: Context) -> None:
+def _keep(condition: exp.Expression, parts: Split, node: Lookup, context: Context) -> None:
     """Functions of Python cannot look at the rows of an answer, only at rows of the result."""
     if is_repeatable(condition):
-        found.rest.append(condition)
+        parts.rest.append(condition)
     elif not node.outer:
-        found.above.append(condition)
+        parts.above.append(condition)
     else:
         message = "ON of a LEFT lookup join calls a function of Python, or one that differs at every call"
         hint = "Join without LEFT, or call it in the query above."
@@ -70,8 +70,8 @@ def _keep(condition: exp.Expression, found: Split, node: Lookup, context: Contex
 def _physical(node: Lookup) -> dict[str, Field]:
     """The physical columns that may be keys, by the name of their output."""
     read = {f.name: f for f in node.read if f.type.name not in _NO_KEYS}
-    found = ((o.name, read.get(o.expression.name)) for o in node.outputs if isinstance(o.expression, exp.Column))
-    return {name: column for name, column in found if column is not None}
+    columns = ((o.name, read.get(o.expression.name)) for o in node.outputs if isinstance(o.expression, exp.Column))
+    return {name: column for name, column in columns if column is not None}
 
 
 def _pair(
@@ -82,9 +82,9 @@ def _pair(
     if not isinstance(equality, exp.EQ):
         return None
     left, right = equality.left.unnest(), equality.right.unnest()
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, exp.Column) and one.name in columns and not columns_of(other) & outputs:
-            return columns[one.name], node_of(other)
+    for column, value in ((left, right), (right, left)):
+        if isinstance(column, exp.Column) and column.name in columns and not columns_of(value) & outputs:
+            return columns[column.name], node_of(value)
     return None
 
 
@@ -151,10 +151,10 @@ def joined_using(names: list[exp.Expr], left: Columns, right: Columns) -> tuple[
 
 
 def _named(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Visible:
-    found = [v for v in columns if v.matches(name.name, None)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matching = [v for v in columns if v.matches(name.name, None)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
         raise bind_error("SS204", f'column "{name.name}" of USING is ambiguous', name, "Write the condition with ON.")
     hint = did_you_mean(name.name, [v.name for v in columns], "columns")
     raise bind_error("SS201", f'column "{name.name}" of USING does not exist in the {side}', name, hint)

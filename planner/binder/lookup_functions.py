@@ -22,8 +22,8 @@ from sqlstream.types import DataType
 
 def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
     """The coroutine that ``call`` names; None for any other."""
-    found = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
-    return found if found is not None and found.kind is FunctionKind.ASYNC else None
+    function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+    return function if function is not None and function.kind is FunctionKind.ASYNC else None
 
 
 def lookup_call(
@@ -57,12 +57,12 @@ def _keys(call: exp.Expr, function: Function, scope: Scope, context: Context) ->
     """Named by the parameters and cast to their types where those are declared."""
     types = types_of(scope, context)
     names = Names()
-    found: list[Item] = []
+    keys: list[Item] = []
     for index, argument in enumerate(call.expressions):
         name, kind = function.parameters[index] if index < len(function.parameters) else (f"argument_{index}", None)
         bound = bind(argument, scope, context, Place(f"an argument of {function.name}"))
-        found.append(_key(names.unique(name), bound, kind, types))
-    return tuple(found)
+        keys.append(_key(names.unique(name), bound, kind, types))
+    return tuple(keys)
 
 
 def _key(name: str, bound: exp.Expression, declared: DataType | None, types: Types) -> Item:
@@ -75,8 +75,8 @@ def _key(name: str, bound: exp.Expression, declared: DataType | None, types: Typ
 def _members(function: Function) -> list[tuple[str, DataType]]:
     """The columns of the function's row; one of the function's name for a bare value."""
     members = function.returns.args if function.returns.name == "STRUCT" else ()
-    found = [m for m in members if isinstance(m, tuple)]
-    return found or [(function.name, function.returns)]
+    columns = [m for m in members if isinstance(m, tuple)]
+    return columns or [(function.name, function.returns)]
 
 
 def _shown(source: exp.Expr, call: exp.Expr, function: Function) -> list[str]:

@@ -23,13 +23,13 @@ _RETRY = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
 
 def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
     """``'key' = 'value'`` of the hint by key. SS256 for anything else."""
-    found: dict[str, exp.EQ] = {}
+    pairs: dict[str, exp.EQ] = {}
     for pair in hint.expressions:
         if isinstance(pair, exp.EQ) and all(e.is_string for e in (pair.left, pair.right)):
-            found[pair.left.name.casefold()] = pair
+            pairs[pair.left.name.casefold()] = pair
         else:
             context.wrong("SS256", "a LOOKUP hint has options 'key' = 'value'", pair, "Put both in single quotes.")
-    return found
+    return pairs
 
 
 @dataclass
@@ -62,7 +62,7 @@ def hinted(options: Options) -> LookupOptions:
     default = options.context.settings.lookup
     asynchronous = _word(options, "async", _BOOLEAN, True)
     order = _word(options, "output-mode", _ORDERS, default.order)
-    found = replace(
+    lookup_options = replace(
         default,
         asynchronous=asynchronous,
         order=order if asynchronous else Order.ORDERED,
@@ -76,7 +76,7 @@ def hinted(options: Options) -> LookupOptions:
         if key not in options.known:
             hint = did_you_mean(key, options.known, "options")
             options.wrong(f"the LOOKUP hint has no option '{key}'", key, hint)
-    return found
+    return lookup_options
 
 
 _NO_SHUFFLE = "Remove it: the tasks of a worker share one cache, so equal keys need not meet in one task."
@@ -122,9 +122,9 @@ def _duration(options: Options, key: str, default: int) -> int:
     def convert(text: str) -> int | None:
         # As in Flink, a number without a unit counts milliseconds.
         try:
-            found = text_ms(f"{text} ms" if text.isascii() and text.isdigit() else text)
+            duration_ms = text_ms(f"{text} ms" if text.isascii() and text.isdigit() else text)
         except NotAnInterval:
             return None
-        return found if found > 0 else None
+        return duration_ms if duration_ms > 0 else None
 
     return options.read(key, default, convert, "a positive duration such as '10s'")

@@ -42,11 +42,11 @@ class LookupHints:
 
     def _take(self, right: exp.Expr) -> exp.Expr | None:
         names = [right.alias_or_name, right.name]
-        found = next((n.casefold() for n in names if n.casefold() in self.hints), None)
-        if found is None:
+        hinted = next((n.casefold() for n in names if n.casefold() in self.hints), None)
+        if hinted is None:
             return None
-        self.used.add(found)
-        return self.hints[found]
+        self.used.add(hinted)
+        return self.hints[hinted]
 
     def finish(self, context: Context) -> None:
         """SS257 for each hint whose table nobody looked up."""
@@ -70,7 +70,7 @@ def refuse_lookup_clause(source: exp.Expr, context: Context, what: str) -> None:
 
 def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
     """The LOOKUP hints of a SELECT; others than these and STATE_TTL are refused."""
-    found = LookupHints()
+    hints = LookupHints()
     hint = select.args.get("hint")
     if hint is not None and not isinstance(hint, exp.Hint):
         context.refuse("hint", hint)
@@ -84,8 +84,8 @@ def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
         table = pair.right.name.casefold() if pair is not None else None
         if table is None:
             context.wrong("SS256", "a LOOKUP hint needs the option 'table'", call, _NO_TABLE)
-        elif table in found.hints:
+        elif table in hints.hints:
             context.wrong("SS257", f'"{table}" has two LOOKUP hints', call, "Keep one of them.")
         else:
-            found.hints[table] = call
-    return found
+            hints.hints[table] = call
+    return hints

@@ -52,11 +52,11 @@ def _ms(interval: exp.Expression | None, what: str, context: Context, least: int
     if interval is None:
         return None
     at = span_of(interval)
-    found = interval_ms(interval, f"the interval of {what}", at)
-    if found < least:
+    length_ms = interval_ms(interval, f"the interval of {what}", at)
+    if length_ms < least:
         must = "be positive" if least else "not be negative"
-        context.wrong("SS255", f"the interval of {what} must {must}, but is {readable(found)}", at)
-    return found
+        context.wrong("SS255", f"the interval of {what} must {must}, but is {readable(length_ms)}", at)
+    return length_ms
 
 
 def _retry(retry: syntax.Retry, context: Context) -> Retry:

@@ -85,15 +85,15 @@ def is_looked_up(right: exp.Expr, context: Context) -> bool:
     name = ".".join(p.name for p in right.parts)
     if name.casefold() in context.queries:
         return False
-    found = context.catalog.relation(name)
-    return not isinstance(found, View) and not (isinstance(found, Table) and found.streamed)
+    relation = context.catalog.relation(name)
+    return not isinstance(relation, View) and not (isinstance(relation, Table) and relation.streamed)
 
 
 def _time_hint(scope: Scope) -> str:
-    found = [c for c in scope.columns if scope.fields[c.field].time is TimeDomain.PROCESSING]
-    if not found:
+    times = [c for c in scope.columns if scope.fields[c.field].time is TimeDomain.PROCESSING]
+    if not times:
         return "Join (SELECT *, PROCTIME() AS pt FROM o) AS o, or declare pt AS PROCTIME() in CREATE TABLE: AS OF o.pt."
-    name = f"{found[0].table}.{found[0].name}" if found[0].table else found[0].name
+    name = f"{times[0].table}.{times[0].name}" if times[0].table else times[0].name
     return f"Write FOR SYSTEM_TIME AS OF {name}."
 
 
@@ -106,9 +106,9 @@ def _table(right: exp.Expr, context: Context) -> Table:
     if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
         raise bind_error("SS250", "FOR SYSTEM_TIME AS OF needs a table", right, hint)
     name = ".".join(p.name for p in right.parts)
-    found = context.catalog.relation(name)
-    if isinstance(found, Table):
-        return found
+    relation = context.catalog.relation(name)
+    if isinstance(relation, Table):
+        return relation
     suggestion = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table "{name}" does not exist', right.this, suggestion)
 
@@ -159,22 +159,22 @@ def _on(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
     else:
         conditions = conjuncts(bind_condition(join.args["on"], scope, context, Place("ON")))
     context.stop_if_wrong()
-    found = split(conditions, node, context)
-    if not found.keys:
+    conditions_by_use = split(conditions, node, context)
+    if not conditions_by_use.keys:
         at = join.args.get("on") or join
         raise bind_error("SS252", "a lookup join needs an equality", at, EQUALITY_HINT)
-    return _looked_up(found, scope, node)
+    return _looked_up(conditions_by_use, scope, node)
 
 
-def _looked_up(found: Split, scope: Scope, node: Lookup) -> Scope:
+def _looked_up(by_use: Split, scope: Scope, node: Lookup) -> Scope:
     """What reads the left side alone is asked before the lookup, what calls Python functions behind it."""
-    below, keys = node.input, found.keys
-    if found.left and node.outer:
+    below, keys = node.input, by_use.keys
+    if by_use.left and node.outer:
         first = keys[0]
-        guarded = exp.Case(ifs=[exp.If(this=conjunction(list(found.left)), true=first.expression)])
+        guarded = exp.Case(ifs=[exp.If(this=conjunction(list(by_use.left)), true=first.expression)])
         keys = (replace(first, expression=guarded, nullable=True), *keys[1:])
-    elif found.left:
-        below = Filter(below, conjunction(list(found.left)))
-    rest = conjunction(list(found.rest)) if found.rest else None
+    elif by_use.left:
+        below = Filter(below, conjunction(list(by_use.left)))
+    rest = conjunction(list(by_use.rest)) if by_use.rest else None
     scope = scope.over(replace(node, input=below, keys=keys, condition=rest))
-    return scope.over(Filter(scope.node, conjunction(list(found.above)))) if found.above else scope
+    return scope.over(Filter(scope.node, conjunction(list(by_use.above)))) if by_use.above else scope

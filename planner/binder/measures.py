@@ -123,9 +123,11 @@ def _check_cumulate(step: int, size: int, values: Values, span: Span | None) -> 
         raise bind_error("SS211", message, _span(values["SIZE"]) or span, "The order is CUMULATE(…, step, size).")
 
 
-def _check_offset(kind: str, of: str, limit_ms: int, offset_ms: int, values: Values, span: Span | None) -> None:
+def _check_offset(kind: str, measure: str, limit_ms: int, offset_ms: int, values: Values, span: Span | None) -> None:
     if abs(offset_ms) >= limit_ms:
-        message = f"offset of {kind} is {readable(offset_ms)}, but must be less than its {of} of {readable(limit_ms)}"
+        message = (
+            f"offset of {kind} is {readable(offset_ms)}, but must be less than its {measure} of {readable(limit_ms)}"
+        )
         raise bind_error("SS211", message, _span(values["OFFSET"]) or span)
 
 
@@ -191,10 +193,10 @@ def _gap(value: Measured, span: Span | None, row: Row) -> int | exp.Expression:
     if isinstance(expression, RowsSyntax) or not expression.find(exp.Column, exp.Case, exp.If):
         return _checked_duration("GAP", value, span)
     bound = bind(expression, row.scope, row.context, Place("SESSION"))
-    found = type_in(row.scope, row.context, bound)
-    if not (found.is_unknown or found.name in ("INTERVAL", "VOID")):
+    gap_type = type_in(row.scope, row.context, bound)
+    if not (gap_type.is_unknown or gap_type.name in ("INTERVAL", "VOID")):
         hint = "Write CAST(… AS INTERVAL) for a text, n * INTERVAL '1' SECOND for a number."
-        raise bind_error("SS212", f"gap of SESSION must be an interval, not {found}", expression, hint)
+        raise bind_error("SS212", f"gap of SESSION must be an interval, not {gap_type}", expression, hint)
     epoch = exp.Anonymous(this="timestamp_millis", expressions=[exp.Literal.number(0)])
     later = exp.Add(this=epoch, expression=exp.paren(bound, copy=False))
     return exp.Anonymous(this="unix_millis", expressions=[later])

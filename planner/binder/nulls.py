@@ -28,16 +28,16 @@ def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
     It may have stood behind the argument or behind the parentheses. The default is written out, so that nothing below
     the binder needs to know it.
     """
-    found = [node for node in call.walk() if isinstance(node, TREATMENTS)]
+    treatments = [node for node in call.walk() if isinstance(node, TREATMENTS)]
     name = spark_name(_function(call))
-    if found and name not in _TAKERS:
-        context.wrong("SS207", f'aggregate "{name}" takes neither IGNORE NULLS nor RESPECT NULLS', found[0], _HINT)
+    if treatments and name not in _TAKERS:
+        context.wrong("SS207", f'aggregate "{name}" takes neither IGNORE NULLS nor RESPECT NULLS', treatments[0], _HINT)
         return exp.Null()
-    if len(found) > 1:
-        context.wrong("SS207", f'"{name}" is told twice what to do with NULLs', found[1], "Remove one of the two.")
+    if len(treatments) > 1:
+        context.wrong("SS207", f'"{name}" is told twice what to do with NULLs', treatments[1], "Remove one of the two.")
         return exp.Null()
-    if found:
-        return type(found[0])(this=_without(call, found[0]))
+    if treatments:
+        return type(treatments[0])(this=_without(call, treatments[0]))
     default = DEFAULTS.get(name)
     return default(this=call) if default is not None and len(call_arguments(_function(call))) == 1 else call
 

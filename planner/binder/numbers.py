@@ -12,10 +12,10 @@ from sqlstream.planner.binder.scope import Scope
 def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
     """An expression of the row that is a number, or of unknown type. SS206."""
     bound = bind(expression, scope, context, Place(clause))
-    found = type_in(scope, context, bound)
-    if not (found.is_numeric or found.is_unknown or found.name == "VOID"):
+    kind = type_in(scope, context, bound)
+    if not (kind.is_numeric or kind.is_unknown or kind.name == "VOID"):
         hint = "Make a number of it, such as UNIX_MILLIS(ts) of a time."
-        context.wrong("SS206", f"{clause} needs a number, not {found}", expression, hint)
+        context.wrong("SS206", f"{clause} needs a number, not {kind}", expression, hint)
     return bound
 
 

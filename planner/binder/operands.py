@@ -50,11 +50,11 @@ def _check_distinct(node: exp.Distinct, types: Types, context: Context) -> None:
 
 
 def _check_condition(clause: str, operand: exp.Expr, types: Types, context: Context) -> None:
-    found = types.of(operand)
+    kind = types.of(operand)
     # Spark reads strings such as 'true' as conditions.
-    if found == BOOLEAN or found.is_unknown or found.name in ("VOID", "STRING"):
+    if kind == BOOLEAN or kind.is_unknown or kind.name in ("VOID", "STRING"):
         return
-    message = f"{clause} needs a condition of type BOOLEAN, not {found}"
+    message = f"{clause} needs a condition of type BOOLEAN, not {kind}"
     context.wrong("SS206", message, operand, "Compare the value, as in a > 0.")
 
 
@@ -76,11 +76,11 @@ def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:
 
 
 def _check_like(node: exp.Expr, types: Types, context: Context) -> None:
-    found = misused_escape(node)
-    if found is not None:
-        where = f'stands before "{found.behind}"' if found.behind else "stands at the end of the pattern"
-        hint = f"It goes before %, _ and itself only: write {found.better} where it means itself."
-        context.wrong("SS235", f"the escape character of LIKE {where}", found.pattern, hint)
+    misuse = misused_escape(node)
+    if misuse is not None:
+        where = f'stands before "{misuse.behind}"' if misuse.behind else "stands at the end of the pattern"
+        hint = f"It goes before %, _ and itself only: write {misuse.better} where it means itself."
+        context.wrong("SS235", f"the escape character of LIKE {where}", misuse.pattern, hint)
 
 
 def _check_text_as_time(call: exp.Func, types: Types, context: Context) -> None:
@@ -88,60 +88,60 @@ def _check_text_as_time(call: exp.Func, types: Types, context: Context) -> None:
     if spark_name(call) not in _TEXT_AS_TIME:
         return
     arguments = call_arguments(call)
-    found = types.of(arguments[0]) if arguments else None
-    if found is not None and found.is_numeric:
+    kind = types.of(arguments[0]) if arguments else None
+    if kind is not None and kind.is_numeric:
         hint = "Write TIMESTAMP_MILLIS(n) or TIMESTAMP_SECONDS(n) for a number since 1970."
-        context.wrong("SS206", f"{(spark_name(call) or '').upper()} needs a text, not {found}", call, hint)
+        context.wrong("SS206", f"{(spark_name(call) or '').upper()} needs a text, not {kind}", call, hint)
 
 
 def _check_arithmetic(node: exp.Expr, types: Types, context: Context) -> None:
     operands = [node.this] if isinstance(node, exp.Neg) else [node.this, node.expression]
-    found = [types.of(operand) for operand in operands]
-    wrong = [kind for kind in found if kind.name in _NEVER_CALCULATED]
+    kinds = [types.of(operand) for operand in operands]
+    wrong = [kind for kind in kinds if kind.name in _NEVER_CALCULATED]
     if wrong:
         context.wrong("SS206", f"a value of type {wrong[0]} is no number", node, "Convert it, as in CAST(x AS INT).")
-    elif [kind.name for kind in found] == ["STRING", "STRING"]:
+    elif [kind.name for kind in kinds] == ["STRING", "STRING"]:
         hint = "Write a || b for a text of both, or convert one of them, as in CAST(x AS INT)."
         context.wrong("SS206", "two texts cannot be calculated with", node, hint)
-    elif any(kind.is_timestamp for kind in found) and any(kind.is_numeric for kind in found):
+    elif any(kind.is_timestamp for kind in kinds) and any(kind.is_numeric for kind in kinds):
         hint = "Write ts + INTERVAL '1' SECOND."
         context.wrong("SS206", "a timestamp and a number cannot be calculated with", node, hint)
 
 
 def _check_text(node: exp.Expr, types: Types, context: Context) -> None:
-    found = types.of(node.this)
-    if found.name in _NESTED:
-        context.wrong("SS206", f"a pattern needs a text, not {found}", node.this)
+    kind = types.of(node.this)
+    if kind.name in _NESTED:
+        context.wrong("SS206", f"a pattern needs a text, not {kind}", node.this)
 
 
 def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
-    found = types.of(node.this)
-    if not (found.is_unknown or found.name in (*_NESTED, "VARIANT", "VOID")):
-        context.wrong("SS206", f"a value of type {found} has no elements", node, "Brackets read from arrays and maps.")
+    kind = types.of(node.this)
+    if not (kind.is_unknown or kind.name in (*_NESTED, "VARIANT", "VOID")):
+        context.wrong("SS206", f"a value of type {kind} has no elements", node, "Brackets read from arrays and maps.")
     key = node.expressions[0] if node.expressions else None
-    if found.name == "STRUCT" and isinstance(key, exp.Literal) and member_type(found, key.name).is_unknown:
-        context.wrong("SS206", f'a value of type {found} has no field "{key.name}"', key)
+    if kind.name == "STRUCT" and isinstance(key, exp.Literal) and member_type(kind, key.name).is_unknown:
+        context.wrong("SS206", f'a value of type {kind} has no field "{key.name}"', key)
 
 
 def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
     """The values of IN and BETWEEN, which are compared with the one before."""
-    found = types.of(node.this)
+    kind = types.of(node.this)
     candidates = node.expressions if isinstance(node, exp.In) else [node.args["low"], node.args["high"]]
     for candidate in candidates:
         other = types.of(candidate)
-        if "STRING" not in (found.name, other.name) and incompatible(found, other):
-            message = f"values of type {found} and {other} cannot be compared"
+        if "STRING" not in (kind.name, other.name) and incompatible(kind, other):
+            message = f"values of type {kind} and {other} cannot be compared"
             context.wrong("SS206", message, node, "Convert one of them with CAST.")
             return
 
 
 def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
     """A nested type comes from one of its own kind; everything becomes a text."""
-    found, target = types.of(node.this), from_sqlglot(node.to)
-    nested = [kind for kind in (found, target) if kind.name in _NESTED]
-    free = found.is_unknown or target.is_unknown or {"VOID", "VARIANT"} & {found.name, target.name}
-    if nested and not free and found.name != target.name and target.name != "STRING":
-        context.wrong("SS206", f"a value of type {found} cannot be converted to {target}", node)
+    source, target = types.of(node.this), from_sqlglot(node.to)
+    nested = [kind for kind in (source, target) if kind.name in _NESTED]
+    free = source.is_unknown or target.is_unknown or {"VOID", "VARIANT"} & {source.name, target.name}
+    if nested and not free and source.name != target.name and target.name != "STRING":
+        context.wrong("SS206", f"a value of type {source} cannot be converted to {target}", node)
     elif target.name == "VOID":
         context.wrong("SS206", "nothing can be converted to VOID", node, "Write NULL.")
     elif target.name == "TIME":

@@ -143,11 +143,11 @@ def _field(
     if number in hidden:
         return fields[shown + hidden[number]].name
     if _is_ordinal(value):
-        place = int(value.name) if len(value.name) < 9 else 0
-        if not 1 <= place <= shown:
+        position = int(value.name) if len(value.name) < 9 else 0
+        if not 1 <= position <= shown:
             message = f"the query has no column number {value.name}"
             raise bind_error(WRONG_ORDER, message, value, f"It has columns 1 to {shown}.")
-        return fields[place - 1].name
+        return fields[position - 1].name
     scope = scope_of(Relation(relation.node, relation.names), None)
     bound = bind(value, scope, context, Place("ORDER BY"))
     if not isinstance(bound, exp.Column):

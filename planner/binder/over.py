@@ -74,7 +74,7 @@ def with_overs(
 
 def _windows(expression: exp.Expr) -> list[exp.Window]:
     """The OVER calls of an expression, but for those of its subqueries."""
-    return [found for found in _outside_queries(expression) if isinstance(found, exp.Window)]
+    return [node for node in _outside_queries(expression) if isinstance(node, exp.Window)]
 
 
 def _outside_queries(expression: exp.Expr) -> Iterator[exp.Expr]:
@@ -134,9 +134,9 @@ class _Binding:
         for order, calls in self._calls.items():
             node = Over(node, order.keys, order.time, tuple(calls), order.domain, order.ties)
             node = check_changes(node, self._context, self._select)
-        for found in alone:
-            check_order(found.columns, node, found.written)
-            node = Ranked(node, found.keys, found.columns, found.function, found.name, self._ttl_ms(), found.at)
+        for number in alone:
+            check_order(number.columns, node, number.written)
+            node = Ranked(node, number.keys, number.columns, number.function, number.name, self._ttl_ms(), number.at)
         visible = tuple(Visible(name, name, starred=False) for name in self._fields)
         return self._scope.with_columns(node, visible)
 
@@ -148,13 +148,13 @@ class _Binding:
     def _numbers_alone(self) -> list[_Numbered]:
         """The numbers that a condition may bound: those without company in their order, where that is OVER's. The
         others become calls."""
-        orders = Counter(found.order for found in self._numbers)
+        orders = Counter(number.order for number in self._numbers)
         alone = [f for f in self._numbers if f.order is None or (orders[f.order] == 1 and f.order not in self._calls)]
-        for found in self._numbers:
-            if found not in alone:
-                assert found.order is not None
-                item = Item(found.name, exp.Anonymous(this=found.function, expressions=[]), INT, False)
-                self._calls.setdefault(found.order, {})[OverCall(item, None)] = found.name
+        for number in self._numbers:
+            if number not in alone:
+                assert number.order is not None
+                item = Item(number.name, exp.Anonymous(this=number.function, expressions=[]), INT, False)
+                self._calls.setdefault(number.order, {})[OverCall(item, None)] = number.name
         return alone
 
     # --- calls --------------------------------------------------------------------------------------------------
@@ -186,18 +186,18 @@ class _Binding:
         field = self._scope.fields.get(columns[0].name)  # none yet where the column is computed
         time = field.time if field is not None else None
         if columns[0].descending or time is None:
-            known = None
+            in_time = None
         elif time is TimeDomain.PROCESSING and len(columns) > 1:
             raise _one_by_one(order.expressions[1])
         else:
-            known = _Order(keys, columns[0].name, time, columns[1:])
+            in_time = _Order(keys, columns[0].name, time, columns[1:])
         at = None if self._context.views else span_of(order.expressions[0]) or span_of(spec)
-        for found in self._numbers:
-            if (found.keys, found.columns, found.function) == (keys, columns, called):
-                return found.name
+        for numbered in self._numbers:
+            if (numbered.keys, numbered.columns, numbered.function) == (keys, columns, called):
+                return numbered.name
         name = self._names.unique("over")
         self._fields.append(name)
-        self._numbers.append(_Numbered(keys, columns, called, name, known, at, order))
+        self._numbers.append(_Numbered(keys, columns, called, name, in_time, at, order))
         return name
 
     def _call(self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain, window: exp.Window) -> OverCall:
@@ -271,12 +271,14 @@ class _Binding:
         name = window.args.get("alias")
         if name is None:
             return window
-        found = self._named.get(name.name.casefold())
-        own = any(window.args.get(part) for part in ("partition_by", "order", "spec"))
-        if found is None or own:
-            message = f'window "{name.name}" is not defined' if found is None else f'window "{name.name}" is changed'
+        definition = self._named.get(name.name.casefold())
+        own = any(window.args.get(clause) for clause in ("partition_by", "order", "spec"))
+        if definition is None or own:
+            message = (
+                f'window "{name.name}" is not defined' if definition is None else f'window "{name.name}" is changed'
+            )
             raise bind_error("SS239", message, name, f"Write WINDOW {name.name} AS (PARTITION BY … ORDER BY …).")
-        return found
+        return definition
 
     def _time(self, ordered: exp.Expr | None, spec: exp.Expr) -> tuple[str, TimeDomain]:
         if ordered is None:

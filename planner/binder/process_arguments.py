@@ -25,17 +25,17 @@ def arguments_by_name(call: TableFunction, function: Function) -> dict[str, Argu
     """The arguments of a call by parameter. BindError SS260, SS261."""
     signature = signature_of(function)
     names = (*signature.parameters, ON_TIME, UID)
-    found: dict[str, Argument] = {}
+    by_parameter: dict[str, Argument] = {}
     for position, argument in enumerate(call.arguments):
         name = _parameter(argument, position, call, function, names)
-        if name in found:
+        if name in by_parameter:
             raise _wrong(f'argument "{name}" of "{call.name}" is given twice', argument, function)
-        found[name] = argument
+        by_parameter[name] = argument
     for name in signature.parameters:
-        if name not in found and name not in signature.optional:
+        if name not in by_parameter and name not in signature.optional:
             raise bind_error("SS260", f'"{call.name}" needs the argument "{name}"', call.span, expected(function))
-    _check_kinds(call, function, found)
-    return found
+    _check_kinds(call, function, by_parameter)
+    return by_parameter
 
 
 def _parameter(
@@ -47,18 +47,18 @@ def _parameter(
         if position >= len(names):
             raise _wrong(f'"{call.name}" takes at most {len(names)} arguments', argument, function)
         return names[position]
-    known = {name.casefold(): name for name in names}
-    name = known.get(argument.name.casefold())
+    spellings = {name.casefold(): name for name in names}
+    name = spellings.get(argument.name.casefold())
     if name is None:
         hint = " ".join(filter(None, (did_you_mean(argument.name, names, "arguments"), expected(function))))
         raise bind_error("SS260", f'"{call.name}" has no argument "{argument.name}"', argument.span, hint)
     return name
 
 
-def _check_kinds(call: TableFunction, function: Function, found: Mapping[str, Argument]) -> None:
+def _check_kinds(call: TableFunction, function: Function, arguments: Mapping[str, Argument]) -> None:
     signature = signature_of(function)
     tables = {table.name for table in signature.tables}
-    for name, argument in found.items():
+    for name, argument in arguments.items():
         value = argument.value
         is_descriptor = name == ON_TIME or name in signature.descriptors
         wanted = "TABLE t" if name in tables else "DESCRIPTOR(…)" if is_descriptor else "a constant"

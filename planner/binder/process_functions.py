@@ -79,9 +79,9 @@ def _constants(
             hint = "The function reads columns of the rows that it gets."
             raise bind_error("SS261", f'argument "{name}" of "{function.name}" must be a constant', argument.span, hint)
         bound = bind(argument.value, scope, context, Place("a process function"))
-        found = types_of(scope, context).of(bound)
-        if incompatible(found, kind):
-            message = f'argument "{name}" of "{function.name}" is {found}, not {kind}'
+        bound_type = types_of(scope, context).of(bound)
+        if incompatible(bound_type, kind):
+            message = f'argument "{name}" of "{function.name}" is {bound_type}, not {kind}'
             raise bind_error("SS261", message, argument.span, expected(function))
         items.append(Item(name, exp.cast(bound, kind.to_sqlglot()), kind))
     return tuple(items)
@@ -100,12 +100,12 @@ def _descriptors(
 
 def _described(value: object, tables: Sequence[Bound]) -> tuple[str, ...]:
     assert isinstance(value, Descriptor), "arguments are of their kinds"
-    known = {name.casefold(): name for table in tables for name in table.input.names}
+    columns = {name.casefold(): name for table in tables for name in table.input.names}
     for column in value.columns:
-        if column.name.casefold() not in known:
-            hint = did_you_mean(column.name, list(known.values()), "columns")
+        if column.name.casefold() not in columns:
+            hint = did_you_mean(column.name, list(columns.values()), "columns")
             raise bind_error("SS201", f'column "{column.name}" of DESCRIPTOR does not exist', column, hint)
-    return tuple(known[column.name.casefold()] for column in value.columns)
+    return tuple(columns[column.name.casefold()] for column in value.columns)
 
 
 # --- columns --------------------------------------------------------------------------------------------------
@@ -154,10 +154,10 @@ def _rowtime(name: str, domain: TimeDomain | None, timeless: bool) -> Field | No
 
 def check_uids(plan: Node) -> None:
     """SS265 where two calls of a query have one uid, unless they are the same call."""
-    found: dict[str, ProcessTable] = {}
+    by_uid: dict[str, ProcessTable] = {}
     for node in plan.walk():
         if isinstance(node, ProcessTable):
-            other = found.setdefault(node.uid, node)
+            other = by_uid.setdefault(node.uid, node)
             if other is not node and other != node:
                 hint = f"Add uid => '{node.uid}-2' to one of the calls: it names the state of the call."
                 message = f'two calls of process functions have the uid "{node.uid}"'

@@ -57,17 +57,17 @@ def bound_table(
 
 def _column(name: str, kind: DataType, scope: Scope, call: TableFunction, argument: Argument) -> Visible:
     """What a typed row reads. SS266."""
-    found = scope.find(name)
-    if len(found) != 1:
+    matching = scope.find(name)
+    if len(matching) != 1:
         hint = did_you_mean(name, [c.name for c in scope.columns], "columns")
-        many = "is ambiguous" if found else "does not exist"
+        many = "is ambiguous" if matching else "does not exist"
         message = f'column "{name}" {many} in the table of "{call.name}", whose rows have it'
         raise bind_error("SS266", message, argument.span, hint)
-    own = scope.fields[found[0].field].type
+    own = scope.fields[matching[0].field].type
     if incompatible(own, kind):
         message = f'column "{name}" in the table of "{call.name}" is {own}, not {kind}'
         raise bind_error("SS266", message, argument.span, f"Convert it: TABLE (SELECT …, CAST({name} AS {kind}) …).")
-    return found[0]
+    return matching[0]
 
 
 def _keys(written: TableArgument, scope: Scope, call: TableFunction, context: Context) -> tuple[str, ...]:
@@ -89,9 +89,9 @@ def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound])
         raise bind_error("SS262", message, first.written.span, expected(function))
     wanted = [first.scope.fields[k].type for k in first.input.partition_by]
     for table in tables[1:]:
-        found = [table.scope.fields[k].type for k in table.input.partition_by]
-        if found != wanted:
-            given = [f"({', '.join(map(str, kinds))})" if kinds else "nothing" for kinds in (wanted, found)]
+        types = [table.scope.fields[k].type for k in table.input.partition_by]
+        if types != wanted:
+            given = [f"({', '.join(map(str, kinds))})" if kinds else "nothing" for kinds in (wanted, types)]
             message = f'the tables of "{call.name}" are partitioned by {given[0]} and {given[1]}'
             hint = "Give all tables keys of the same types, in the same order, with CAST in a subquery where needed."
             raise bind_error("SS262", message, table.written.span, hint)
@@ -120,15 +120,17 @@ def timed(argument: Argument | None, tables: list[Bound]) -> tuple[list[Bound], 
 
 
 def _with_time(table: Bound, descriptor: Descriptor) -> tuple[Bound, exp.Identifier]:
-    found = [c for c in descriptor.columns if table.scope.find(c.name)]
-    if len(found) != 1:
+    matching = [c for c in descriptor.columns if table.scope.find(c.name)]
+    if len(matching) != 1:
         names = [c.name for c in table.scope.columns]
-        hint = did_you_mean(descriptor.columns[0].name, names, "columns") if not found else "Name one for each table."
-        message = f'on_time must name one column of the table of "{table.input.parameter}", not {len(found)}'
+        hint = (
+            did_you_mean(descriptor.columns[0].name, names, "columns") if not matching else "Name one for each table."
+        )
+        message = f'on_time must name one column of the table of "{table.input.parameter}", not {len(matching)}'
         raise bind_error("SS264", message, descriptor.span, hint)
-    column = exp.column(found[0].copy())
+    column = exp.column(matching[0].copy())
     field = time_field(column, table.scope.resolve(column), table.scope, "on_time")
-    return replace(table, input=replace(table.input, time=field.name)), found[0]
+    return replace(table, input=replace(table.input, time=field.name)), matching[0]
 
 
 def ordered_by_time(tables: Sequence[Bound]) -> bool:
@@ -137,9 +139,13 @@ def ordered_by_time(tables: Sequence[Bound]) -> bool:
     for table in ordered:
         order = table.written.order_by
         key = order[0]
-        by = key.this if isinstance(key, exp.Ordered) else key
+        expression = key.this if isinstance(key, exp.Ordered) else key
         descending = isinstance(key, exp.Ordered) and bool(key.args.get("desc"))
-        named = table.scope.resolve(by).name if isinstance(by, exp.Column) and table.input.time is not None else None
+        named = (
+            table.scope.resolve(expression).name
+            if isinstance(expression, exp.Column) and table.input.time is not None
+            else None
+        )
         if named is None or named != table.input.time or len(order) > 1 or descending:
             hint = "Write ORDER BY ts and on_time => DESCRIPTOR(ts), with PARTITION BY before it."
             message = "ORDER BY in TABLE must name the column of on_time, ascending, and nothing else"

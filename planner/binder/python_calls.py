@@ -41,6 +41,6 @@ def _create(name: str) -> str:
     return f"Write CREATE FUNCTION {name} AS 'package.module:Class' LANGUAGE PYTHON."
 
 
-def _wrong_kind(call: UserCall, found: FunctionKind, wanted: FunctionKind) -> BindError:
-    message = f'"{call.name}" is a function of the kind {found.value}, not {wanted.value}'
+def _wrong_kind(call: UserCall, kind: FunctionKind, wanted: FunctionKind) -> BindError:
+    message = f'"{call.name}" is a function of the kind {kind.value}, not {wanted.value}'
     return bind_error("SS209", message, call.span, f"USING takes {_WANTED[wanted]}.")

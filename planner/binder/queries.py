@@ -43,11 +43,11 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
 
 def with_queries(query: exp.Expr, context: Context) -> Context:
     """The context in which the queries of WITH have names, each seeing those before it."""
-    found = query.args.get("with_")
-    if found is None:
+    with_clause = query.args.get("with_")
+    if with_clause is None:
         return context
-    refuse_rest(found, ("expressions",), context)
-    for cte in found.expressions:
+    refuse_rest(with_clause, ("expressions",), context)
+    for cte in with_clause.expressions:
         refuse_rest(cte, ("this", "alias"), context)
         relation = bind_relation(cte.this, context)
         columns = tuple(c.name for c in cte.args["alias"].columns)
@@ -61,10 +61,10 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
 def refuse_sort(query: exp.Expr, context: Context) -> None:
     """Spark's sorts of partitions need all rows, and rows of a query come out as they are computed."""
     for key in _SORTS:
-        found = query.args.get(key)
-        if found is not None:
+        sort = query.args.get(key)
+        if sort is not None:
             message = f"{_SORTS[key]} needs all rows at once, and a query gives rows as they come"
-            context.wrong("SS217", message, found, _ORDER_HINT)
+            context.wrong("SS217", message, sort, _ORDER_HINT)
 
 
 _SORTS = {"sort": "SORT BY", "distribute": "DISTRIBUTE BY", "cluster": "CLUSTER BY"}

@@ -66,20 +66,20 @@ def _similar(node: exp.SimilarTo, escape: exp.Expr | None, context: Context) -> 
 
 def similar_as_regex(pattern: str, escape: str = "") -> str:
     """The regular expression of Java that finds what the whole text is SIMILAR TO."""
-    found, position = "", 0
+    regex, position = "", 0
     while position < len(pattern):
         char = pattern[position]
         if char == escape and position + 1 < len(pattern):
             position += 1
-            found += _literally(pattern[position])
+            regex += _literally(pattern[position])
         elif char == "[" and "]" in pattern[position + 2 :]:
             end = pattern.index("]", position + 2)
-            found += f"[{_inside_brackets(pattern[position + 1 : end])}]"
+            regex += f"[{_inside_brackets(pattern[position + 1 : end])}]"
             position = end
         else:
-            found += {"%": ".*", "_": "."}.get(char) or (char if char in _AS_IN_REGEX else _literally(char))
+            regex += {"%": ".*", "_": "."}.get(char) or (char if char in _AS_IN_REGEX else _literally(char))
         position += 1
-    return rf"(?s)\A(?:{found})\z"
+    return rf"(?s)\A(?:{regex})\z"
 
 
 def _literally(char: str) -> str:
@@ -100,15 +100,15 @@ def _multiplied(interval: exp.Interval) -> exp.Expr:
     negated = isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)
     if negated or not isinstance(unit, exp.Var):
         return interval
-    one = intervals.for_spark(exp.Interval(this=exp.Literal.string("1"), unit=unit.copy()))
-    return exp.Paren(this=exp.Mul(this=value.copy(), expression=one))
+    unit_interval = intervals.for_spark(exp.Interval(this=exp.Literal.string("1"), unit=unit.copy()))
+    return exp.Paren(this=exp.Mul(this=value.copy(), expression=unit_interval))
 
 
 def _extracted(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
-    found = _field_and_source(node)
-    if found is None:
+    field_and_source = _field_and_source(node)
+    if field_and_source is None:
         return node
-    field, source = found
+    field, source = field_and_source
     kind = types.of(source)
     if field == "EPOCH":
         return _epoch(node, source, kind, context)

@@ -55,10 +55,10 @@ class Scope:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Visible]]:
-        found: dict[str, list[Visible]] = {}
+        columns: dict[str, list[Visible]] = {}
         for column in self.columns:
-            found.setdefault(column.name.casefold(), []).append(column)
-        return found
+            columns.setdefault(column.name.casefold(), []).append(column)
+        return columns
 
     @property
     def tables(self) -> list[str]:
@@ -87,20 +87,20 @@ class Scope:
         """The field that a parsed column stands for, or a member of a struct field. BindError SS201, SS204."""
         parts = [p.name for p in column.parts]
         for width, table, name in _readings(parts):
-            found = self.find(name, table)
-            if len({c.field for c in found}) > 1:
-                raise self._ambiguous(column, name, found)
-            if found:
-                return self._member(found[0], parts[width:], column)
+            matching = self.find(name, table)
+            if len({c.field for c in matching}) > 1:
+                raise self._ambiguous(column, name, matching)
+            if matching:
+                return self._member(matching[0], parts[width:], column)
         raise self._unknown(column, parts)
 
-    def _member(self, found: Visible, path: list[str], column: exp.Column) -> exp.Expr:
-        result: exp.Expr = field_of(found.field)
+    def _member(self, visible: Visible, path: list[str], column: exp.Column) -> exp.Expr:
+        result: exp.Expr = field_of(visible.field)
         for name in path:
             struct = self.types.of(result)
             if not struct.is_unknown and member_type(struct, name).is_unknown and struct.name != "VARIANT":
                 members = [m[0] for m in struct.args if isinstance(m, tuple)]
-                message = f'column "{found.name}" of type {struct} has no field "{name}"'
+                message = f'column "{visible.name}" of type {struct} has no field "{name}"'
                 raise bind_error("SS201", message, column, did_you_mean(name, members, "fields"))
             result = exp.Dot(this=result, expression=exp.to_identifier(name, quoted=True))
         return result
@@ -110,15 +110,15 @@ class Scope:
         if len(parts) > 1 and self.tables and parts[0].casefold() not in {t.casefold() for t in self.tables}:
             hint = did_you_mean(parts[0], self.tables, "tables of this query")
             return bind_error("SS202", f'table "{".".join(parts[:-1])}" is not in FROM', column, hint)
-        of = f' in "{parts[0]}"' if len(parts) > 1 else ""
+        in_table = f' in "{parts[0]}"' if len(parts) > 1 else ""
         candidates = [
             c.name for c in self.columns if len(parts) == 1 or (c.table or "").casefold() == parts[0].casefold()
         ]
         hint = did_you_mean(name, candidates, "columns")
-        return bind_error("SS201", f'column "{name}" does not exist{of}', column, hint)
+        return bind_error("SS201", f'column "{name}" does not exist{in_table}', column, hint)
 
-    def _ambiguous(self, column: exp.Column, name: str, found: list[Visible]) -> SqlStreamError:
-        tables = list(dict.fromkeys(c.table for c in found if c.table))
+    def _ambiguous(self, column: exp.Column, name: str, matching: list[Visible]) -> SqlStreamError:
+        tables = list(dict.fromkeys(c.table for c in matching if c.table))
         if len(tables) > 1:
             hint = f"Write {' or '.join(f'{t}.{name}' for t in tables)}."
         else:

@@ -130,12 +130,12 @@ def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item
 
 def _generated(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
     """EXPLODE and its kin in the select list become a Correlate below; Spark allows one."""
-    found = [c for c in columns if c.bound is None and is_generator(c.expression, context)]
-    if not found:
+    generators = [c for c in columns if c.bound is None and is_generator(c.expression, context)]
+    if not generators:
         return scope, columns
-    if len(found) > 1:
-        raise unsupported.refusal("several generators", span_of(found[1].expression))
-    column = found[0]
+    if len(generators) > 1:
+        raise unsupported.refusal("several generators", span_of(generators[1].expression))
+    column = generators[0]
     node, shown = generate(column.expression, list(column.aliases), scope, False, context)
     outputs = [Selected(n, column.expression, field_of(f.name)) for n, f in zip(shown, node.outputs, strict=True)]
     position = columns.index(column)

@@ -51,18 +51,18 @@ def _columns(expression: exp.Expr, scope: Scope, context: Context) -> Iterator[S
 def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context: Context) -> Iterator[Selected]:
     """All columns of ``table`` or of the whole scope, but for those of EXCEPT."""
     refuse_rest(star, ("except_",), context)
-    found = scope.stars(table)
-    if table is not None and not found:
+    visible = scope.stars(table)
+    if table is not None and not visible:
         hint = did_you_mean(table, scope.tables, "tables of this query")
         context.wrong("SS202", f'table "{table}" is not in FROM', at, hint)
-    excluded = _excluded(star, found, context)
-    for column in found:
+    excluded = _excluded(star, visible, context)
+    for column in visible:
         if column.name.casefold() not in excluded:
             yield Selected(column.name, exp.column(column.name, table=column.table), field_of(column.field))
 
 
-def _excluded(star: exp.Star, found: list[Visible], context: Context) -> set[str]:
-    names = [c.name for c in found]
+def _excluded(star: exp.Star, visible: list[Visible], context: Context) -> set[str]:
+    names = [c.name for c in visible]
     excluded = star.args.get("except_") or []
     for name in excluded:
         if name.name.casefold() not in {n.casefold() for n in names}:

@@ -24,8 +24,8 @@ def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuer
         count = _united(operators)
         query = operators[count - 1] if count else operators[0]
         count = max(count, 1)
-        taken = [_bound(operand, context, bind) for operand in operands[: count + 1]]
-        operands[: count + 1] = [(_applied(query, taken, context), query)]
+        bound = [_bound(operand, context, bind) for operand in operands[: count + 1]]
+        operands[: count + 1] = [(_applied(query, bound, context), query)]
         del operators[:count]
     return _bound(operands[0], context, bind)[0]
 
@@ -39,14 +39,14 @@ def _in_order(query: exp.SetOperation, context: Context) -> tuple[list[Operand],
     the operators; what stands in parentheses is an operand."""
     operands: list[Operand] = []
     operators: list[exp.SetOperation] = []
-    found: exp.Expr = query
-    while isinstance(found, exp.SetOperation) and (found is query or _is_plain(found)):
-        if found is not query:
-            refuse_rest(found, _PARTS, context)
-        operators.insert(0, found)
-        operands.insert(0, found.right)
-        found = found.left
-    return [found, *operands], operators
+    leftmost: exp.Expr = query
+    while isinstance(leftmost, exp.SetOperation) and (leftmost is query or _is_plain(leftmost)):
+        if leftmost is not query:
+            refuse_rest(leftmost, _PARTS, context)
+        operators.insert(0, leftmost)
+        operands.insert(0, leftmost.right)
+        leftmost = leftmost.left
+    return [leftmost, *operands], operators
 
 
 def _is_plain(query: exp.SetOperation) -> bool:
@@ -55,15 +55,15 @@ def _is_plain(query: exp.SetOperation) -> bool:
 
 
 def _intersect(operands: list[Operand], operators: list[exp.SetOperation], context: Context, bind: BindQuery) -> None:
-    place = 0
-    while place < len(operators):
-        query = operators[place]
+    position = 0
+    while position < len(operators):
+        query = operators[position]
         if not isinstance(query, exp.Intersect):
-            place += 1
+            position += 1
             continue
-        both = [_bound(operand, context, bind) for operand in operands[place : place + 2]]
-        operands[place : place + 2] = [(_applied(query, both, context), query)]
-        del operators[place]
+        pair = [_bound(operand, context, bind) for operand in operands[position : position + 2]]
+        operands[position : position + 2] = [(_applied(query, pair, context), query)]
+        del operators[position]
 
 
 def _united(operators: list[exp.SetOperation]) -> int:
@@ -71,7 +71,7 @@ def _united(operators: list[exp.SetOperation]) -> int:
     unions = 0
     while unions < len(operators) and isinstance(operators[unions], exp.Union):
         unions += 1
-    distinct = [place for place in range(unions) if operators[place].args.get("distinct")]
+    distinct = [position for position in range(unions) if operators[position].args.get("distinct")]
     return distinct[-1] + 1 if distinct else unions
 
 

@@ -63,12 +63,12 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
             scope = _as_of(step, scope, context, hints, bind_query)
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
-            scope, found = stream_join(step, scope, right, given, context)
-            fulfilled = [*fulfilled, *found] if _keeps_left(step) else []
+            scope, implied = stream_join(step, scope, right, given, context)
+            fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
         else:
             scope = _join(step, scope, context, hints)
     hints.finish(context)
-    rest = [condition for condition in given if not any(condition is one for one in fulfilled)]
+    rest = [condition for condition in given if not any(condition is done for done in fulfilled)]
     if where is None or len(rest) == len(given):
         return scope, where.this if where is not None else None
     return scope, conjunction([node_of(condition.copy()) for condition in rest]) if rest else None
@@ -154,28 +154,32 @@ def _table(table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
 def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relation:
     """A query of WITH, a view or a table. SS202 with a suggestion."""
     name = ".".join(p.name for p in table.parts)
-    found = context.queries.get(name.casefold()) or context.catalog.relation(name)
-    match found:
+    relation = context.queries.get(name.casefold()) or context.catalog.relation(name)
+    match relation:
         case Relation():
-            return found
+            return relation
         case View():
-            return _view(found, table, context, bind_query)
+            return _view(relation, table, context, bind_query)
         case Table():
-            return _read(found, table, context)
+            return _read(relation, table, context)
     candidates = [*context.queries, *context.catalog.relation_names()]
     hint = did_you_mean(name, candidates, "tables and views") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table or view "{name}" does not exist', table.this, hint)
 
 
-def _read(found: Table, at: exp.Expr, context: Context) -> Relation:
-    if found.option("role") == "lookup":
-        hint = f"Join it: FROM o JOIN {found.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
-        raise bind_error("SS250", f'table "{found.name}" can only be looked up', at, hint)
-    if is_upsert(found) and not found.primary_key:
+def _read(source_table: Table, at: exp.Expr, context: Context) -> Relation:
+    if source_table.option("role") == "lookup":
+        hint = (
+            f"Join it: FROM o JOIN {source_table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
+        )
+        raise bind_error("SS250", f'table "{source_table.name}" can only be looked up', at, hint)
+    if is_upsert(source_table) and not source_table.primary_key:
         hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or 'changelog-mode' = 'I,UB,UA,D' where -U comes as well."
-        message = f'table "{found.name}" has updates without -U, and no PRIMARY KEY that says of which rows'
+        message = f'table "{source_table.name}" has updates without -U, and no PRIMARY KEY that says of which rows'
         raise bind_error(NO_KEY, message, at, hint)
-    return normalized(found, read_table(found, on_error_of(found, at, context)), at.alias_or_name, context)
+    return normalized(
+        source_table, read_table(source_table, on_error_of(source_table, at, context)), at.alias_or_name, context
+    )
 
 
 def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> Relation:
@@ -242,15 +246,15 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     """A window table function under its alias; without one its columns keep the table's name."""
     if function.name.upper() not in SIGNATURES:
-        known = context.catalog.function(function.name)
-        if known is None:
+        catalogued = context.catalog.function(function.name)
+        if catalogued is None:
             hint = did_you_mean(
                 function.name.upper(), [*SIGNATURES, *context.catalog.function_names()], "window functions"
             )
             raise bind_error("SS203", f'table function "{function.name}" does not exist', function.span, hint)
-        if known.process is None:
+        if catalogued.process is None:
             raise unsupported.refusal("process function", function.span)
-        scope = process_function(function, known, context, lambda source: _source(source, context, bind_query))
+        scope = process_function(function, catalogued, context, lambda source: _source(source, context, bind_query))
     else:
         scope = window_function(function, context, lambda source: _source(source, context, bind_query))
     if not table.alias:

@@ -50,13 +50,13 @@ class StateTtls:
 
 def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
     """Those of a SELECT; of several for one table the last one counts."""
-    found = StateTtls(context.settings.state_ttl_ms)
+    ttls = StateTtls(context.settings.state_ttl_ms)
     hint = select.args.get("hint")
     for call in hint.expressions if isinstance(hint, exp.Hint) else ():
         if is_state_ttl(call):
             for pair in call.expressions:
-                _add(pair, found, context)
-    return found
+                _add(pair, ttls, context)
+    return ttls
 
 
 def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
@@ -68,7 +68,7 @@ def is_state_ttl(call: exp.Expr) -> bool:
     return isinstance(call, exp.Anonymous) and call.name.upper() == NAME
 
 
-def _add(pair: exp.Expr, found: StateTtls, context: Context) -> None:
+def _add(pair: exp.Expr, ttls: StateTtls, context: Context) -> None:
     if not isinstance(pair, exp.EQ) or not all(e.is_string for e in (pair.left, pair.right)):
         context.wrong(WRONG_HINT, "a STATE_TTL hint has tables with durations", pair, _FORM)
         return
@@ -81,4 +81,4 @@ def _add(pair: exp.Expr, found: StateTtls, context: Context) -> None:
     if ttl_ms < 0:
         context.wrong(WRONG_HINT, f"'{shortened(text)}' is no duration for STATE_TTL", pair, _FORM)
         return
-    found.given[pair.left.name.casefold()] = (ttl_ms, pair)
+    ttls.given[pair.left.name.casefold()] = (ttl_ms, pair)

@@ -62,12 +62,12 @@ class Subqueries:
 
     def selected(self, columns: Sequence[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
         """The select list over a scope that has the values of its subqueries."""
-        found = list(columns)
+        replaced = list(columns)
         for i, column in enumerate(columns):
             if column.bound is None and has_subquery(column.expression):
                 scope, value = self._replaced(column.expression, scope)
-                found[i] = replace(column, expression=value)
-        return scope, found
+                replaced[i] = replace(column, expression=value)
+        return scope, replaced
 
     # --- conditions ---------------------------------------------------------------------------------------------
 
@@ -128,22 +128,22 @@ class Subqueries:
             nonlocal scope
             match node:
                 case exp.Exists(this=exp.Query()):
-                    scope, found = self._exists_value(scope, node)
+                    scope, answer = self._exists_value(scope, node)
                 case exp.In() if (query := asked_of(node)) is not None:
                     scope, operand = self._replaced(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
-                    scope, found = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
+                    scope, answer = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
                 case exp.Subquery():
                     rows = self._rows(node, scope, is_set=False, lists=True)
-                    scope, found = self._scalar(scope, rows, node)
+                    scope, answer = self._scalar(scope, rows, node)
                 case _:
                     return node
-            mark_as(found, node)
-            return found
+            mark_as(answer, node)
+            return answer
 
-        found = rewritten(expression, value)  # which extends the scope
-        return scope, found
+        replaced = rewritten(expression, value)  # which extends the scope
+        return scope, replaced
 
     def _exists_value(self, scope: Scope, node: exp.Exists) -> tuple[Scope, exp.Expr]:
         rows = self._rows(node.this, scope, is_set=True, lists=False)
@@ -161,15 +161,15 @@ class Subqueries:
             return scope, exp.Paren(this=exp.EQ(this=equal[0].left.copy(), expression=value))
         nullable = any(self._nullable(equal, rows, scope))
         scope = self._beside(scope, rows, rows.distinct(values=True), node, equal)
-        found = _is_not_null(rows.reference("there"))
+        is_there = _is_not_null(rows.reference("there"))
         if null_is_false or not nullable:
-            return scope, found
+            return scope, is_there
         if len(equal) != 1:
             raise unsupported.refusal("subquery of rows", span_of(node))
         scope = self._beside(scope, rows, rows.nulls(), node)
         nulls = rows.reference("nulls")
         unknown = exp.Or(this=_is_null(equal[0].left.copy()), expression=nulls)
-        answers = exp.Case().when(found, exp.true()).when(_is_null(nulls), exp.false()).when(unknown, exp.Null())
+        answers = exp.Case().when(is_there, exp.true()).when(_is_null(nulls), exp.false()).when(unknown, exp.Null())
         return scope, exp.Paren(this=answers.else_(exp.false()))
 
     def _scalar(self, scope: Scope, rows: SubqueryRows, node: exp.Expr) -> tuple[Scope, exp.Expr]:
@@ -206,19 +206,19 @@ class Subqueries:
         """The rows of the query beside what ``right`` says of them, one row at most."""
         if not rows.read.keyed:
             raise unsupported.refusal("correlated subquery", span_of(at), _BY_EQUALITIES)
-        found = self._joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
-        return Scope(found.node, tuple(c for c in found.columns if c.name not in rows.names_of_keys))
+        beside = self._joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
+        return Scope(beside.node, tuple(c for c in beside.columns if c.name not in rows.names_of_keys))
 
     def _joined(
         self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr
     ) -> Scope:
         right = apart_from(right, scope)
-        both = scope_of_both(scope, right)
-        bound = [bind_condition(condition, both, self.context, _PLACE) for condition in conditions]
+        pairs = scope_of_both(scope, right)
+        bound = [bind_condition(condition, pairs, self.context, _PLACE) for condition in conditions]
         self.context.stop_if_wrong()
-        parts = [part for condition in bound for part in conjuncts(condition)]
+        parts = [conjunct for condition in bound for conjunct in conjuncts(condition)]
         node = joined(scope, right, kind, parts, at, self.context)
-        return Scope(node, both.columns) if kind.pairs else scope.over(node)
+        return Scope(node, pairs.columns) if kind.pairs else scope.over(node)
 
 
 def _equalities(operand: exp.Expr, rows: SubqueryRows, node: exp.In) -> list[exp.EQ]:

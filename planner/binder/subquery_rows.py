@@ -75,9 +75,9 @@ class SubqueryRows:
     def single(self) -> Scope:
         """Each key once, with a value and ``rows``, their number."""
         (value,), names = self.values, self._names()
-        one = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)
+        any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)
         rows = Item(names.unique("rows"), exp.Count(this=exp.Star()), BIGINT, False)
-        return self._scope(self._grouped(one, rows), {"rows": rows.name})
+        return self._scope(self._grouped(any_value, rows), {"rows": rows.name})
 
     def _grouped(self, *aggregates: Item) -> GroupAggregate:
         return GroupAggregate(self.node, tuple(f.name for f in self.keys), aggregates, ttl_ms=self.ttl_ms)
@@ -89,11 +89,11 @@ class SubqueryRows:
         return Names(f.name for f in self.node.schema)
 
     def _scope(self, node: Node, also: dict[str, str]) -> Scope:
-        found = {**_numbered("key", self.keys), **_numbered("value", self.values), **also}
+        names = {**_numbered("key", self.keys), **_numbered("value", self.values), **also}
         own = {field.name for field in node.schema}
         return Scope(
             node,
-            tuple(Visible(self.reference(n).name, f, starred=False) for n, f in found.items() if f in own),
+            tuple(Visible(self.reference(n).name, f, starred=False) for n, f in names.items() if f in own),
         )
 
 

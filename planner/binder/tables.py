@@ -146,10 +146,10 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int:
 
 def delay_ms(expression: exp.Expr) -> int:
     """The delay of a watermark. SS212 if it is no constant interval, SS214 if it is negative."""
-    found = interval_ms(expression, "the delay of WATERMARK", span_of(expression))
-    if found < 0:
+    delay = interval_ms(expression, "the delay of WATERMARK", span_of(expression))
+    if delay < 0:
         raise bind_error("SS214", "the delay of WATERMARK must not be negative", expression)
-    return found
+    return delay
 
 
 def conversion_hint(name: str, kind: DataType) -> str:
@@ -182,8 +182,8 @@ def _check_primary_key(create: CreateTable, columns: tuple[Column, ...], context
 
 
 def _spelled(names: Iterable[str], columns: tuple[Column, ...]) -> tuple[str, ...]:
-    found = (_find(n, columns) for n in names)
-    return tuple(c.name for c in found if c is not None)
+    columns_named = (_find(n, columns) for n in names)
+    return tuple(c.name for c in columns_named if c is not None)
 
 
 def _find(name: str, columns: tuple[Column, ...]) -> Column | None:
@@ -191,8 +191,8 @@ def _find(name: str, columns: tuple[Column, ...]) -> Column | None:
 
 
 def _changelog(options: Iterable[Option], connector: str, context: Context) -> frozenset[RowKind]:
-    found = {o.key: o for o in options}
-    option, format_option = found.get(CHANGELOG_OPTION), found.get("format")
+    by_key = {o.key: o for o in options}
+    option, format_option = by_key.get(CHANGELOG_OPTION), by_key.get("format")
     return changelog_of(option, connector, format_option.value if format_option else None, context) or APPEND_ONLY
 
 

@@ -61,10 +61,10 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     right_time = ""
     if domain is not TimeDomain.PROCESSING:
         right_time = _event_time(join, right, domain)
-        found = versions(right.node, right_time)
-        if found is None:
+        versioned = versions(right.node, right_time)
+        if versioned is None:
             raise _unversioned(join, "has rows that are no versions: they do not say from when on they hold")
-        right = right.over(found)
+        right = right.over(versioned)
     split = _split(conditions, left.node, right, keys, join)
     ttl_ms = ttl_ms_of(right.tables, context)
     times = (time, right_time) if right_time else ("", "")
@@ -129,18 +129,18 @@ def _conditions(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
     """The conditions of ON, USING and MATCH_CONDITION, each by itself, and the columns of both sides."""
-    both = scope_of_both(left, right)
-    found: list[exp.Expression] = []
-    columns = both.columns
+    pairs = scope_of_both(left, right)
+    conditions: list[exp.Expression] = []
+    columns = pairs.columns
     if join.args.get("using"):
-        found, columns = joined_using(join.args["using"], left.columns, right.columns)
+        conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
     elif join.args.get("on") is not None:
-        found = conjuncts(bind_condition(join.args["on"], both, context, Place("ON")))
+        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, Place("ON")))
     if join.args.get("match_condition") is not None:
         place = Place("MATCH_CONDITION")
-        found = [*found, *conjuncts(bind_condition(join.args["match_condition"], both, context, place))]
+        conditions = [*conditions, *conjuncts(bind_condition(join.args["match_condition"], pairs, context, place))]
     context.stop_if_wrong()
-    return [part for condition in found for part in parts_of(condition)], columns
+    return [conjunct for condition in conditions for conjunct in parts_of(condition)], columns
 
 
 # --- FOR SYSTEM_TIME AS OF ------------------------------------------------------------------------------------
@@ -152,10 +152,10 @@ def _unversioned(join: exp.Join, why: str, domain: TimeDomain = TimeDomain.EVENT
 
 
 def _event_time(join: exp.Join, right: Scope, domain: TimeDomain) -> str:
-    found = [field.name for field in right.node.schema if field.time is domain]
-    if not found:
+    times = [field.name for field in right.node.schema if field.time is domain]
+    if not times:
         raise _unversioned(join, f"has no {domain.value} from which on its rows hold")
-    return found[0]
+    return times[0]
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,12 @@ class _Match(NamedTuple):
 def _match(conditions: Sequence[exp.Expression], left: Node, right: Node, join: exp.Join) -> _Match:
     """The one comparison of the times of both sides. UnsupportedError SS301."""
     sides = Sides(left, right)
-    found = [(condition, bound) for condition in conditions if (bound := sides.time_bound(condition)) is not None]
-    if len(found) != 1:
-        count = "More than one condition" if found else "No condition"
+    bounds = [(condition, bound) for condition in conditions if (bound := sides.time_bound(condition)) is not None]
+    if len(bounds) != 1:
+        count = "More than one condition" if bounds else "No condition"
         at = join.args.get("match_condition") or join.args.get("on") or join
         raise unsupported.refusal("asof", span_of(at), f"{count} compares time attributes of both sides.")
-    ((condition, ((left_time, right_time), operator, distance)),) = found
+    ((condition, ((left_time, right_time), operator, distance)),) = bounds
     if distance or operator not in (exp.GTE, exp.GT):
         detail = "It asks for another row of the right side than the newest one that is not after the left one."
         raise unsupported.refusal("asof", span_of(condition), detail)

@@ -34,7 +34,7 @@ def functions_on_error(plan: Node, settings: EmitSettings, catalog: Catalog) -> 
     action, name = settings.functions
     if action is BadAction.FAIL:
         return FAIL
-    calls = [found for node in plan.walk() for found in _calls(node, catalog)]
+    calls = [user_call for node in plan.walk() for user_call in _calls(node, catalog)]
     for node, function, call in calls:
         if not isinstance(node, _REACHED.get(function.kind, ())):
             _refuse(function.name, call)

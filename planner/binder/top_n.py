@@ -77,7 +77,7 @@ def _(node: Ranked) -> WindowInfo | None:
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
     """BindError SS641 for columns whose values have no order here."""
     types = {f.name: f.type for f in node.schema}
-    wrong = next((types[by.name] for by in order if types[by.name].name in _UNORDERED), None)
+    wrong = next((types[key.name] for key in order if types[key.name].name in _UNORDERED), None)
     if wrong is not None:
         hint = "Order by a number, a text or a time, such as an element of it."
         raise bind_error(NO_ORDER, f"ORDER BY takes no values of type {wrong.name}", at, hint)
@@ -89,13 +89,13 @@ def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
 def resolved(node: Node, context: Context) -> Node:
     """The plan of a whole query, without ``Ranked``. SS304 where rows are numbered in an order that never ends."""
 
-    def rule(found: Node) -> Node:
-        if not isinstance(found, Ranked):
-            return found
-        if not found.in_time:
-            context.report(unsupported.diagnostic("over", found.at))
-            return found
-        return check_changes(found.over(), context, found.at)
+    def rule(operator: Node) -> Node:
+        if not isinstance(operator, Ranked):
+            return operator
+        if not operator.in_time:
+            context.report(unsupported.diagnostic("over", operator.at))
+            return operator
+        return check_changes(operator.over(), context, operator.at)
 
     return bottom_up(node, rule)
 
@@ -165,8 +165,8 @@ def _limit(condition: exp.Expr, names: frozenset[str]) -> _Limit | None:
     condition = condition.unnest()
     if isinstance(condition, exp.Between):
         low, high = _integer(condition.args["low"]), _integer(condition.args["high"])
-        known = _is_number(condition.this, names) and low is not None and high is not None
-        return _Limit(low or 0, high) if known else None
+        is_bounded = _is_number(condition.this, names) and low is not None and high is not None
+        return _Limit(low or 0, high) if is_bounded else None
     if not isinstance(condition, exp.Binary) or type(condition) not in _MIRRORED:
         return None
     kind: type[exp.Expr] = type(condition)
@@ -214,9 +214,9 @@ def best(ranked: Ranked, first: int, last: int, context: Context) -> Node:
         return check_changes(replace(top, closes=closes, newest_first=newest), context, at)
     if only_one and by_time and changelog_mode(node) == APPEND_ONLY:
         assert ranked.domain is not None
-        found = Deduplicate(node, ranked.keys, order[0].name, ranked.domain, order[0].descending, ranked.ttl_ms)
-        one = Item(ranked.number, exp.Literal.number(1), INT, False)
-        return Project(found, (*map(passed, node.schema), one))
+        deduplicated = Deduplicate(node, ranked.keys, order[0].name, ranked.domain, order[0].descending, ranked.ttl_ms)
+        first_number = Item(ranked.number, exp.Literal.number(1), INT, False)
+        return Project(deduplicated, (*map(passed, node.schema), first_number))
     if ranked.domain is TimeDomain.PROCESSING and ranked.in_time:
         # Who came first stays first: numbers do not change.
         return Filter(check_changes(ranked.over(), context, at), between(ranked.number, first, last))

@@ -45,97 +45,97 @@ class Fired:
 
 
 @singledispatch
-def bind_trigger(found: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
+def bind_trigger(trigger: syntax.TriggerExpr, fired: Fired, span: Span) -> Trigger:
     """A trigger over the fields of the rows below the window; ``span`` that of the clause. BindError SS226."""
-    raise TypeError(type(found).__name__)
+    raise TypeError(type(trigger).__name__)
 
 
 @bind_trigger.register(syntax.EveryRows)
 @bind_trigger.register(syntax.EveryInterval)
 @bind_trigger.register(syntax.When)
-def _(found: syntax.Pulse, fired: Fired, span: Span) -> Trigger:
-    return _pulse(found, fired, span, early=False)
+def _(trigger: syntax.Pulse, fired: Fired, span: Span) -> Trigger:
+    return _pulse(trigger, fired, span, early=False)
 
 
 @bind_trigger.register
-def _(found: syntax.AfterWatermark, fired: Fired, span: Span) -> Trigger:
+def _(trigger: syntax.AfterWatermark, fired: Fired, span: Span) -> Trigger:
     if fired.clock:
         hint = "Write AFTER PROCESSING TIME."
         raise bind_error("SS226", "windows on processing time have no watermark to fire after", span, hint)
-    early, late = (_pulse(p, fired, span, early=True) if p is not None else None for p in (found.early, found.late))
+    early, late = (_pulse(p, fired, span, early=True) if p is not None else None for p in (trigger.early, trigger.late))
     return firing.AfterWatermark(early, late)
 
 
 @bind_trigger.register
-def _(found: syntax.AfterProcessingTime, fired: Fired, span: Span) -> Trigger:
+def _(trigger: syntax.AfterProcessingTime, fired: Fired, span: Span) -> Trigger:
     return firing.AfterProcessingTime()
 
 
 @bind_trigger.register
-def _(found: syntax.DeltaTrigger, fired: Fired, span: Span) -> Trigger:
-    value = bind_number(found.value, "DELTA", fired.scope, fired.context)
-    threshold = constant_number(found.threshold, "DELTA", fired.scope, fired.context)
-    return firing.Delta(value, threshold, found.absolute)
+def _(trigger: syntax.DeltaTrigger, fired: Fired, span: Span) -> Trigger:
+    value = bind_number(trigger.value, "DELTA", fired.scope, fired.context)
+    threshold = constant_number(trigger.threshold, "DELTA", fired.scope, fired.context)
+    return firing.Delta(value, threshold, trigger.absolute)
 
 
 @bind_trigger.register
-def _(found: syntax.AfterSilence, fired: Fired, span: Span) -> Trigger:
-    return firing.AfterSilence(positive_ms(found.interval, "the interval of SILENCE", span))
+def _(trigger: syntax.AfterSilence, fired: Fired, span: Span) -> Trigger:
+    return firing.AfterSilence(positive_ms(trigger.interval, "the interval of SILENCE", span))
 
 
 @bind_trigger.register
-def _(found: syntax.OnBarrier, fired: Fired, span: Span) -> Trigger:
-    require_barriers(fired.scope.node, found.span)
+def _(trigger: syntax.OnBarrier, fired: Fired, span: Span) -> Trigger:
+    require_barriers(fired.scope.node, trigger.span)
     return firing.OnBarrier()
 
 
 @bind_trigger.register
-def _(found: syntax.Never, fired: Fired, span: Span) -> Trigger:
+def _(trigger: syntax.Never, fired: Fired, span: Span) -> Trigger:
     return firing.Never()
 
 
 @bind_trigger.register
-def _(found: syntax.UserTrigger, fired: Fired, span: Span) -> Trigger:
-    return firing.UserTrigger(python_call(found.call, FunctionKind.TRIGGER, fired.scope, fired.context))
+def _(trigger: syntax.UserTrigger, fired: Fired, span: Span) -> Trigger:
+    return firing.UserTrigger(python_call(trigger.call, FunctionKind.TRIGGER, fired.scope, fired.context))
 
 
 @bind_trigger.register
-def _(found: syntax.Purging, fired: Fired, span: Span) -> Trigger:
-    return firing.Purging(bind_trigger(found.inner, fired, span))
+def _(trigger: syntax.Purging, fired: Fired, span: Span) -> Trigger:
+    return firing.Purging(bind_trigger(trigger.inner, fired, span))
 
 
 @bind_trigger.register
-def _(found: syntax.Combined, fired: Fired, span: Span) -> Trigger:
-    left, right = (bind_trigger(t, fired, span) for t in (found.left, found.right))
-    return firing.Combined(firing.Combinator[found.combinator.name], left, right)
+def _(trigger: syntax.Combined, fired: Fired, span: Span) -> Trigger:
+    left, right = (bind_trigger(t, fired, span) for t in (trigger.left, trigger.right))
+    return firing.Combined(firing.Combinator[trigger.combinator.name], left, right)
 
 
-def _pulse(found: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> firing.Pulse:
-    match found:
+def _pulse(pulse: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> firing.Pulse:
+    match pulse:
         case syntax.EveryRows(count=count):
             if count <= 0:
-                raise bind_error("SS226", f"EVERY {count} ROWS fires never", found.span, "Write 1 or more.")
+                raise bind_error("SS226", f"EVERY {count} ROWS fires never", pulse.span, "Write 1 or more.")
             return firing.EveryRows(count)
         case syntax.EveryInterval():
-            return _every_interval(found, fired, span, early=early)
+            return _every_interval(pulse, fired, span, early=early)
         case syntax.When():
-            return firing.When(bind_condition(found.condition, fired.scope, fired.context, Place("WHEN")))
+            return firing.When(bind_condition(pulse.condition, fired.scope, fired.context, Place("WHEN")))
 
 
-def _every_interval(found: syntax.EveryInterval, fired: Fired, span: Span, *, early: bool) -> firing.EveryInterval:
+def _every_interval(pulse: syntax.EveryInterval, fired: Fired, span: Span, *, early: bool) -> firing.EveryInterval:
     """In the window's own time unless said; as EARLY and LATE in processing time."""
-    period = positive_ms(found.interval, "the interval of EVERY", span)
-    if found.domain is syntax.Domain.EVENT and fired.clock:
+    period = positive_ms(pulse.interval, "the interval of EVERY", span)
+    if pulse.domain is syntax.Domain.EVENT and fired.clock:
         hint = "Leave EVENT TIME out, or build the window on event time."
-        raise bind_error("SS226", "EVERY … EVENT TIME needs a window on event time", found.span, hint)
-    clock = fired.clock or found.domain is syntax.Domain.PROCESSING or (early and found.domain is None)
+        raise bind_error("SS226", "EVERY … EVENT TIME needs a window on event time", pulse.span, hint)
+    clock = fired.clock or pulse.domain is syntax.Domain.PROCESSING or (early and pulse.domain is None)
     return firing.EveryInterval(period, TimeDomain.PROCESSING if clock else TimeDomain.EVENT)
 
 
 def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
     assert interval is not None
     at = span_of(interval) or span
-    found = interval_ms(interval, what, at)
-    if found <= 0:
-        raise bind_error("SS212", f"{what} must be positive, not {readable(found)}", at)
-    return found
+    length_ms = interval_ms(interval, what, at)
+    if length_ms <= 0:
+        raise bind_error("SS212", f"{what} must be positive, not {readable(length_ms)}", at)
+    return length_ms

@@ -25,8 +25,8 @@ def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Re
 
 def compared(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
     """INTERSECT or EXCEPT of two branches, projected as those of a union."""
-    one, other = _alike((left, right), kind.value, context)
-    return Relation(SetOperation(one, other, kind, context.settings.state_ttl_ms), left[0].names)
+    left_rows, right_rows = _alike((left, right), kind.value, context)
+    return Relation(SetOperation(left_rows, right_rows, kind, context.settings.state_ttl_ms), left[0].names)
 
 
 def _alike(branches: Sequence[Branch], operator: str, context: Context) -> tuple[Project, ...]:
@@ -40,7 +40,7 @@ def _alike(branches: Sequence[Branch], operator: str, context: Context) -> tuple
         _check(name, fields, branches, operator, context)
     names = Names()
     wishes = (names.unique(field_name(n, field_of(n))) for n in first.names)
-    wanted = tuple(_united(name, found) for name, found in zip(wishes, rows, strict=True))
+    wanted = tuple(_united(name, row) for name, row in zip(wishes, rows, strict=True))
     return tuple(_projected(relation, wanted) for relation, _ in branches)
 
 

@@ -74,8 +74,8 @@ def _field(position: int, column: Sequence[exp.Expression], scope: Scope, contex
 
 
 def _members(row: Sequence[exp.Expression], outputs: Sequence[Field], types: Types) -> list[exp.Expression]:
-    found: list[exp.Expression] = []
+    members: list[exp.Expression] = []
     for value, output in zip(row, outputs, strict=True):
         fits = types.of(value) == output.type or output.type.is_unknown
-        found += [exp.Literal.string(output.name), value if fits else cast(value, output.type)]
-    return found
+        members += [exp.Literal.string(output.name), value if fits else cast(value, output.type)]
+    return members

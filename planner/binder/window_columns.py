@@ -33,10 +33,10 @@ def complete_columns(
         return scope, columns
     items = [_computed(shown, names[shown], attached) for shown in missing]
     node = extended(scope.node, items)
-    taken = {c.name for c in scope.columns}
+    visible_names = {c.name for c in scope.columns}
     tables = scope.tables
     table = tables[0] if len(tables) == 1 else None
-    visible = tuple(Visible(s, names[s], table, starred=False) for s in missing if s not in taken)
+    visible = tuple(Visible(s, names[s], table, starred=False) for s in missing if s not in visible_names)
     return scope.with_columns(node, visible), columns
 
 

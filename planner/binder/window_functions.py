@@ -101,18 +101,18 @@ def arguments_by_name(function: TableFunction) -> dict[str, Argument]:
     """The arguments of a window table function by parameter name. BindError SS220."""
     kind = function.name.upper()
     signature = SIGNATURES[kind]
-    found: dict[str, Argument] = {}
+    by_parameter: dict[str, Argument] = {}
     for position, argument in enumerate(function.arguments):
-        name = _parameter(argument, position, kind, signature, bool(found) and _named(function, position))
-        if name in found:
+        name = _parameter(argument, position, kind, signature, bool(by_parameter) and _named(function, position))
+        if name in by_parameter:
             raise bind_error("SS220", f"argument {name} of {kind} is given twice", argument.span)
-        found[name] = argument
+        by_parameter[name] = argument
     for name in signature.required:
-        if name not in found:
+        if name not in by_parameter:
             hint = f"The arguments are {kind}({', '.join(_spelling(n, signature) for n in signature.names)})."
             raise bind_error("SS220", f"{kind} needs the argument {name}", function.span, hint)
-    _check_kinds(kind, found)
-    return found
+    _check_kinds(kind, by_parameter)
+    return by_parameter
 
 
 def _named(function: TableFunction, before: int) -> bool:
@@ -138,8 +138,8 @@ def _spelling(name: str, signature: Signature) -> str:
     return shown if name not in signature.optional + signature.named else f"[{name} => {shown}]"
 
 
-def _check_kinds(kind: str, found: Mapping[str, Argument]) -> None:
-    for name, argument in found.items():
+def _check_kinds(kind: str, arguments: Mapping[str, Argument]) -> None:
+    for name, argument in arguments.items():
         wanted = {"DATA": TableArgument, "TIMECOL": Descriptor}.get(name)
         value = argument.value
         if wanted is not None and not isinstance(value, wanted):
@@ -150,9 +150,9 @@ def _check_kinds(kind: str, found: Mapping[str, Argument]) -> None:
 
 
 def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
-    found: dict[str, Measured] = {}
+    measures: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value
         if isinstance(value, (exp.Expr, Rows)):
-            found[name] = value
-    return found
+            measures[name] = value
+    return measures

@@ -30,7 +30,9 @@ def window_join(
     if None in (*starts, *ends) or len(missing) > (1 if same else 0):
         return None
     assert ends[0] is not None and ends[1] is not None
-    more = tuple(Equality(field_of(one or ""), field_of(other or "")) for one, other in missing)
+    more = tuple(
+        Equality(field_of(left_column or ""), field_of(right_column or "")) for left_column, right_column in missing
+    )
     return WindowJoin(left, right, kind, (*equal, *more), condition, (ends[0], ends[1]))
 
 
@@ -40,10 +42,10 @@ def _is_field(value: exp.Expression) -> bool:
 
 def _window(side: Node) -> WindowInfo | None:
     """The window whose rows are all there when the watermark closes it."""
-    found = window_of(side)
-    if found is None or found.domain is not TimeDomain.EVENT or changelog_mode(side) != APPEND_ONLY:
+    window = window_of(side)
+    if window is None or window.domain is not TimeDomain.EVENT or changelog_mode(side) != APPEND_ONLY:
         return None
-    if not isinstance(found.window, AlignedWindow | Session):
+    if not isinstance(window.window, AlignedWindow | Session):
         return None
     fired_otherwise = any(isinstance(node, WindowAggregate) and not node.firing.is_default for node in side.walk())
-    return None if fired_otherwise else found
+    return None if fired_otherwise else window

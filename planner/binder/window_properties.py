@@ -79,12 +79,12 @@ class GroupNames:
 
     def _property(self, call: exp.Expr, name: str) -> exp.Expr | None:
         """None, and so an error of the call itself, where there is no window clause."""
-        kind, _, part = name.partition("_")
+        kind, _, property_name = name.partition("_")
         if self.grouped is None:
             return None
         self._check_same(call, bind_property_window(kind.upper(), call, self.scope, self.context))
         columns = self.columns
-        return field_of({"start": columns.start, "end": columns.end}.get(part, columns.time))
+        return field_of({"start": columns.start, "end": columns.end}.get(property_name, columns.time))
 
     def _check_same(self, call: exp.Expr, window: GroupedWindow) -> None:
         assert self.grouped is not None

@@ -49,9 +49,9 @@ def _watermark_hint(name: str, scope: Scope) -> str:
 
 def default_time(scope: Scope) -> Field | None:
     """The time of rows whose window names none: event time, else ingestion time, else PROCTIME(), else the clock."""
-    found = [f for f in scope.node.schema if f.time is not None and any(c.field == f.name for c in scope.columns)]
+    times = [f for f in scope.node.schema if f.time is not None and any(c.field == f.name for c in scope.columns)]
     preferred = (TimeDomain.EVENT, TimeDomain.INGESTION, TimeDomain.PROCESSING)
-    return min(found, key=lambda f: preferred.index(f.time or TimeDomain.PROCESSING), default=None)
+    return min(times, key=lambda f: preferred.index(f.time or TimeDomain.PROCESSING), default=None)
 
 
 def assign_windows(scope: Scope, window: Window, time: Field | None, partition_by: tuple[str, ...]) -> Scope:

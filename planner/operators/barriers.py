@@ -54,8 +54,8 @@ class AlignBarriers(Unary):
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
         """What it computes of each row."""
-        found = (self.channel, self.marker, self.id, self.cancel_when, self.end_when)
-        return tuple(e for e in found if e is not None)
+        computed = (self.channel, self.marker, self.id, self.cancel_when, self.end_when)
+        return tuple(e for e in computed if e is not None)
 
     @cached_property
     def schema(self) -> Schema:
@@ -147,7 +147,7 @@ def _(node: AlignBarriers) -> Iterator[tuple[str, str]]:
     yield "channel", meaning(node.channel, names)
     yield "number of channels", str(node.channels)
     ways = {"marker": node.marker, "id": node.id, "CANCEL WHEN": node.cancel_when, "END WHEN": node.end_when}
-    yield from ((name, meaning(found, names)) for name, found in ways.items() if found is not None)
+    yield from ((name, meaning(condition, names)) for name, condition in ways.items() if condition is not None)
     yield "guarantee", "at least once" if node.at_least_once else "exactly once"
     yield "type of the id", str(node.output.type)
     yield "columns", rows_fact(node.input)

@@ -113,8 +113,8 @@ def _(node: GroupAggregate) -> Node:
 @pruned.register
 def _(node: GroupAggregate, required: Names) -> Node:
     """Without keys one aggregate stays: rows are counted by what is left."""
-    found = tuple(a for a in node.aggregates if a.name in required)
-    aggregates = found if found or node.keys else node.aggregates[:1]
+    required_aggregates = tuple(a for a in node.aggregates if a.name in required)
+    aggregates = required_aggregates if required_aggregates or node.keys else node.aggregates[:1]
     read = frozenset(node.keys).union(*(columns_of(a.expression) for a in aggregates))
     return replace(node, aggregates=aggregates, input=pruned(node.input, read))
 
@@ -167,10 +167,10 @@ def _(node: GroupAggregate) -> bool:
 
 @fields_read.register
 def _(node: GroupAggregate, port: int = 0) -> FieldsRead | None:
-    read = [found for item in node.aggregates for found in read_by(item)]
-    if node.grouping_sets is not None or not all(isinstance(found, exp.Column) for found in read):
+    read = [expression for item in node.aggregates for expression in read_by(item)]
+    if node.grouping_sets is not None or not all(isinstance(expression, exp.Column) for expression in read):
         return None
-    return FieldsRead(tuple(dict.fromkeys([*node.keys, *(found.name for found in read)])), node.keys)
+    return FieldsRead(tuple(dict.fromkeys([*node.keys, *(expression.name for expression in read)])), node.keys)
 
 
 @only_columnar.register
@@ -192,9 +192,9 @@ def _(node: GroupAggregate) -> str:
 @names_of.register
 def _(node: GroupAggregate) -> Meanings:
     below = names_of(node.input)
-    found = {key: below[key] for key in node.keys}
-    found |= {a.name: meaning(a.expression, below) for a in node.aggregates}
-    return found | ({node.grouping_id: "grouping_id"} if node.grouping_id else {})
+    meanings = {key: below[key] for key in node.keys}
+    meanings |= {a.name: meaning(a.expression, below) for a in node.aggregates}
+    return meanings | ({node.grouping_id: "grouping_id"} if node.grouping_id else {})
 
 
 @title_of.register

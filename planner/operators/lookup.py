@@ -99,8 +99,8 @@ def _(node: Lookup) -> WindowInfo | None:
 def _(node: Lookup) -> frozenset[frozenset[str]]:
     """A lookup by the whole primary key finds at most one row."""
     key = node.source.primary_key if isinstance(node.source, Table) else ()
-    found = bool(key) and set(key) <= {k.name for k in node.keys}
-    return unique_keys(node.input) if found else frozenset()
+    is_by_key = bool(key) and set(key) <= {k.name for k in node.keys}
+    return unique_keys(node.input) if is_by_key else frozenset()
 
 
 @arrival_order.register
@@ -180,9 +180,9 @@ def _(node: Lookup, accepts: Accepts) -> Node:
     table, columns = node.source, _columns(node)
     filters, kept = list(node.filters), list[exp.Expression]()
     for condition in conjuncts(node.condition):
-        found = comparisons(condition, columns)
-        if found and all(accepts(table, c) for c in found):
-            filters += [c for c in found if c not in filters]
+        pushed = comparisons(condition, columns)
+        if pushed and all(accepts(table, c) for c in pushed):
+            filters += [c for c in pushed if c not in filters]
         else:
             kept.append(condition)
     return replace(node, filters=tuple(filters), condition=conjunction(kept) if kept else None)
@@ -190,8 +190,8 @@ def _(node: Lookup, accepts: Accepts) -> Node:
 
 def _columns(node: Lookup) -> Columns:
     types = {f.name: f.type for f in node.read}
-    found = ((o.name, o.expression.name) for o in node.outputs if isinstance(o.expression, exp.Column))
-    return {output: (column, types[column]) for output, column in found}
+    columns = ((o.name, o.expression.name) for o in node.outputs if isinstance(o.expression, exp.Column))
+    return {output: (column, types[column]) for output, column in columns}
 
 
 # --- state ----------------------------------------------------------------------------------------------------

@@ -37,13 +37,13 @@ def _output(item: Item) -> str:
     return text if text == item.name else f"{text} AS {item.name}"
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(comparison: Comparison) -> str:
     """``age > 3``, ``name IN ('a', 'b')``, ``name IS NULL``."""
-    if found.value is None:
-        return f"{found.column} {found.operator}"
-    if isinstance(found.value, tuple):
-        return f"{found.column} {found.operator} ({', '.join(map(_value, found.value))})"
-    return f"{found.column} {found.operator} {_value(found.value)}"
+    if comparison.value is None:
+        return f"{comparison.column} {comparison.operator}"
+    if isinstance(comparison.value, tuple):
+        return f"{comparison.column} {comparison.operator} ({', '.join(map(_value, comparison.value))})"
+    return f"{comparison.column} {comparison.operator} {_value(comparison.value)}"
 
 
 def _value(value: object) -> str:
@@ -53,19 +53,19 @@ def _value(value: object) -> str:
 def options_text(options: LookupOptions, failed: str = "") -> list[str]:
     """Order, capacity and timeout always, the rest where it is asked for; ``failed`` is the table of ON ERROR TO."""
     if options.asynchronous:
-        found = [f"{options.order.value.lower()}, capacity {options.capacity}"]
+        texts = [f"{options.order.value.lower()}, capacity {options.capacity}"]
     else:
-        found = ["one at a time"]
-    found.append(f"timeout {readable(options.timeout_ms)}{_then(options.on_timeout)}")
+        texts = ["one at a time"]
+    texts.append(f"timeout {readable(options.timeout_ms)}{_then(options.on_timeout)}")
     if options.on_error is not OnError.FAIL:
-        found.append(f"on error {options.on_error.value} {failed}".rstrip())
-    found += [_retry(r) for r in options.retries]
+        texts.append(f"on error {options.on_error.value} {failed}".rstrip())
+    texts += [_retry(r) for r in options.retries]
     if options.cache is not None:
-        found.append(_cache(options.cache))
+        texts.append(_cache(options.cache))
     if options.batch > 1:
         within = f" within {readable(options.batch_within_ms)}" if options.batch_within_ms else ""
-        found.append(f"batch {options.batch}{within}")
-    return found
+        texts.append(f"batch {options.batch}{within}")
+    return texts
 
 
 def _then(action: OnTimeout) -> str:

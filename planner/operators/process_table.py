@@ -202,11 +202,11 @@ def _(node: ProcessTable) -> str:
 
 @names_of.register
 def _(node: ProcessTable) -> Meanings:
-    found = {f.name: f"{node.uid}.{f.name}" for f in node.schema}
+    meanings = {f.name: f"{node.uid}.{f.name}" for f in node.schema}
     below = names_of(node.tables[0])
     first = node.arguments[0]
     given = zip(node.passed or node.keys, first.passed if node.passed else first.partition_by, strict=False)
-    return found | {field.name: below[name] for field, name in given}
+    return meanings | {field.name: below[name] for field, name in given}
 
 
 @title_of.register

@@ -79,7 +79,7 @@ class TopN(Unary):
     def read(self) -> frozenset[str]:
         """The fields of the input that keys, order and windows read."""
         closes = {self.closes.field} if self.closes is not None else set()
-        return frozenset({*self.keys, *(by.name for by in self.order), *closes})
+        return frozenset({*self.keys, *(key.name for key in self.order), *closes})
 
     @property
     def is_single(self) -> bool:
@@ -152,7 +152,7 @@ def _(node: TopN) -> frozenset[RowKind]:
 def _(node: TopN, port: int = 0) -> frozenset[RowKind]:
     """A row that is withdrawn would not have the time at which it came."""
     fields = {f.name: f for f in node.input.schema}
-    by_arrival = any(fields[by.name].time is TimeDomain.PROCESSING for by in node.order)
+    by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in node.order)
     return APPEND_ONLY if node.closes is not None or by_arrival else ALL_KINDS
 
 
@@ -287,7 +287,7 @@ def _(node: TopN) -> tuple[str, str]:
 def _(node: TopN) -> Iterator[tuple[str, str]]:
     names = names_of(node.input)
     yield "keys", keys_fact(node.input, node.keys, names)
-    order = (sorted_text(replace(by, name=names[by.name])) for by in node.order)
+    order = (sorted_text(replace(key, name=names[key.name])) for key in node.order)
     yield "order", ", ".join(order) or "as rows come"
     yield "function", node.function.upper()
     yield "numbers", f"{node.first} to {node.last}"

@@ -111,7 +111,7 @@ class WindowAggregate(Unary):
         """True where Python classes of users see whole rows: which columns they read, nobody knows."""
         eviction = self.firing.eviction
         evicts = eviction is not None and isinstance(eviction.evictor, UserEvictor)
-        fires = any(isinstance(found, UserTrigger) for found in simple_triggers(self.firing.trigger))
+        fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
         return evicts or fires or isinstance(self.window, UserWindow)
 
 

@@ -40,7 +40,7 @@ def _(node: WindowAggregate, rows_wait: bool) -> Link | str:
     fields = dict(_traced(node))
     if None in fields.values():
         return "what it reads is computed from the results below"
-    return _linked(node, below, {name: found for name, found in fields.items() if found is not None})
+    return _linked(node, below, {name: source for name, source in fields.items() if source is not None})
 
 
 def _linked(node: WindowAggregate, below: WindowAggregate, fields: dict[str, str]) -> Link | str:
@@ -105,5 +105,5 @@ def _read(node: WindowAggregate) -> Iterator[str]:
 def _traced(node: WindowAggregate) -> Iterator[tuple[str, str | None]]:
     """The fields that the node reads, with their names below the projections; None for what these compute."""
     for field in dict.fromkeys(_read(node)):
-        found = below_projections(node.input, field)
-        yield field, None if found is None else found[1]
+        source = below_projections(node.input, field)
+        yield field, None if source is None else source[1]

@@ -39,4 +39,4 @@ def _window_computes(node: WindowAggregate) -> bool:
 def _firing_computes(node: WindowAggregate) -> bool:
     eviction = node.firing.eviction
     evicts = eviction is not None and isinstance(eviction.evictor, EvictDelta)
-    return evicts or any(isinstance(found, When | Delta) for found in simple_triggers(node.firing.trigger))
+    return evicts or any(isinstance(trigger, When | Delta) for trigger in simple_triggers(node.firing.trigger))

@@ -115,10 +115,10 @@ def _passing(
 ) -> tuple[tuple[Item, ...], dict[str, str]]:
     """The items with those fields passed on, and under which names they are."""
     items = list(kept)
-    found = {i.expression.name: i.name for i in kept if isinstance(i.expression, exp.Column) and i.time is None}
+    passed_names = {i.expression.name: i.name for i in kept if isinstance(i.expression, exp.Column) and i.time is None}
     for field in below.schema:
         # The items read rows with windows, where no field is a time attribute any more.
-        if field.name in wanted and (field.time is not None or field.name not in found):
-            found[field.name] = names.unique(field.name)
-            items.append(replace(passed(field), name=found[field.name]))
-    return tuple(items), found
+        if field.name in wanted and (field.time is not None or field.name not in passed_names):
+            passed_names[field.name] = names.unique(field.name)
+            items.append(replace(passed(field), name=passed_names[field.name]))
+    return tuple(items), passed_names

@@ -20,10 +20,10 @@ from sqlstream.planner.physical.state_facts import keys_fact, reads_windows, sta
 @names_of.register
 def _(node: WindowAggregate) -> Names:
     below = names_of(node.input)
-    found = {key: below[key] for key in node.keys}
-    found |= {a.name: meaning(a.expression, below) for a in node.aggregates} | dict(names_of_columns(node.columns))
+    meanings = {key: below[key] for key in node.keys}
+    meanings |= {a.name: meaning(a.expression, below) for a in node.aggregates} | dict(names_of_columns(node.columns))
     extra = {"grouping_id": node.grouping_id, "pane": node.pane, "pane_index": node.pane_index}
-    return found | {name: text for text, name in extra.items() if name is not None}
+    return meanings | {name: text for text, name in extra.items() if name is not None}
 
 
 @title_of.register

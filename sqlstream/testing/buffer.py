@@ -60,8 +60,8 @@ class Buffer:
 
     def _least(self, watermarks: Mapping[str, int]) -> int | None:
         """The watermark of the job; None before all tables have one."""
-        known = [watermarks[table] for table in self.tables if table in watermarks]
-        return min(known) if known and len(known) == len(self.tables) else None
+        watermarks_known = [watermarks[table] for table in self.tables if table in watermarks]
+        return min(watermarks_known) if watermarks_known and len(watermarks_known) == len(self.tables) else None
 
     def _holds_only(self, table: str) -> bool:
         return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
@@ -94,7 +94,7 @@ class Buffer:
 
     def take(self) -> Flush:
         """All that is kept; the buffer is empty afterwards."""
-        taken = Flush(self._rows, self._lifted, self._tick_ms)
+        flush = Flush(self._rows, self._lifted, self._tick_ms)
         self.flushed |= self._reached
         self._rows, self._reached, self._lifted, self._tick_ms = {}, {}, {}, None
-        return taken
+        return flush

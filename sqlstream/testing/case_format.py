@@ -126,25 +126,25 @@ _KNOWN = _DESCRIPTIVE | _EXPECTATIONS | {"script", "steps", "input", "config", "
 def load_case(path: Path, root: Path) -> Case:
     """The case of a file; ``root`` is the folder that its ``file`` steps are relative to. CaseFormatError."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        _check_fields(found)
-        steps = tuple(_step(step, root) for step in found.get("steps", ()))
-        expected_rows = tuple(_expected(found, len(steps)))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        _check_fields(document)
+        steps = tuple(_step(step, root) for step in document.get("steps", ()))
+        expected_rows = tuple(_expected(document, len(steps)))
         _check_places((e.after for e in expected_rows), len(steps))
         return Case(
-            id=found["id"],
-            level=found.get("level", "sql"),
-            script=found.get("script", ""),
+            id=document["id"],
+            level=document.get("level", "sql"),
+            script=document.get("script", ""),
             steps=steps,
             expected=expected_rows,
-            error=found.get("error"),
-            late_dropped=found.get("late_dropped"),
-            lookup_tries_max=found.get("lookup_tries_max"),
-            category=found.get("category", ""),
-            why=found.get("why"),
-            input=tuple(found.get("input", ())),
-            config=found.get("config", {}),
-            results=tuple(expected) if isinstance(expected := found.get("expected"), list) else (),
+            error=document.get("error"),
+            late_dropped=document.get("late_dropped"),
+            lookup_tries_max=document.get("lookup_tries_max"),
+            category=document.get("category", ""),
+            why=document.get("why"),
+            input=tuple(document.get("input", ())),
+            config=document.get("config", {}),
+            results=tuple(expected) if isinstance(expected := document.get("expected"), list) else (),
             outcome=expected if isinstance(expected, dict) else {},
         )
     except CaseFormatError:
@@ -153,18 +153,18 @@ def load_case(path: Path, root: Path) -> Case:
         raise CaseFormatError(f"{type(error).__name__}: {error}") from error
 
 
-def _check_fields(found: Any) -> None:
+def _check_fields(document: Any) -> None:
     """CaseFormatError where the file is no object, or a field of it is unknown, missing or of another type."""
-    if not isinstance(found, dict):
-        raise CaseFormatError(f"a case is a JSON object, not {json.dumps(found)[:_SHOWN]}")
-    unknown = found.keys() - _KNOWN
+    if not isinstance(document, dict):
+        raise CaseFormatError(f"a case is a JSON object, not {json.dumps(document)[:_SHOWN]}")
+    unknown = document.keys() - _KNOWN
     if unknown:
         raise CaseFormatError(f"unknown fields: {', '.join(sorted(unknown))}")
-    if "id" not in found:
+    if "id" not in document:
         raise CaseFormatError('the field "id" is missing')
     for name, (kind, words) in _TYPES.items():
-        if name in found and not isinstance(found[name], kind):
-            raise CaseFormatError(f'the field "{name}" is {json.dumps(found[name])[:_SHOWN]}, which is no {words}')
+        if name in document and not isinstance(document[name], kind):
+            raise CaseFormatError(f'the field "{name}" is {json.dumps(document[name])[:_SHOWN]}, which is no {words}')
 
 
 def _check_places(numbers: Iterable[Any], steps: int) -> None:
@@ -200,12 +200,12 @@ def _lines(path: Path, *, kinds: bool) -> Iterator[tuple[str, Values]]:
         yield (values[0], values[1:]) if kinds else ("+I", values)
 
 
-def _expected(found: dict[str, Any], steps: int) -> Iterator[Changes | State]:
-    for e in found.get("expect", ()):
+def _expected(document: dict[str, Any], steps: int) -> Iterator[Changes | State]:
+    for e in document.get("expect", ()):
         columns = tuple(e["columns"]) if "columns" in e else None
         yield Changes(e["after"], e["rows"], e.get("order") == "exact", e.get("table"), columns)
-    final = [found["expect_final"]] if "expect_final" in found else []
-    for e in (*found.get("expect_finals", ()), *found.get("expect_state", ()), *final):
+    final = [document["expect_final"]] if "expect_final" in document else []
+    for e in (*document.get("expect_finals", ()), *document.get("expect_state", ()), *final):
         key = tuple(e["key"]) if isinstance(e.get("key"), list) else e.get("key")
         yield State(e.get("after", steps - 1), e["rows"], key)
 
@@ -218,5 +218,5 @@ def case_files(directory: Path) -> list[Path]:
 def cases_root(directory: Path) -> Path:
     """The folder that paths in case files are relative to: the nearest one at or above that has a README.md."""
     start = directory.resolve()
-    found = (p for p in (start, *start.parents) if (p / "README.md").is_file())
-    return next(found, start if start.is_dir() else start.parent)
+    marked = (p for p in (start, *start.parents) if (p / "README.md").is_file())
+    return next(marked, start if start.is_dir() else start.parent)

@@ -61,8 +61,8 @@ class CaseRun:
         if columns is None:
             return changes
         names = [name.casefold() for name in self._test.output_columns(table)]
-        found = [names.index(column.casefold()) + 1 for column in columns]
-        return [(change[0], *(change[i] for i in found)) for change in changes]
+        positions = [names.index(column.casefold()) + 1 for column in columns]
+        return [(change[0], *(change[i] for i in positions)) for change in changes]
 
     def _check_changes(self, expected: f.Changes, came: list[Change]) -> None:
         ordered = expected.ordered and self._test.keeps_order

@@ -127,8 +127,8 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path, below_sql:
 
 def _name_of(path: Path, root: Path) -> str:
     """The path below the root, where it lies there: a link need not."""
-    found = path.absolute()
-    below = found.relative_to(root) if found.is_relative_to(root) else path
+    absolute = path.absolute()
+    below = absolute.relative_to(root) if absolute.is_relative_to(root) else path
     return below.with_suffix("").as_posix()
 
 

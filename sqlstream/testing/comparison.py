@@ -101,11 +101,11 @@ def unmatched(
     missing: list[Sequence[Any]] = []
     left = list(got)
     for row in expected:
-        found = next((i for i, g in enumerate(left) if same_row(row, g)), None)
-        if found is None:
+        partner = next((i for i, g in enumerate(left) if same_row(row, g)), None)
+        if partner is None:
             missing.append(row)
         else:
-            left.pop(found)
+            left.pop(partner)
     return missing, left
 
 

@@ -77,10 +77,10 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
     came: list[list[Change]] = []
     side: list[tuple[str, ...]] = []
     with StreamTest(block.sql, session) as test:
-        for part in parts:
-            if restart and part.start:
+        for run in parts:
+            if restart and run.start:
                 test.restart()
-            for step in steps[part]:
+            for step in steps[run]:
                 perform(step.words, test)
                 if test.looks_up:
                     test.checkpoint()
@@ -89,8 +89,8 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
         is_table = block.stage == TABLE
         shown = _tables(came, test) if is_table else [_spelled(changes, test) for changes in came]
         lines = [(*rows, *behind) for rows, behind in zip(shown, side, strict=True)]
-        wanted = [_in_order_of_tables(steps[part], test, is_table) for part in parts]
-        matches = all(_same(expected, found, test) for expected, found in zip(wanted, lines, strict=True))
+        wanted = [_in_order_of_tables(steps[run], test, is_table) for run in parts]
+        matches = all(_same(expected, actual, test) for expected, actual in zip(wanted, lines, strict=True))
     # Raises where a changelog withdraws what it never gave.
     merge((change for changes in came for change in changes), test.output_key)
     expected = block.expected if not restart else lines_of(_with_outputs(steps, parts, wanted))
@@ -105,10 +105,10 @@ def _parts(steps: int, starts: Iterable[int]) -> list[slice]:
 
 def _with_outputs(steps: Sequence[Step], parts: Sequence[slice], lines: Sequence[tuple[str, ...]]) -> tuple[Step, ...]:
     """The steps, the last of each part with what came out."""
-    found = [replace(step, output=()) for step in steps]
-    for part, output in zip(parts, lines, strict=True):
-        found[part.stop - 1] = replace(found[part.stop - 1], output=output)
-    return tuple(found)
+    written = [replace(step, output=()) for step in steps]
+    for run, output in zip(parts, lines, strict=True):
+        written[run.stop - 1] = replace(written[run.stop - 1], output=output)
+    return tuple(written)
 
 
 def _in_order_of_tables(steps: Sequence[Step], test: StreamTest, is_table: bool) -> tuple[str, ...]:
@@ -143,8 +143,8 @@ def _spelled(changes: Sequence[Change], test: StreamTest) -> tuple[str, ...]:
 
 def _side_lines(test: StreamTest) -> tuple[str, ...]:
     """What came out to other tables, each line behind the name of its table."""
-    found = ((name, change, test.output_types_of(name)) for name in test.side_tables for change in test.output(name))
-    return tuple(f"{name}: {_line(change, types)}" for name, change, types in found)
+    changes = ((name, change, test.output_types_of(name)) for name in test.side_tables for change in test.output(name))
+    return tuple(f"{name}: {_line(change, types)}" for name, change, types in changes)
 
 
 def _line(change: Change, types: Sequence[DataType]) -> str:
@@ -152,8 +152,8 @@ def _line(change: Change, types: Sequence[DataType]) -> str:
     return f"{kind} {spell_row(values, types)}".rstrip()
 
 
-def _same(expected: Sequence[str], found: Sequence[str], test: StreamTest) -> bool:
-    return list(expected) == list(found) if test.keeps_order else sorted(expected) == sorted(found)
+def _same(expected: Sequence[str], actual: Sequence[str], test: StreamTest) -> bool:
+    return list(expected) == list(actual) if test.keeps_order else sorted(expected) == sorted(actual)
 
 
 def perform(words: str, test: StreamTest) -> None:

@@ -58,13 +58,13 @@ def parse_golden(text: str) -> tuple[Block, ...]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, list[str]]]:
-    found: list[str] = []
+    paragraph: list[str] = []
     for number, line in enumerate([*text.splitlines(), ""], 1):
         if line.strip():
-            found.append(line.rstrip())
-        elif found:
-            yield number - len(found), found
-            found = []
+            paragraph.append(line.rstrip())
+        elif paragraph:
+            yield number - len(paragraph), paragraph
+            paragraph = []
 
 
 def _block(lines: list[str], first: int) -> Block:
@@ -75,8 +75,8 @@ def _block(lines: list[str], first: int) -> Block:
         return Block("comment", line, "", comments)
     kind, _, stage = lines[count].partition(" ")
     if kind not in KINDS or (stage and stage not in _STAGES_OF.get(kind, ())):
-        known = f"statement, parse, plan [{'|'.join(STAGES)}], stream [{TABLE}] or error"
-        raise GoldenFormatError(f"line {line}: {lines[count]!r} is no kind of block; write {known}")
+        kinds = f"statement, parse, plan [{'|'.join(STAGES)}], stream [{TABLE}] or error"
+        raise GoldenFormatError(f"line {line}: {lines[count]!r} is no kind of block; write {kinds}")
     body = lines[count + 1 :]
     if (_SEPARATOR in body) == (kind == "statement"):
         raise GoldenFormatError(

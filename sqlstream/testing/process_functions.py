@@ -94,8 +94,8 @@ class ProcessFunctionHarness:
 
     def rows(self, rows: Sequence[Mapping[str, Any]], table: str | None = None) -> None:
         """A micro-batch of rows of a table, by parameter; of the first where none is given."""
-        found = self._names[0] if table is None else table
-        self._harness.rows([self._row(row, found) for row in rows])
+        parameter = self._names[0] if table is None else table
+        self._harness.rows([self._row(row, parameter) for row in rows])
 
     def watermark(self, time: int) -> None:
         self._harness.watermark(microseconds(time))
@@ -113,14 +113,14 @@ class ProcessFunctionHarness:
     def output(self) -> list[Row]:
         """The rows that came out since the last call: keys, columns that are passed through, results, rowtime."""
         self._take()
-        found, self._rows = self._rows, []
-        return found
+        rows, self._rows = self._rows, []
+        return rows
 
     def dead_letters(self) -> list[Row]:
         """What was written for failed rows and timers since the last call: source, record (JSON), error, place."""
         self._take()
-        found, self._letters = self._letters, []
-        return found if self._on_error is BadAction.DEAD_LETTER else []
+        letters, self._letters = self._letters, []
+        return letters if self._on_error is BadAction.DEAD_LETTER else []
 
     @property
     def failed_rows(self) -> int:
@@ -167,8 +167,8 @@ class ProcessFunctionHarness:
         if not keys and (keyed or len(wanted) > 1):
             raise TypeError("a function with state, timers or several tables needs partition_by")
 
-    def _check_arguments(self, given: Mapping[str, object], known: Sequence[str], optional: Sequence[str]) -> None:
-        wanted = [name for name in known if name not in self._names]
+    def _check_arguments(self, given: Mapping[str, object], parameters: Sequence[str], optional: Sequence[str]) -> None:
+        wanted = [name for name in parameters if name not in self._names]
         unknown = [name for name in given if name not in wanted]
         missing = [name for name in wanted if name not in given and name not in optional]
         if unknown or missing:
@@ -203,11 +203,11 @@ class ProcessFunctionHarness:
             raise TypeError(f'table "{parameter}" has no column {", ".join(sorted(unknown))}')
         number = self._names.index(parameter)
         values = {name: _value(row.get(name), kind) for name, kind in columns}
-        found: Row = {input_column(number, i): values[name] for i, (name, _) in enumerate(columns)}
-        found |= {key_column(i): values[key] for i, key in enumerate(self._partition_by)}
+        arrow_row: Row = {input_column(number, i): values[name] for i, (name, _) in enumerate(columns)}
+        arrow_row |= {key_column(i): values[key] for i, key in enumerate(self._partition_by)}
         if self._on_time is not None:
-            found[TIME] = values[self._on_time]
-        return {**found, TABLE: number}
+            arrow_row[TIME] = values[self._on_time]
+        return {**arrow_row, TABLE: number}
 
     def _shown(self, row: Row) -> Row:
         kernel = self._harness.kernel
@@ -222,7 +222,7 @@ class ProcessFunctionHarness:
 
 def _columns(text: str) -> list[tuple[str, DataType]]:
     """Names and types of columns as in CREATE TABLE. BindError SS280 where a type does not exist."""
-    wrapped = ", ".join(_member(part) for part in _parts(text))
+    wrapped = ", ".join(_member(column) for column in _parts(text))
     return [m for m in parse_type(f"STRUCT<{wrapped}>").args if isinstance(m, tuple)]
 
 
@@ -235,7 +235,7 @@ def _parts(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += character
-    return [part.strip() for part in parts]
+    return [column.strip() for column in parts]
 
 
 def _member(column: str) -> str:

@@ -56,10 +56,10 @@ class Summary:
 
     def totals(self) -> dict[str, Counter[Verdict]]:
         """Numbers by directory, in the order of the results."""
-        found: dict[str, Counter[Verdict]] = {}
+        counts: dict[str, Counter[Verdict]] = {}
         for result in self.results:
-            found.setdefault(result.directory, Counter())[result.verdict] += 1
-        return found
+            counts.setdefault(result.directory, Counter())[result.verdict] += 1
+        return counts
 
     def lines(self) -> list[str]:
         """A table of the totals; the last line is their sum."""

@@ -162,9 +162,9 @@ def _split(text: str, separator: str) -> Iterator[str]:
     """The parts between separators that stand outside quotes and brackets."""
     start, depth = 0, 0
     for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[({]|[\])}]|' + separator + "|.", text):
-        found = token.group()
-        depth += (found in ("[", "(", "{")) - (found in ("]", ")", "}"))
-        if found == separator and depth == 0:
+        token_text = token.group()
+        depth += (token_text in ("[", "(", "{")) - (token_text in ("]", ")", "}"))
+        if token_text == separator and depth == 0:
             yield text[start : token.start()].strip()
             start = token.end()
     if text[start:].strip():

@@ -142,9 +142,9 @@ class SteppedJob:
         )
         self._watermarks = restored_watermarks(checkpoint.plan, self._control)
         rows = lower(checkpoint.plan, runtime)
-        found = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}
+        types = {field.name: parse_type(field.dataType.simpleString()) for field in rows.schema}
         if not isinstance(self._plan, StatementSet):
-            self._main = replace(self._main, types=tuple(found[field.name] for field in self._plan.schema))
+            self._main = replace(self._main, types=tuple(types[field.name] for field in self._plan.schema))
         writer = self._writer(environment)
         launch = Launch(
             query_name=self._directory.name,
@@ -214,8 +214,8 @@ class SteppedJob:
     @property
     def pending(self) -> int:
         """How many rows wait for the answers to lookups."""
-        found = [] if self._query is None else map(pending_rows, self._query.recentProgress)
-        return next((sum(rows.values()) for rows in reversed(list(found)) if rows), 0)
+        waiting = [] if self._query is None else map(pending_rows, self._query.recentProgress)
+        return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
         """The micro-batches with rows in the sink that are newer than ``after``."""
@@ -224,6 +224,6 @@ class SteppedJob:
     def new_reports(self) -> list[Any]:
         """Spark's reports of the micro-batches since the last call, as far as Spark remembers them."""
         reports = [] if self._query is None else self._query.recentProgress
-        found = [report for report in reports if report["batchId"] > self._reported]
-        self._reported = max((report["batchId"] for report in found), default=self._reported)
-        return found
+        fresh = [report for report in reports if report["batchId"] > self._reported]
+        self._reported = max((report["batchId"] for report in fresh), default=self._reported)
+        return fresh

@@ -290,11 +290,11 @@ class StreamTest:
 
     def _table(self, name: str) -> Table:
         tables = self._traits.tables | self._traits.lookup_tables
-        found = tables.get(name.casefold())
-        if found is None:
-            known = ", ".join(f'"{t.name}"' for t in tables.values()) or "none"
-            raise ValueError(f'the query reads no table "{name}" with the connector test; it reads {known}')
-        return found
+        table = tables.get(name.casefold())
+        if table is None:
+            names = ", ".join(f'"{t.name}"' for t in tables.values()) or "none"
+            raise ValueError(f'the query reads no table "{name}" with the connector test; it reads {names}')
+        return table
 
 
 def plan_of_script(script: str, session: Session) -> Root:

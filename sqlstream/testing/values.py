@@ -104,8 +104,8 @@ def _map(value: Any, kind: DataType) -> list[tuple[Any, Any]]:
 
 def _struct(value: Any, kind: DataType) -> dict[str, Any]:
     members = members_of(kind)
-    found = [value[name] for name, _ in members] if isinstance(value, Mapping) else list(value)
-    return {name: to_arrow(v, t) for (name, t), v in zip(members, found, strict=True)}
+    values = [value[name] for name, _ in members] if isinstance(value, Mapping) else list(value)
+    return {name: to_arrow(v, t) for (name, t), v in zip(members, values, strict=True)}
 
 
 _CONVERTERS: dict[str, Callable[[Any, DataType], Any]] = {
@@ -124,9 +124,9 @@ _CONVERTERS: dict[str, Callable[[Any, DataType], Any]] = {
 
 
 def _argument(kind: DataType, index: int) -> DataType:
-    found = kind.args[index]
-    assert isinstance(found, DataType)
-    return found
+    argument = kind.args[index]
+    assert isinstance(argument, DataType)
+    return argument
 
 
 def element_of(kind: DataType) -> DataType:

@@ -18,7 +18,7 @@ Flags = np.ndarray
 _WITHDRAWS = pa.array(["-U", "-D"])
 
 
-class Known(NamedTuple):
+class StoredGroups(NamedTuple):
     """What the state has of the groups that a micro-batch changes, where it has them: ``groups`` are their numbers."""
 
     rows: pa.Table
@@ -42,7 +42,7 @@ class Changed:
         return np.ones(len(self.groups), np.int64) if self.gone is None else np.where(self.gone, -1, 1)
 
 
-class Part(ABC):
+class AggregateStrategy(ABC):
     """Some of the aggregate calls of a kernel, which are computed alike: what the state keeps of them beside the key of
     a group, and what they keep elsewhere."""
 
@@ -57,8 +57,8 @@ class Part(ABC):
     def results(self) -> pa.Schema: ...
 
     @abstractmethod
-    def updated(self, known: Known, changed: Changed, context: Context) -> pa.Table:
-        """``columns`` of all groups after the changes; ``known`` has those of before."""
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        """``columns`` of all groups after the changes; ``stored`` has those of before."""
         ...
 
     @abstractmethod

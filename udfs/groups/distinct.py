@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part
+from sqlstream.udfs.groups.changed import AggregateStrategy, Changed, Flags, Indices, StoredGroups
 from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.key_hash import hash_of_values
@@ -27,7 +27,7 @@ _TIMES = "__times"
 
 
 @dataclass(frozen=True)
-class DistinctValues(Part):
+class DistinctValues(AggregateStrategy):
     """Calls over the distinct ``values`` of rows where ``filter`` holds: ``totals`` are those without DISTINCT."""
 
     name: str
@@ -46,13 +46,13 @@ class DistinctValues(Part):
     def results(self) -> pa.Schema:
         return self.totals.results
 
-    def updated(self, known: Known, changed: Changed, context: Context) -> pa.Table:
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
         come, left = self._changes(changed, context)
         rows = pa.concat_tables([come.rows, left.rows])
         gone = np.repeat([False, True], [len(come.groups), len(left.groups)]) if len(left.groups) else None
         groups = np.concatenate([come.groups, left.groups])
         lifted = self.totals.lifted(rows, gone, groups, changed.count)
-        return self.totals.merged(known, lifted, changed.count)
+        return self.totals.merged(stored, lifted, changed.count)
 
     def finish(self, columns: pa.Table) -> pa.Table:
         return self.totals.finish(columns)
@@ -69,21 +69,21 @@ class DistinctValues(Part):
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def _changes(self, changed: Changed, context: Context) -> tuple[Known, Known]:
+    def _changes(self, changed: Changed, context: Context) -> tuple[StoredGroups, StoredGroups]:
         """The values that groups have now and had not before, and those that they have no longer."""
         rows, groups, times = self._net(changed)
         hashed = _hashes(changed.keys.column(KEY_HASH).to_numpy()[groups], rows)
         state = self._state(context)
-        known = state.load(hashed)
+        stored = state.load(hashed)
         table = self._stored(changed.keys, rows, groups, hashed, times, context)
-        place = places(table, known, [*self.keys.names, *self.values.names])
+        stored_row = places(table, stored, [*self.keys.names, *self.values.names])
         had = np.zeros(len(times), np.int64)
-        was = place >= 0
-        had[was] = known.column(_TIMES).to_numpy()[place[was]] if self.updates else 1
+        was = stored_row >= 0
+        had[was] = stored.column(_TIMES).to_numpy()[stored_row[was]] if self.updates else 1
         now = np.maximum(had + times, 0)
-        self._keep(state, known, table, place, now)
+        self._keep(state, stored, table, stored_row, now)
         come, left = (
-            Known(rows.filter(pa.array(flags)), groups[flags])
+            StoredGroups(rows.filter(pa.array(flags)), groups[flags])
             for flags in ((had == 0) & (now > 0), (had > 0) & (now == 0))
         )
         return come, left
@@ -109,17 +109,17 @@ class DistinctValues(Part):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _keep(self, state: KeyedState, known: pa.Table, table: pa.Table, place: Indices, now: np.ndarray) -> None:
+    def _keep(self, state: KeyedState, stored: pa.Table, table: pa.Table, stored_row: Indices, now: np.ndarray) -> None:
         kept = now > 0
         if not self.updates and not self.living.ttl:
-            state.append(table.filter(pa.array(kept & (place < 0))))
+            state.append(table.filter(pa.array(kept & (stored_row < 0))))
         else:
-            others = np.ones(known.num_rows, np.bool_)
-            others[place[place >= 0]] = False
+            others = np.ones(stored.num_rows, np.bool_)
+            others[stored_row[stored_row >= 0]] = False
             if self.updates:
                 number = table.schema.get_field_index(_TIMES)
                 table = table.set_column(number, table.schema.field(number), pa.array(now))
-            state.replace(pa.concat_tables([known.filter(pa.array(others)), table.filter(pa.array(kept))]))
+            state.replace(pa.concat_tables([stored.filter(pa.array(others)), table.filter(pa.array(kept))]))
         state.flush()
 
     def _state(self, context: Context) -> KeyedState:

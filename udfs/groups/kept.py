@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part
+from sqlstream.udfs.groups.changed import AggregateStrategy, Changed, Flags, Indices, StoredGroups
 from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.joins.changes import within
 from sqlstream.udfs.kernel import KEY_HASH, Context
@@ -32,7 +32,7 @@ _SPARE = 64
 
 
 @dataclass(frozen=True)
-class KeptRows(Part):
+class KeptRows(AggregateStrategy):
     """``aggregates`` over rows of which its input is what they read. ``name`` is that of the rows in the state."""
 
     name: str
@@ -52,51 +52,53 @@ class KeptRows(Part):
     def finish(self, columns: pa.Table) -> pa.Table:
         return self._totals.finish(columns.select(self._totals.columns.names))
 
-    def updated(self, known: Known, changed: Changed, context: Context) -> pa.Table:
-        kept, there = self._counts(known, changed)
-        found, survives = self._without_reading(known, changed)
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        kept, there = self._counts(stored, changed)
+        results, survives = self._without_reading(stored, changed)
         read = ~survives | (kept > 2 * there + _SPARE)
         state = self._state(context)
         if read.any():
             groups = np.flatnonzero(read)
-            rows, of = self._read(state, changed, read)
-            lifted = self._totals.lifted(rows, None, of, changed.count)
-            found = _replaced(found, lifted, groups)
-            kept[groups] = there[groups] = np.bincount(of, minlength=changed.count)[groups]
+            rows, groups_of_rows = self._read(state, changed, read)
+            lifted = self._totals.lifted(rows, None, groups_of_rows, changed.count)
+            results = _replaced(results, lifted, groups)
+            kept[groups] = there[groups] = np.bincount(groups_of_rows, minlength=changed.count)[groups]
         state.append(self._stored(changed, ~read[changed.groups]))
         state.flush()
         counts = [pa.array(kept), pa.array(there)]
-        return pa.Table.from_arrays([*found.columns, *counts], schema=self.columns)
+        return pa.Table.from_arrays([*results.columns, *counts], schema=self.columns)
 
     def forget(self, groups: pa.Table, context: Context) -> None:
         state = self._state(context)
-        known = state.load(groups.column(KEY_HASH).to_numpy())
-        others = self._numbers(groups, known) >= groups.num_rows
-        state.replace(known.filter(pa.array(others)))
+        stored = state.load(groups.column(KEY_HASH).to_numpy())
+        others = self._numbers(groups, stored) >= groups.num_rows
+        state.replace(stored.filter(pa.array(others)))
         state.flush()
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _without_reading(self, known: Known, changed: Changed) -> tuple[pa.Table, Flags]:
+    def _without_reading(self, stored: StoredGroups, changed: Changed) -> tuple[pa.Table, Flags]:
         """The columns of all groups as far as they can be told so, and where that is right."""
         come = changed.rows if changed.gone is None else changed.rows.filter(pa.array(~changed.gone))
-        of = changed.groups if changed.gone is None else changed.groups[~changed.gone]
-        found = self._totals.merged(known, self._totals.lifted(come, None, of, changed.count), changed.count)
+        groups_of_rows = changed.groups if changed.gone is None else changed.groups[~changed.gone]
+        results = self._totals.merged(
+            stored, self._totals.lifted(come, None, groups_of_rows, changed.count), changed.count
+        )
         if changed.gone is None:
-            return found, np.ones(changed.count, np.bool_)
+            return results, np.ones(changed.count, np.bool_)
         gone = self._totals.lifted(
             changed.rows.filter(pa.array(changed.gone)), None, changed.groups[changed.gone], changed.count
         )
-        survives = self.aggregates.survives(*(self._totals.own(columns) for columns in (found, gone)))
+        survives = self.aggregates.survives(*(self._totals.own(columns) for columns in (results, gone)))
         survives |= np.bincount(changed.groups[changed.gone], minlength=changed.count) == 0
-        return found, survives
+        return results, survives
 
-    def _counts(self, known: Known, changed: Changed) -> tuple[np.ndarray, np.ndarray]:
+    def _counts(self, stored: StoredGroups, changed: Changed) -> tuple[np.ndarray, np.ndarray]:
         kept, there = (
             np.bincount(changed.groups, signs, changed.count).astype(np.int64) for signs in (None, changed.signs)
         )
-        for found, name in ((kept, _KEPT), (there, _THERE)):
-            found[known.groups] += known.rows.column(f"{self.name}{name}").to_numpy()
+        for counts, name in ((kept, _KEPT), (there, _THERE)):
+            counts[stored.groups] += stored.rows.column(f"{self.name}{name}").to_numpy()
         return kept, there
 
     # --- rows ---------------------------------------------------------------------------------------------------
@@ -104,16 +106,16 @@ class KeptRows(Part):
     def _read(self, state: KeyedState, changed: Changed, read: Flags) -> tuple[pa.Table, Indices]:
         """The rows that are there of some groups, in order of arrival, and the group of each; they are what is kept
         from now on."""
-        known = state.load(changed.keys.column(KEY_HASH).to_numpy()[read])
-        of_known = self._numbers(changed.keys, known)
+        stored = state.load(changed.keys.column(KEY_HASH).to_numpy()[read])
+        of_known = self._numbers(changed.keys, stored)
         own = of_known < changed.count
         own[own] = read[of_known[own]]
         chosen = read[changed.groups]
-        rows = pa.concat_tables([known.filter(pa.array(own)), self._stored(changed, chosen)])
+        rows = pa.concat_tables([stored.filter(pa.array(own)), self._stored(changed, chosen)])
         groups = np.concatenate([of_known[own], changed.groups[chosen]])
         there = self._there(rows)
         rows, groups = rows.filter(pa.array(there)), groups[there]
-        state.replace(pa.concat_tables([known.filter(pa.array(~own)), rows]))
+        state.replace(pa.concat_tables([stored.filter(pa.array(~own)), rows]))
         return rows, groups
 
     def _there(self, rows: pa.Table) -> Flags:
@@ -129,16 +131,16 @@ class KeptRows(Part):
     def _numbers(self, groups: pa.Table, rows: pa.Table) -> Indices:
         """The group of each row, and numbers above for rows of others."""
         names = self.keys.names
-        both = pa.concat_tables([groups.select([KEY_HASH, *names]), rows.select([KEY_HASH, *names])])
-        numbers: Indices = dense_ids(both, names or [KEY_HASH]).ids[groups.num_rows :]
+        combined = pa.concat_tables([groups.select([KEY_HASH, *names]), rows.select([KEY_HASH, *names])])
+        numbers: Indices = dense_ids(combined, names or [KEY_HASH]).ids[groups.num_rows :]
         return numbers
 
     def _state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, self.name, self._schema)
 
     def _stored(self, changed: Changed, chosen: Flags) -> pa.Table:
-        found = changed.rows.select(self._schema.names[:-1]).filter(pa.array(chosen))
-        return found.append_column(_SIGN, pa.array(changed.signs[chosen])).cast(self._schema)
+        rows = changed.rows.select(self._schema.names[:-1]).filter(pa.array(chosen))
+        return rows.append_column(_SIGN, pa.array(changed.signs[chosen])).cast(self._schema)
 
     @cached_property
     def _schema(self) -> pa.Schema:

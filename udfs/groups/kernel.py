@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part, gone_of
+from sqlstream.udfs.groups.changed import AggregateStrategy, Changed, Flags, Indices, StoredGroups, gone_of
 from sqlstream.udfs.groups.distinct import DistinctValues
 from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
@@ -31,7 +31,7 @@ _ROWS = "__rows"
 
 @dataclass(frozen=True)
 class GroupAggregateKernel(Kernel):
-    """``keys`` are columns of ``input``, equal ones alike; without any there is one group. ``parts`` compute the
+    """``keys`` are columns of ``input``, equal ones alike; without any there is one group. ``strategies`` compute the
     columns ``results``, each of some calls. ``living``: how long a group is remembered.
 
     ``emits_kinds``: results have ROW_KIND; else no result ever changes, and nothing but new groups comes out.
@@ -39,7 +39,7 @@ class GroupAggregateKernel(Kernel):
 
     input: pa.Schema
     keys: tuple[str, ...]
-    parts: tuple[Part, ...]
+    strategies: tuple[AggregateStrategy, ...]
     results: tuple[str, ...]
     living: Living
     emits_kinds: bool
@@ -47,9 +47,9 @@ class GroupAggregateKernel(Kernel):
     @cached_property
     def output(self) -> pa.Schema:
         keys = (self.input.field(name) for name in self.keys)
-        found = {field.name: field for part in self.parts for field in part.results}
+        fields = {field.name: field for strategy in self.strategies for field in strategy.results}
         kinds = [(ROW_KIND, pa.string())] if self.emits_kinds else []
-        return pa.schema([*keys, *(found[name] for name in self.results), *kinds])
+        return pa.schema([*keys, *(fields[name] for name in self.results), *kinds])
 
     @property
     def uses_processing_time(self) -> bool:
@@ -68,7 +68,7 @@ class GroupAggregateKernel(Kernel):
         keys = rows.select([KEY_HASH, *self.keys]).take(pa.array(ids.first))
         gone = gone_of(rows)
         counts = [pa.array(_counted(gone, ids.ids, ids.count))] if self.updates else []
-        columns = [c for part in self._totals for c in part.lifted(rows, gone, ids.ids, ids.count).columns]
+        columns = [c for strategy in self._totals for c in strategy.lifted(rows, gone, ids.ids, ids.count).columns]
         return pa.Table.from_arrays([*keys.columns, *counts, *columns], schema=self._combined)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
@@ -76,19 +76,19 @@ class GroupAggregateKernel(Kernel):
         keys = rows.select([KEY_HASH, *self.keys]).take(pa.array(ids.first)).combine_chunks()
         state = self._state(context)
         loaded = state.load(keys.column(KEY_HASH).to_numpy())
-        place = places(keys, loaded, self.keys or (KEY_HASH,))
-        known = Known(loaded.take(pa.array(place[place >= 0])), np.flatnonzero(place >= 0))
+        stored_row = places(keys, loaded, self.keys or (KEY_HASH,))
+        stored = StoredGroups(loaded.take(pa.array(stored_row[stored_row >= 0])), np.flatnonzero(stored_row >= 0))
         changed = Changed(rows, None if self._combines else gone_of(rows), ids.ids, ids.count, keys)
-        counts = self._counts(known, changed)
-        now = self._stored_of(keys, counts, self._updated(known, changed, context), context)
+        counts = self._counts(stored, changed)
+        now = self._stored_of(keys, counts, self._updated(stored, changed, context), context)
         stays = np.ones(ids.count, np.bool_) if counts is None else counts > 0
-        self._emit(known, now, stays, context)
+        self._emit(stored, now, stays, context)
         if counts is not None and not stays.all():
             context.count(IGNORED, int(np.maximum(-counts, 0).sum()))
             now, keys = now.filter(pa.array(stays)), keys.filter(pa.array(~stays))
             self._forget(keys, context)
         others = np.ones(loaded.num_rows, np.bool_)
-        others[place[place >= 0]] = False
+        others[stored_row[stored_row >= 0]] = False
         state.replace(pa.concat_tables([loaded.filter(pa.array(others)), now]) if others.any() else now)
         self._close(state, context)
 
@@ -100,19 +100,19 @@ class GroupAggregateKernel(Kernel):
         over = self.living.due(state, context)
         if over.num_rows:
             self._forget(over.select([KEY_HASH, *self.keys]), context)
-        for part in self._distinct:
-            part.drop(context)
+        for strategy in self._distinct:
+            strategy.drop(context)
         self._close(state, context)
 
     # --- what changes -------------------------------------------------------------------------------------------
 
-    def _updated(self, known: Known, changed: Changed, context: Context) -> list[pa.Table]:
+    def _updated(self, stored: StoredGroups, changed: Changed, context: Context) -> list[pa.Table]:
         """The columns of all parts for all groups."""
         if not self._combines:
-            return [part.updated(known, changed, context) for part in self.parts]
-        return [part.merged(known, changed.rows, changed.count, changed.groups) for part in self._totals]
+            return [strategy.updated(stored, changed, context) for strategy in self.strategies]
+        return [strategy.merged(stored, changed.rows, changed.count, changed.groups) for strategy in self._totals]
 
-    def _counts(self, known: Known, changed: Changed) -> np.ndarray | None:
+    def _counts(self, stored: StoredGroups, changed: Changed) -> np.ndarray | None:
         """How many rows each group has now; None where no row ever goes."""
         if not self.updates:
             return None
@@ -121,59 +121,59 @@ class GroupAggregateKernel(Kernel):
             np.add.at(counts, changed.groups, changed.rows.column(_ROWS).to_numpy())
         else:
             counts = _counted(changed.gone, changed.groups, changed.count)
-        counts[known.groups] += known.rows.column(_ROWS).to_numpy()
+        counts[stored.groups] += stored.rows.column(_ROWS).to_numpy()
         return counts
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _emit(self, known: Known, now: pa.Table, stays: Flags, context: Context) -> None:
+    def _emit(self, stored: StoredGroups, now: pa.Table, stays: Flags, context: Context) -> None:
         """Groups by first appearance. Where a time to live ends, what comes out again makes operators above remember
         it as long."""
         is_new = stays.copy()
-        is_new[known.groups] = False
+        is_new[stored.groups] = False
         new = np.flatnonzero(is_new)
         if not self.emits_kinds:
             context.emit(self._results(now.take(pa.array(new))))
             return
-        before, after = self._results(known.rows), self._results(now)
-        lives = stays[known.groups]
-        differs = np.ones(len(lives), np.bool_) if self.living.ttl else self._differ(before, after, known.groups)
+        before, after = self._results(stored.rows), self._results(now)
+        lives = stays[stored.groups]
+        differs = np.ones(len(lives), np.bool_) if self.living.ttl else self._differ(before, after, stored.groups)
         updated, over = np.flatnonzero(lives & differs), np.flatnonzero(~lives)
-        groups = [new, known.groups[updated], known.groups[updated], known.groups[over]]
+        groups = [new, stored.groups[updated], stored.groups[updated], stored.groups[over]]
         # The rows of before stand in front of those of after.
         rows = [groups[0] + len(lives), updated, groups[2] + len(lives), over]
         kinds = np.repeat(_KINDS, [len(of_kind) for of_kind in groups])
         order = np.argsort(np.concatenate(groups), kind="stable")
         if len(order):
-            found = pa.concat_tables([before, after]).take(pa.array(np.concatenate(rows)[order]))
-            context.emit(found.append_column(ROW_KIND, pa.array(kinds[order])))
+            images = pa.concat_tables([before, after]).take(pa.array(np.concatenate(rows)[order]))
+            context.emit(images.append_column(ROW_KIND, pa.array(kinds[order])))
 
     def _results(self, rows: pa.Table) -> pa.Table:
         """Keys and results of rows of the state."""
-        found: dict[str, pa.ChunkedArray] = {}
-        for part in self.parts:
-            finished = part.finish(rows.select(part.columns.names))
-            found |= dict(zip(finished.column_names, finished.columns, strict=True))
-        columns = [*(rows.column(name) for name in self.keys), *(found[name] for name in self.results)]
+        columns_by_name: dict[str, pa.ChunkedArray] = {}
+        for strategy in self.strategies:
+            finished = strategy.finish(rows.select(strategy.columns.names))
+            columns_by_name |= dict(zip(finished.column_names, finished.columns, strict=True))
+        columns = [*(rows.column(name) for name in self.keys), *(columns_by_name[name] for name in self.results)]
         return pa.Table.from_arrays(columns, schema=self._emitted)
 
     def _differ(self, before: pa.Table, after: pa.Table, groups: Indices) -> Flags:
         """True where a group has other results after than before, which is one row for each of ``groups``."""
         if not self.results:
             return np.zeros(len(groups), np.bool_)
-        found = after.select(self.results).take(pa.array(groups))
-        return np.asarray(differ(before.select(self.results), found), np.bool_)
+        results_after = after.select(self.results).take(pa.array(groups))
+        return np.asarray(differ(before.select(self.results), results_after), np.bool_)
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def _forget(self, groups: pa.Table, context: Context) -> None:
-        for part in self.parts:
-            part.forget(groups, context)
+        for strategy in self.strategies:
+            strategy.forget(groups, context)
 
     def _close(self, state: KeyedState, context: Context) -> None:
         state.flush()
         if self.living.ttl:
-            wakes = [self.living.wakes(state, context), *(part.wakes(context) for part in self._distinct)]
+            wakes = [self.living.wakes(state, context), *(strategy.wakes(context) for strategy in self._distinct)]
             context.set_timer(Domain.PROCESSING, min(wakes))
 
     def _state(self, context: Context) -> KeyedState:
@@ -183,7 +183,7 @@ class GroupAggregateKernel(Kernel):
         self, keys: pa.Table, counts: np.ndarray | None, parts: Sequence[pa.Table], context: Context
     ) -> pa.Table:
         own = [] if counts is None else [pa.array(counts)]
-        columns = [column for part in parts for column in part.columns]
+        columns = [column for table in parts for column in table.columns]
         timers = self.living.timers(keys.num_rows, context)
         return pa.Table.from_arrays([*keys.columns, *own, *columns, *timers], schema=self._stored)
 
@@ -191,15 +191,15 @@ class GroupAggregateKernel(Kernel):
 
     @property
     def _combines(self) -> bool:
-        return all(isinstance(part, Totals) for part in self.parts)
+        return all(isinstance(strategy, Totals) for strategy in self.strategies)
 
     @property
     def _totals(self) -> list[Totals]:
-        return [part for part in self.parts if isinstance(part, Totals)]
+        return [strategy for strategy in self.strategies if isinstance(strategy, Totals)]
 
     @property
     def _distinct(self) -> list[DistinctValues]:
-        return [part for part in self.parts if isinstance(part, DistinctValues)]
+        return [strategy for strategy in self.strategies if isinstance(strategy, DistinctValues)]
 
     @cached_property
     def _emitted(self) -> pa.Schema:
@@ -209,7 +209,7 @@ class GroupAggregateKernel(Kernel):
     def _combined(self) -> pa.Schema:
         counts = [(_ROWS, pa.int64())] if self.updates else []
         keys = (self.input.field(name) for name in (KEY_HASH, *self.keys))
-        return pa.schema([*keys, *counts, *(field for part in self.parts for field in part.columns)])
+        return pa.schema([*keys, *counts, *(field for strategy in self.strategies for field in strategy.columns)])
 
     @cached_property
     def _stored(self) -> pa.Schema:

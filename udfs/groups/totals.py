@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.groups.changed import Changed, Flags, Indices, Known, Part
+from sqlstream.udfs.groups.changed import AggregateStrategy, Changed, Flags, Indices, StoredGroups
 from sqlstream.udfs.kernel import Context
 
 
 @dataclass(frozen=True)
-class Totals(Part):
+class Totals(AggregateStrategy):
     """Calls of which, where rows may go, ``Aggregates.retracts`` is true. ``prefix`` names its columns apart."""
 
     aggregates: Aggregates
@@ -28,8 +28,10 @@ class Totals(Part):
     def results(self) -> pa.Schema:
         return self.aggregates.results
 
-    def updated(self, known: Known, changed: Changed, context: Context) -> pa.Table:
-        return self.merged(known, self.lifted(changed.rows, changed.gone, changed.groups, changed.count), changed.count)
+    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+        return self.merged(
+            stored, self.lifted(changed.rows, changed.gone, changed.groups, changed.count), changed.count
+        )
 
     def lifted(self, rows: pa.Table, gone: Flags | None, groups: Indices, count: int) -> pa.Table:
         """``columns`` of rows, of which some go: one row per group."""
@@ -39,17 +41,17 @@ class Totals(Part):
             self.aggregates.lift(rows.filter(pa.array(chosen)), groups[chosen], count) for chosen in (~gone, gone)
         )
         every = np.arange(count)
-        both = pa.concat_tables([come, self.aggregates.negated(left)])
-        return self._named(self.aggregates.merge(both, np.concatenate([every, every]), count))
+        signed = pa.concat_tables([come, self.aggregates.negated(left)])
+        return self._named(self.aggregates.merge(signed, np.concatenate([every, every]), count))
 
-    def merged(self, known: Known, lifted: pa.Table, count: int, groups: Indices | None = None) -> pa.Table:
+    def merged(self, stored: StoredGroups, lifted: pa.Table, count: int, groups: Indices | None = None) -> pa.Table:
         """With what was ``lifted``, one row per group in order, or of these ``groups``."""
         groups = np.arange(count) if groups is None else groups
         names = self.columns.names
-        if not len(known.groups) and lifted.num_rows == count:
+        if not len(stored.groups) and lifted.num_rows == count:
             return lifted.select(names)
-        both = self.own(pa.concat_tables([known.rows.select(names), lifted.select(names)]))
-        return self._named(self.aggregates.merge(both, np.concatenate([known.groups, groups]), count))
+        combined = self.own(pa.concat_tables([stored.rows.select(names), lifted.select(names)]))
+        return self._named(self.aggregates.merge(combined, np.concatenate([stored.groups, groups]), count))
 
     def finish(self, columns: pa.Table) -> pa.Table:
         return self.aggregates.finish(self.own(columns))

@@ -40,10 +40,10 @@ class Beside:
 
     def emit(self, left: pa.Table, right: pa.Table, partner: Indices, context: Context) -> None:
         """``partner``: the right row with the key of each left row, -1 for none."""
-        found = self._fulfilling(left, right, partner)
+        matches = self._fulfilling(left, right, partner)
         if not self.outer:
-            left, found = left.filter(pa.array(found >= 0)), found[found >= 0]
-        indices = pa.array(found, mask=found < 0)
+            left, matches = left.filter(pa.array(matches >= 0)), matches[matches >= 0]
+        indices = pa.array(matches, mask=matches < 0)
         columns = [left.column(own) for _, own in self.sides[0].outputs]
         columns += [right.column(own).take(indices) for _, own in self.sides[1].outputs]
         context.emit(pa.Table.from_arrays(columns, schema=self.schema))
@@ -52,10 +52,10 @@ class Beside:
         if self.condition is None:
             return partner
         rows = np.flatnonzero(partner >= 0)
-        found = np.full(len(partner), -1, np.int64)
+        matches = np.full(len(partner), -1, np.int64)
         for pairs in fulfilling(iter([Pairs(rows, partner[rows])]), self.condition, left, right):
-            found[pairs.left] = pairs.right
-        return found
+            matches[pairs.left] = pairs.right
+        return matches
 
 
 def withdrawn(rows: pa.Table) -> np.ndarray:

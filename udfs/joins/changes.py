@@ -34,24 +34,24 @@ def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
 
     ``repeats``: tell which rows are repeated; else they are left out.
     """
-    found = rows.select(columns)
-    none = found.slice(0, 0)
+    images = rows.select(columns)
+    none = images.slice(0, 0)
     if ROW_KIND not in rows.schema.names:
-        return Changes(found, none, none)
+        return Changes(images, none, none)
     withdraws = _flags(pc.is_in(rows.column(ROW_KIND), value_set=_WITHDRAWS))
     if not withdraws.any():
-        return Changes(found, none, none)
-    ids = dense_ids(found, columns).ids
+        return Changes(images, none, none)
+    ids = dense_ids(images, columns).ids
     sign = np.where(withdraws, -1, 1)
     weight = np.bincount(ids, sign).astype(np.int64)
     added, removed = ~withdraws, withdraws.copy()
     added[added] = within(ids[added], np.maximum(weight, 0))
     removed[removed] = within(ids[removed], np.maximum(-weight, 0))
     if not repeats:
-        return Changes(found.filter(pa.array(added)), found.filter(pa.array(removed)), none)
+        return Changes(images.filter(pa.array(added)), images.filter(pa.array(removed)), none)
     cancelled = ~withdraws & ~added
     cancelled[cancelled] = within(ids[cancelled], _used(ids, sign) + np.minimum(weight, 0))
-    return Changes(*(found.filter(pa.array(chosen)) for chosen in (added, removed, cancelled)))
+    return Changes(*(images.filter(pa.array(chosen)) for chosen in (added, removed, cancelled)))
 
 
 def _used(ids: Indices, sign: Indices) -> Indices:
@@ -69,10 +69,10 @@ def within(ids: Indices, most: Indices) -> Flags:
     order = in_order(ids)
     ordered = ids[order]
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-    place = np.arange(len(ids)) - np.repeat(begins, np.diff(begins, append=len(ids)))
-    found = np.empty(len(ids), np.bool_)
-    found[order] = place < most[ordered]
-    return found
+    occurrence = np.arange(len(ids)) - np.repeat(begins, np.diff(begins, append=len(ids)))
+    inside = np.empty(len(ids), np.bool_)
+    inside[order] = occurrence < most[ordered]
+    return inside
 
 
 def found_among(rows: pa.Table, wanted: pa.Table, columns: Sequence[str]) -> tuple[Flags, Flags]:

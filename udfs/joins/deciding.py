@@ -52,12 +52,12 @@ def _(condition: Not, columns: Columns) -> pa.Array:
 
 @decided.register
 def _(condition: And, columns: Columns) -> pa.Array:
-    return reduce(pc.and_kleene, (decided(part, columns) for part in condition.conditions))
+    return reduce(pc.and_kleene, (decided(operand, columns) for operand in condition.conditions))
 
 
 @decided.register
 def _(condition: Or, columns: Columns) -> pa.Array:
-    return reduce(pc.or_kleene, (decided(part, columns) for part in condition.conditions))
+    return reduce(pc.or_kleene, (decided(operand, columns) for operand in condition.conditions))
 
 
 def fulfilling(pairs: Iterator[Pairs], condition: Condition | None, left: pa.Table, right: pa.Table) -> Iterator[Pairs]:
@@ -68,8 +68,8 @@ def fulfilling(pairs: Iterator[Pairs], condition: Condition | None, left: pa.Tab
     values = {o: _whole((left, right)[o.side].column(o.column)) for o in condition.operands}
     for pair in pairs:
         indices = pa.array(pair.left), pa.array(pair.right)
-        found = decided(condition, {o: column.take(indices[o.side]) for o, column in values.items()})
-        chosen = np.asarray(pc.fill_null(found, False))
+        fulfilled = decided(condition, {o: column.take(indices[o.side]) for o, column in values.items()})
+        chosen = np.asarray(pc.fill_null(fulfilled, False))
         if chosen.any():
             yield Pairs(pair.left[chosen], pair.right[chosen])
 
@@ -91,15 +91,15 @@ _PLAIN: dict[Comparison, Callable[[pa.Array, pa.Array], pa.Array]] = {
 def _compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
     if pa.types.is_boolean(left.type):
         left, right = left.cast(pa.uint8()), right.cast(pa.uint8())
-    found = _PLAIN[comparison](left, right)
-    return _with_nan(comparison, left, right, found) if pa.types.is_floating(left.type) else found
+    result = _PLAIN[comparison](left, right)
+    return _with_nan(comparison, left, right, result) if pa.types.is_floating(left.type) else result
 
 
-def _with_nan(comparison: Comparison, left: pa.Array, right: pa.Array, found: pa.Array) -> pa.Array:
+def _with_nan(comparison: Comparison, left: pa.Array, right: pa.Array, result: pa.Array) -> pa.Array:
     """A comparison of numbers, where NaN is the greatest of them."""
     is_nan = pc.is_nan(left), pc.is_nan(right)
     among = pc.or_(*is_nan)
     if not among.true_count:
-        return found
+        return result
     ranks = (flags.cast(pa.uint8()) for flags in is_nan)
-    return pc.if_else(among, _PLAIN[comparison](*ranks), found)
+    return pc.if_else(among, _PLAIN[comparison](*ranks), result)

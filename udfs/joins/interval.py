@@ -94,8 +94,8 @@ class IntervalJoinKernel(Kernel):
             return schema.empty_table()
         time = rows.column(TIME).to_numpy()
         time = np.minimum(time, now) if self.domain is Domain.PROCESSING else time
-        known = {TIME: time, MATCHED: np.zeros(len(time), np.bool_), self._timer: np.zeros(len(time), np.int64)}
-        columns = [pa.array(known[f.name]) if f.name in known else rows.column(f.name) for f in schema]
+        given = {TIME: time, MATCHED: np.zeros(len(time), np.bool_), self._timer: np.zeros(len(time), np.int64)}
+        columns = [pa.array(given[f.name]) if f.name in given else rows.column(f.name) for f in schema]
         return pa.table(columns, schema=schema)
 
     def _kept(self, port: int, state: KeyedState, others: pa.Table, now: int) -> pa.Table:
@@ -115,8 +115,8 @@ class IntervalJoinKernel(Kernel):
         of_left, of_right = np.flatnonzero(left.joinable), np.flatnonzero(right.joinable)
         new_left, new_right = of_left >= left.old, of_right >= right.old
         for ours, theirs in ((of_left[new_left], of_right), (of_left[~new_left], of_right[new_right])):
-            found = self._matching(left, ours, right, theirs)
-            for pairs in fulfilling(found, self.condition, left.rows, right.rows):
+            candidates = self._matching(left, ours, right, theirs)
+            for pairs in fulfilling(candidates, self.condition, left.rows, right.rows):
                 left.matched[pairs.left] = True
                 right.matched[pairs.right] = True
                 if self.kind.pairs:
@@ -129,8 +129,8 @@ class IntervalJoinKernel(Kernel):
             side.rows.select([*self.keys, TIME]).take(pa.array(rows)) for side, rows in ((left, ours), (right, theirs))
         ]
         times = left.time[ours], right.time[theirs]
-        for found in matching(keys[0], keys[1], self.keys, times, self.bounds):
-            yield Pairs(ours[found.left], theirs[found.right])
+        for pairs in matching(keys[0], keys[1], self.keys, times, self.bounds):
+            yield Pairs(ours[pairs.left], theirs[pairs.right])
 
     # --- rows that stay -------------------------------------------------------------------------------------------
 

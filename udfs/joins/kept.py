@@ -132,12 +132,12 @@ class KeptRows:
         self.state = kept.state(context)
         loaded = self.state.load(hashes) if len(hashes) else kept.schema.empty_table()
         old = kept.living(loaded, self._now)
-        gone, known = found_among(old, changes.removed, kept.columns)
+        gone, was_stored = found_among(old, changes.removed, kept.columns)
         stay = old.filter(pa.array(~gone)) if gone.any() else old
         again, seen = found_among(stay, changes.repeated, kept.columns)
         self._stay = self._refreshed(stay, again)
         self._replaced = stay.num_rows < loaded.num_rows or bool(again.any())
-        self.ignored = int(np.count_nonzero(~known))
+        self.ignored = int(np.count_nonzero(~was_stored))
         # What was withdrawn after its time and is added again, is new.
         added = changes.added if seen.all() else _joined(changes.added, changes.repeated.filter(pa.array(~seen)))
         removed = old.filter(pa.array(gone))
@@ -190,5 +190,5 @@ def _chosen(rows: pa.Table, chosen: Flags | None) -> pa.Table:
 
 
 def _joined(*parts: pa.Table) -> pa.Table:
-    filled = [part for part in parts if part.num_rows] or [parts[0]]
+    filled = [table for table in parts if table.num_rows] or [parts[0]]
     return filled[0] if len(filled) == 1 else pa.concat_tables(filled).combine_chunks()

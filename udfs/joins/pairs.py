@@ -36,12 +36,12 @@ class Bounds(NamedTuple):
 
 def joinable(rows: pa.Table, keys: Sequence[str], null_safe: Sequence[bool]) -> np.ndarray:
     """True for rows that may have a partner: NULL equals nothing, but in keys that are ``null_safe``."""
-    found = np.ones(rows.num_rows, np.bool_)
+    may_match = np.ones(rows.num_rows, np.bool_)
     for name, safe in zip(keys, null_safe, strict=True):
         column = rows.column(name)
         if not safe and column.null_count:
-            found &= np.asarray(pc.is_valid(column))
-    return found
+            may_match &= np.asarray(pc.is_valid(column))
+    return may_match
 
 
 def matching(
@@ -84,13 +84,13 @@ def in_order(ids: Indices) -> Indices:
     return np.argsort(ids.astype(np.uint16) if small else ids, kind="stable")
 
 
-def newest(ordered: Indices, times: Times, of: Indices, at: Times, *, strict: bool) -> Indices:
+def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Times, *, strict: bool) -> Indices:
     """For each probe (``of``, ``at``) where the last entry of its number stands whose time is not after its own, with
     ``strict`` before it; -1 for none. Entries are in order of their numbers (``ordered``), then of their ``times``."""
-    if not len(ordered) or not len(of):
-        return np.full(len(of), -1, np.int64)
-    found = _places(ordered, times, of, at, behind_equal=not strict) - 1
-    return np.where((found >= 0) & (ordered[found] == of), found, -1)
+    if not len(ordered) or not len(probe_number):
+        return np.full(len(probe_number), -1, np.int64)
+    entry = _places(ordered, times, probe_number, probe_time, behind_equal=not strict) - 1
+    return np.where((entry >= 0) & (ordered[entry] == probe_number), entry, -1)
 
 
 def _in_bounds(
@@ -105,18 +105,18 @@ def _in_bounds(
     return order, start, np.maximum(start, stop)
 
 
-def _places(keys: Indices, times: Times, of: Indices, at: Times, *, behind_equal: bool) -> Indices:
+def _places(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, behind_equal: bool) -> Indices:
     """Where rows with a key and a time stand among those in order of both: before or behind equal ones."""
-    low, high = min(int(times.min()), int(at.min())), max(int(times.max()), int(at.max()))
+    low, high = min(int(times.min()), int(probe_times.min())), max(int(times.max()), int(probe_times.max()))
     span = high - low + 2
-    if span * (max(int(keys[-1]), int(of.max())) + 1) < 2**62:
+    if span * (max(int(keys[-1]), int(probe_keys.max())) + 1) < 2**62:
         side: Literal["left", "right"] = "right" if behind_equal else "left"
-        return np.searchsorted(keys * span + (times - low), of * span + (at - low), side=side)
-    both = np.concatenate([keys, of]), np.concatenate([times, at])
-    is_probe = np.repeat([False, True], [len(keys), len(of)])
-    order = np.lexsort((is_probe if behind_equal else ~is_probe, both[1], both[0]))
+        return np.searchsorted(keys * span + (times - low), probe_keys * span + (probe_times - low), side=side)
+    combined = np.concatenate([keys, probe_keys]), np.concatenate([times, probe_times])
+    is_probe = np.repeat([False, True], [len(keys), len(probe_keys)])
+    order = np.lexsort((is_probe if behind_equal else ~is_probe, combined[1], combined[0]))
     before = np.cumsum(~is_probe[order])
-    places = np.empty(len(of), np.int64)
+    places = np.empty(len(probe_keys), np.int64)
     probes = is_probe[order]
     places[order[probes] - len(keys)] = before[probes]
     return places
@@ -129,7 +129,7 @@ def _expanded(start: Indices, stop: Indices, order: Indices) -> Iterator[Pairs]:
     while begin < len(total) and total[-1] > (total[begin - 1] if begin else 0):
         done = total[begin - 1] if begin else 0
         end = max(int(np.searchsorted(total, done + MOST_PAIRS, side="right")), begin + 1)
-        found = expanded(Ranges(start[begin:end], stop[begin:end]))
-        if len(found.owner):
-            yield Pairs(found.owner + begin, order[found.row])
+        pairs = expanded(Ranges(start[begin:end], stop[begin:end]))
+        if len(pairs.owner):
+            yield Pairs(pairs.owner + begin, order[pairs.row])
         begin = end

@@ -52,13 +52,13 @@ class PresentJoinKernel(Kernel):
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         state = KeyedState(context.store, "rows", self._stored)
         hashes = np.concatenate([of_port.column(KEY_HASH).to_numpy() for of_port in rows.values()])
-        known = self._living.alive(state.load(hashes), context)
+        stored = self._living.alive(state.load(hashes), context)
         if 1 in rows:
-            known = self._changed(known, rows[1], context)
-            state.replace(known)
+            stored = self._changed(stored, rows[1], context)
+            state.replace(stored)
         if 0 in rows:
             left = rows[0]
-            self._beside.emit(left, known, self._partners(left, known), context)
+            self._beside.emit(left, stored, self._partners(left, stored), context)
         self._living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -69,28 +69,28 @@ class PresentJoinKernel(Kernel):
         self._living.forgotten(state, time)
         self._living.close(state, context)
 
-    def _changed(self, known: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
+    def _changed(self, stored: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
         """What is known of keys after the last row of each."""
         rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
         ids = dense_ids(rows, self.keys)
         last = np.zeros(ids.count, np.int64)
         np.maximum.at(last, ids.ids, np.arange(rows.num_rows))
         rows = rows.take(pa.array(last))
-        stays = np.ones(known.num_rows, np.bool_)
-        place = places(rows, known, self.keys)
-        stays[place[place >= 0]] = False
+        stays = np.ones(stored.num_rows, np.bool_)
+        stored_row = places(rows, stored, self.keys)
+        stays[stored_row[stored_row >= 0]] = False
         there = rows.filter(pa.array(~withdrawn(rows)))
         columns = [there.column(field.name) for field in self._beside.kept(1)]
         new = pa.table([*columns, *self._living.timers(there.num_rows, context)], schema=self._stored)
-        return pa.concat_tables([known.filter(pa.array(stays)), new])
+        return pa.concat_tables([stored.filter(pa.array(stays)), new])
 
-    def _partners(self, left: pa.Table, known: pa.Table) -> Indices:
-        of_left, of_known = numbered(left, known, self.keys)
-        place = np.full(left.num_rows + known.num_rows, -1, np.int64)
-        place[of_known] = np.arange(known.num_rows)
-        found = place[of_left]
-        found[~joinable(left, self.keys, self.null_safe)] = -1
-        return found
+    def _partners(self, left: pa.Table, stored: pa.Table) -> Indices:
+        of_left, of_known = numbered(left, stored, self.keys)
+        row_of_key = np.full(left.num_rows + stored.num_rows, -1, np.int64)
+        row_of_key[of_known] = np.arange(stored.num_rows)
+        partner = row_of_key[of_left]
+        partner[~joinable(left, self.keys, self.null_safe)] = -1
+        return partner
 
     @cached_property
     def _beside(self) -> Beside:

@@ -60,8 +60,8 @@ class RegularJoinKernel(Kernel):
         return any(side.ttl for side in self.sides)
 
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
-        found = [self._changes(port, rows.get(port)) for port in range(2)]
-        changes, alone = [met for met, _ in found], [without for _, without in found]
+        changes_by_port = [self._changes(port, rows.get(port)) for port in range(2)]
+        changes, alone = [met for met, _ in changes_by_port], [without for _, without in changes_by_port]
         hashes = [self._needed(port, changes) for port in range(2)]
         sides = [KeptRows(*of_side, context) for of_side in zip(self._kept, changes, hashes, strict=True)]
         ignored = sum(side.ignored for side in sides)
@@ -89,9 +89,9 @@ class RegularJoinKernel(Kernel):
             none = kept.plain.empty_table()
             return Changes(none, none, none), Changes(none, none, none)
         changes = net(rows.replace_schema_metadata(None), kept.columns, repeats=kept.side.ttl > 0)
-        can = [joinable(found, self.keys, self.null_safe) for found in changes]
+        can = [joinable(images, self.keys, self.null_safe) for images in changes]
         if all(flags.all() for flags in can):
-            return changes, Changes(*(found.slice(0, 0) for found in changes))
+            return changes, Changes(*(images.slice(0, 0) for images in changes))
         return changes.where(can), changes.where([~flags for flags in can])
 
     def _needed(self, port: int, changes: Sequence[Changes]) -> np.ndarray:
@@ -119,9 +119,9 @@ class RegularJoinKernel(Kernel):
             for port, rows in enumerate((left, right))
             if self._kept[port].tells
         ]
-        both = left.table, right.table
-        self._emit_all(_WITHDRAWS, withdrawn, both, [(port, gone) for port, gone, _ in alone], context)
-        self._emit_all(_ADDS, added, both, [(port, come) for port, _, come in alone], context)
+        tables = left.table, right.table
+        self._emit_all(_WITHDRAWS, withdrawn, tables, [(port, gone) for port, gone, _ in alone], context)
+        self._emit_all(_ADDS, added, tables, [(port, come) for port, _, come in alone], context)
         return partners
 
     def _pairs(
@@ -129,8 +129,8 @@ class RegularJoinKernel(Kernel):
     ) -> Iterator[Pairs]:
         """The pairs of parts of the rows."""
         for of_left, of_right in parts:
-            found = equal(ids[0][of_left], ids[1][of_right])
-            moved = (Pairs(pair.left + of_left.start, pair.right + of_right.start) for pair in found)
+            matching = equal(ids[0][of_left], ids[1][of_right])
+            moved = (Pairs(pair.left + of_left.start, pair.right + of_right.start) for pair in matching)
             yield from fulfilling(moved, self.condition, left.table, right.table)
 
     def _partners(self, port: int, rows: Rows, lost: Sequence[Indices], won: Sequence[Indices]) -> Indices:
@@ -139,10 +139,10 @@ class RegularJoinKernel(Kernel):
             return rows.partners
         count = rows.table.num_rows
         partners = rows.partners.copy()
-        for found in won:
-            partners += np.bincount(found, minlength=count)
-        for found in lost:
-            partners -= np.bincount(found, minlength=count)
+        for row_indices in won:
+            partners += np.bincount(row_indices, minlength=count)
+        for row_indices in lost:
+            partners -= np.bincount(row_indices, minlength=count)
         return partners if self.sides[1 - port].updates else np.minimum(partners, 1)
 
     def _alone(self, rows: Rows, partners: Indices, unmet: Changes) -> tuple[pa.Table, pa.Table]:
@@ -152,10 +152,10 @@ class RegularJoinKernel(Kernel):
         gone[rows.stay] &= ~after[rows.stay]
         come[rows.stay] &= ~before[rows.stay]
         gone[rows.come] = come[rows.gone] = False
-        found = (rows.table.filter(pa.array(flags)) for flags in (gone, come))
+        unpaired = (rows.table.filter(pa.array(flags)) for flags in (gone, come))
         if self.kind is JoinKind.SEMI:
-            return next(found), next(found)
-        return pa.concat_tables([next(found), unmet.removed]), pa.concat_tables([next(found), unmet.added])
+            return next(unpaired), next(unpaired)
+        return pa.concat_tables([next(unpaired), unmet.removed]), pa.concat_tables([next(unpaired), unmet.added])
 
     def _comes_alone(self, partners: Indices) -> Flags:
         return partners > 0 if self.kind is JoinKind.SEMI else partners == 0
@@ -164,14 +164,14 @@ class RegularJoinKernel(Kernel):
         self,
         kind: str,
         pairs: Sequence[Pairs],
-        both: tuple[pa.Table, pa.Table],
+        tables: tuple[pa.Table, pa.Table],
         alone: Sequence[tuple[int, pa.Table]],
         context: Context,
     ) -> None:
         """Results of one kind: pairs of the rows of ``both``, and rows alone of some sides."""
         if self.kind.pairs:
             for pair in pairs:
-                context.emit(self._with_kind(kind, len(pair.left), self._results.of_pairs(*both, pair)))
+                context.emit(self._with_kind(kind, len(pair.left), self._results.of_pairs(*tables, pair)))
         for port, rows in alone:
             if rows.num_rows:
                 context.emit(self._with_kind(kind, rows.num_rows, self._results.alone(port, rows)))

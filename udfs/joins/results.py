@@ -45,8 +45,8 @@ class Results:
 
     def of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> Iterator[pa.ChunkedArray]:
         """For each pair of rows; kinds with pairs only."""
-        for side, rows, taken in zip(self.sides, (left, right), pairs, strict=True):
-            indices = pa.array(taken)
+        for side, rows, row_indices in zip(self.sides, (left, right), pairs, strict=True):
+            indices = pa.array(row_indices)
             yield from (rows.column(own).take(indices) for _, own in side.outputs)
 
     def alone(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:

@@ -178,8 +178,8 @@ class TemporalJoinKernel(Kernel):
         stays = time > watermark
         stays[passed[_changes(ids[passed])]] = True
         timer = np.where(time > watermark, rows.column(EVENT_TIMER).to_numpy(), END_OF_TIME)
-        at = rows.schema.get_field_index(EVENT_TIMER)
-        right.replace(rows.set_column(at, EVENT_TIMER, pa.array(timer)).filter(pa.array(stays)))
+        column_index = rows.schema.get_field_index(EVENT_TIMER)
+        right.replace(rows.set_column(column_index, EVENT_TIMER, pa.array(timer)).filter(pa.array(stays)))
 
     def _left(self, context: Context) -> KeyedState:
         return KeyedState(context.store, "left", self._left_schema)
@@ -215,6 +215,6 @@ def _later(time: Times) -> Times:
 
 def _changes(values: np.ndarray) -> np.ndarray:
     """True for the first of each run of equal values."""
-    found = np.ones(len(values), np.bool_)
-    found[1:] = values[1:] != values[:-1]
-    return found
+    begins_run = np.ones(len(values), np.bool_)
+    begins_run[1:] = values[1:] != values[:-1]
+    return begins_run

@@ -79,12 +79,12 @@ class Shifted:
         return Frame(rows=True, start=min(self.offset, 0), end=max(self.offset, 0))
 
     def values(self, line: Line, rows: pa.Table) -> pa.Array:
-        place = np.arange(len(line)) + self.offset
-        inside = (place >= line.first) & (place < line.end)
-        found = _at(rows, self.column, place, inside)
+        row_indices = np.arange(len(line)) + self.offset
+        inside = (row_indices >= line.first) & (row_indices < line.end)
+        shifted = _at(rows, self.column, row_indices, inside)
         if self.default is None:
-            return found
-        return pc.if_else(pa.array(inside), found, rows.column(self.default).combine_chunks().cast(found.type))
+            return shifted
+        return pc.if_else(pa.array(inside), shifted, rows.column(self.default).combine_chunks().cast(shifted.type))
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class Nth:
         return pa.field(self.name, self.type)
 
     def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:
-        place = bounds.start + self.n - 1
-        return _at(rows, self.column, place, place < bounds.stop)
+        row_indices = bounds.start + self.n - 1
+        return _at(rows, self.column, row_indices, row_indices < bounds.stop)
 
 
 OverFunction = Aggregated | Numbered | Shifted | Nth
@@ -126,6 +126,6 @@ def columns_of(function: OverFunction) -> tuple[str, ...]:
             return (column,)
 
 
-def _at(rows: pa.Table, column: str, place: Indices, inside: np.ndarray) -> pa.Array:
+def _at(rows: pa.Table, column: str, row_indices: Indices, inside: np.ndarray) -> pa.Array:
     """The values of other rows; NULL where there is none."""
-    return rows.column(column).combine_chunks().take(pa.array(place, mask=~inside))
+    return rows.column(column).combine_chunks().take(pa.array(row_indices, mask=~inside))

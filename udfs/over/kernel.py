@@ -26,7 +26,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import Flags, Indices, Line, Times, by_key_and_time
-from sqlstream.udfs.over.totals import COUNTED, GROUPS, Known, Totals
+from sqlstream.udfs.over.totals import COUNTED, GROUPS, StoredTotals, Totals
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
@@ -199,40 +199,44 @@ class OverKernel(Kernel):
             self._emit_with(rows, line, None, fires, context)
             return
         state = self._totals.state(context.store)
-        known = self._totals.load(state, rows.take(pa.array(np.flatnonzero(line.begins))))
-        self._emit_with(rows, line, known, fires, context)
+        stored = self._totals.load(state, rows.take(pa.array(np.flatnonzero(line.begins))))
+        self._emit_with(rows, line, stored, fires, context)
         if gone.any():
-            self._totals.add(state, known, rows, line, gone)
+            self._totals.add(state, stored, rows, line, gone)
         state.flush()
 
-    def _emit_with(self, rows: pa.Table, line: Line, known: Known | None, fires: Indices, context: Context) -> None:
+    def _emit_with(
+        self, rows: pa.Table, line: Line, stored: StoredTotals | None, fires: Indices, context: Context
+    ) -> None:
         if not len(fires):
             return
         chosen = fires[np.argsort(line.time[fires], kind="stable")]
-        results = self._results(rows, line, known, chosen)
+        results = self._results(rows, line, stored, chosen)
         columns = [*(rows.column(name).take(pa.array(chosen)) for name in self.passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
-    def _results(self, rows: pa.Table, line: Line, known: Known | None, chosen: Indices) -> list[pa.Array]:
+    def _results(self, rows: pa.Table, line: Line, stored: StoredTotals | None, chosen: Indices) -> list[pa.Array]:
         """A column per function, for the chosen rows of the line."""
-        found: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for frame, aggregates in self._aggregates.items():
-            of_frame = self._aggregated(rows, line, known, frame, aggregates, chosen)
+            of_frame = self._aggregated(rows, line, stored, frame, aggregates, chosen)
             names = [f.field.name for f in self.functions if isinstance(f, Aggregated) and f.frame == frame]
-            found.update((name, of_frame.column(name).combine_chunks()) for name in names)
+            columns.update((name, of_frame.column(name).combine_chunks()) for name in names)
         return [
-            found[f.call.name]
+            columns[f.call.name]
             if isinstance(f, Aggregated)
-            else self._of_rows(f, rows, line, known).take(pa.array(chosen))
+            else self._of_rows(f, rows, line, stored).take(pa.array(chosen))
             for f in self.functions
         ]
 
-    def _of_rows(self, function: Numbered | Shifted | Nth, rows: pa.Table, line: Line, known: Known | None) -> pa.Array:
+    def _of_rows(
+        self, function: Numbered | Shifted | Nth, rows: pa.Table, line: Line, stored: StoredTotals | None
+    ) -> pa.Array:
         """The results of a function that is no aggregate, for all rows of the line."""
         match function:
             case Numbered():
-                assert known is not None, "numbers count on from totals"
-                return function.values(line, known.counted(COUNTED, line.key), known.counted(GROUPS, line.key))
+                assert stored is not None, "numbers count on from totals"
+                return function.values(line, stored.counted(COUNTED, line.key), stored.counted(GROUPS, line.key))
             case Shifted():
                 return function.values(line, rows)
             case Nth():
@@ -242,7 +246,7 @@ class OverKernel(Kernel):
         self,
         rows: pa.Table,
         line: Line,
-        known: Known | None,
+        stored: StoredTotals | None,
         frame: Frame,
         aggregates: Aggregates,
         chosen: Indices,
@@ -251,8 +255,8 @@ class OverKernel(Kernel):
         parts, owner = aggregates.lift(rows, np.arange(count), count), line.key
         start, stop = frame.bounds(line)
         if frame.unbounded:
-            assert known is not None, "frames without a start begin with totals"
-            parts, owner, start, stop = _behind(known, parts, owner, start, stop)
+            assert stored is not None, "frames without a start begin with totals"
+            parts, owner, start, stop = _behind(stored, parts, owner, start, stop)
         start, stop = start[chosen], stop[chosen]
         filled = np.flatnonzero(stop > start)
         merged = merge_ranges(aggregates, parts, owner, Ranges(start[filled], stop[filled]))
@@ -346,11 +350,11 @@ def _chosen(rows: pa.Table, flags: Flags) -> pa.Table:
 
 
 def _behind(
-    known: Known, parts: pa.Table, key: Indices, start: Indices, stop: Indices
+    stored: StoredTotals, parts: pa.Table, key: Indices, start: Indices, stop: Indices
 ) -> tuple[pa.Table, Indices, Indices, Indices]:
     """The parts of each key behind its totals, where it has some: these parts, whose they are, and bounds in them."""
-    has = known.place >= 0
-    totals = known.rows.take(pa.array(known.place[has])).select(parts.column_names)
+    has = stored.place >= 0
+    totals = stored.rows.take(pa.array(stored.place[has])).select(parts.column_names)
     owner = np.concatenate((np.flatnonzero(has), key))
     order = np.argsort(owner, kind="stable")
     moved = np.cumsum(has)[key]

@@ -88,8 +88,8 @@ class Line:
         if len(self.key) == 0:
             return np.zeros(0, np.int64)
         codes, asked = _codes(self.key, self.time, self.time + offset)
-        found = np.searchsorted(codes, asked, side="left" if side == "left" else "right")
-        return np.clip(found, self.first, self.end)
+        positions = np.searchsorted(codes, asked, side="left" if side == "left" else "right")
+        return np.clip(positions, self.first, self.end)
 
 
 def by_key_and_time(key: Indices, time: Times) -> Indices:

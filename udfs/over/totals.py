@@ -19,7 +19,7 @@ COUNTED = "__counted"
 GROUPS = "__groups"
 
 
-class Known(NamedTuple):
+class StoredTotals(NamedTuple):
     """The totals of the keys of a line. ``place``: which of the ``rows`` is that of each key, -1 for none yet."""
 
     rows: pa.Table
@@ -48,31 +48,31 @@ class Totals:
     def state(self, store: Store) -> KeyedState:
         return KeyedState(store, "totals", self.schema)
 
-    def load(self, state: KeyedState, first: pa.Table) -> Known:
+    def load(self, state: KeyedState, first: pa.Table) -> StoredTotals:
         """Those of some keys, given by one row of each."""
-        found = state.load(first.column(KEY_HASH).to_numpy())
-        both = pa.concat_tables([rows.select(self._names) for rows in (first, found)])
-        ids = dense_ids(both, self.keys).ids
-        place = np.full(first.num_rows + found.num_rows, -1, np.int64)
-        place[ids[first.num_rows :]] = np.arange(found.num_rows)
-        return Known(found, place[: first.num_rows])
+        stored = state.load(first.column(KEY_HASH).to_numpy())
+        candidates = pa.concat_tables([rows.select(self._names) for rows in (first, stored)])
+        ids = dense_ids(candidates, self.keys).ids
+        stored_rows = np.full(first.num_rows + stored.num_rows, -1, np.int64)
+        stored_rows[ids[first.num_rows :]] = np.arange(stored.num_rows)
+        return StoredTotals(stored, stored_rows[: first.num_rows])
 
-    def add(self, state: KeyedState, known: Known, rows: pa.Table, line: Line, dropped: Flags) -> None:
+    def add(self, state: KeyedState, stored: StoredTotals, rows: pa.Table, line: Line, dropped: Flags) -> None:
         """Puts the dropped rows of a line behind those that were dropped before. ``rows`` are those of the line."""
         gone = np.flatnonzero(dropped)
         keys, ids = np.unique(line.key[gone], return_inverse=True)
-        taken = rows.take(pa.array(gone))
-        count = known.rows.num_rows
-        fresh = known.place[keys] < 0
-        groups = np.where(fresh, count + np.cumsum(fresh) - 1, known.place[keys])
+        dropped_rows = rows.take(pa.array(gone))
+        count = stored.rows.num_rows
+        fresh = stored.place[keys] < 0
+        groups = np.where(fresh, count + np.cumsum(fresh) - 1, stored.place[keys])
         size = count + int(fresh.sum())
-        lifted = self.aggregates.lift(taken, ids, len(keys))
-        parts = pa.concat_tables([known.rows.select(self.aggregates.accumulators.names), lifted])
+        lifted = self.aggregates.lift(dropped_rows, ids, len(keys))
+        parts = pa.concat_tables([stored.rows.select(self.aggregates.accumulators.names), lifted])
         merged = self.aggregates.merge(parts, np.concatenate((np.arange(count), groups)), size)
-        first = taken.take(pa.array(np.unique(ids, return_index=True)[1][fresh])).select(self._names)
-        named = pa.concat_tables([known.rows.select(self._names), first])
-        counts = [_added(known.rows.column(COUNTED), ids, groups, size)]
-        counts.append(_added(known.rows.column(GROUPS), ids[line.begins_peers[gone]], groups, size))
+        first = dropped_rows.take(pa.array(np.unique(ids, return_index=True)[1][fresh])).select(self._names)
+        named = pa.concat_tables([stored.rows.select(self._names), first])
+        counts = [_added(stored.rows.column(COUNTED), ids, groups, size)]
+        counts.append(_added(stored.rows.column(GROUPS), ids[line.begins_peers[gone]], groups, size))
         columns = [*named.columns, *map(pa.array, counts), *merged.columns]
         state.replace(pa.Table.from_arrays(columns, schema=self.schema))
 
@@ -83,7 +83,7 @@ class Totals:
 
 def _added(before: pa.ChunkedArray, ids: Indices, groups: Indices, size: int) -> Indices:
     """The counts with those of more rows, of which ``groups`` tells the place by id."""
-    found = np.zeros(size, np.int64)
-    found[: len(before)] = before.to_numpy()
-    found[groups] += np.bincount(ids, minlength=len(groups))
-    return found
+    counts = np.zeros(size, np.int64)
+    counts[: len(before)] = before.to_numpy()
+    counts[groups] += np.bincount(ids, minlength=len(groups))
+    return counts

@@ -62,12 +62,12 @@ class Buckets:
             return Buckets.empty()
         table = np.frombuffer(whole, np.int64).reshape(-1, 6)
         check_fingerprint(int(table[0, 0]), schema, name)
-        found = Buckets(table[1:].copy(), int(table[0, 1]), _whole=True, _recent=recent is not None)
+        buckets = Buckets(table[1:].copy(), int(table[0, 1]), _whole=True, _recent=recent is not None)
         if recent is not None:
             rows = np.frombuffer(recent, np.int64).reshape(-1, 6)
-            found.index[rows[:, LOW], NUMBER:] = rows[:, NUMBER:]
-            found.changed = set(rows[:, LOW].tolist())
-        return found
+            buckets.index[rows[:, LOW], NUMBER:] = rows[:, NUMBER:]
+            buckets.changed = set(rows[:, LOW].tolist())
+        return buckets
 
     def written(self, schema: pa.Schema, name: str) -> dict[StateKey, bytes | None]:
         """What is to be put into the store. The square root of the index is where both ways cost the same."""
@@ -136,8 +136,8 @@ def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, Piece]:
     starts = np.concatenate(([0], np.flatnonzero(positions[1:] != positions[:-1]) + 1))
     timers = np.stack([_earliest(rows, column, starts) for column in TIMERS.values()], axis=1)
     lengths = np.diff(starts, append=len(positions)).tolist()
-    found = zip(positions[starts].tolist(), starts.tolist(), lengths, timers, strict=True)
-    return {position: Piece(rows.slice(start, length), of_bucket) for position, start, length, of_bucket in found}
+    runs = zip(positions[starts].tolist(), starts.tolist(), lengths, timers, strict=True)
+    return {position: Piece(rows.slice(start, length), of_bucket) for position, start, length, of_bucket in runs}
 
 
 def splits(places: np.ndarray, most_rows: int) -> bool:
@@ -149,7 +149,7 @@ def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) ->
     """Cuts a bucket of too many rows into some of two thirds of what fits, with their lowest places."""
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
-    return [(int(lows[piece]), part) for piece, part in parts.items()]
+    return [(int(lows[piece]), bucket_piece) for piece, bucket_piece in parts.items()]
 
 
 def _cuts(ordered: np.ndarray, pieces: int) -> np.ndarray:

@@ -63,9 +63,9 @@ class ChunkedState:
 
     def ids(self) -> np.ndarray:
         """The ids of all entries, sorted."""
-        found = {number for number in self._entries() if number not in self._replaced} | self._appended.keys()
-        found |= {number for number in self._replaced if self._tables[number].num_rows}
-        return np.array(sorted(found), np.int64)
+        chunk_ids = {number for number in self._entries() if number not in self._replaced} | self._appended.keys()
+        chunk_ids |= {number for number in self._replaced if self._tables[number].num_rows}
+        return np.array(sorted(chunk_ids), np.int64)
 
     def rows(self, number: int) -> int:
         """The number of rows of an entry, without reading it."""
@@ -130,9 +130,9 @@ class ChunkedState:
     def _fetch(self, ids: Sequence[int]) -> None:
         keys = {number: chunk_keys(self.name, number, self._entries().get(number, _NONE).chunks) for number in ids}
         wanted = [key for of_id in keys.values() for key in of_id]
-        found = dict(zip(wanted, self._store.get(wanted), strict=True)) if wanted else {}
+        entries = dict(zip(wanted, self._store.get(wanted), strict=True)) if wanted else {}
         for number, of_id in keys.items():
-            batches = [decode(found[key], self.schema) for key in of_id]
+            batches = [decode(entries[key], self.schema) for key in of_id]
             self._tables[number] = pa.Table.from_batches(batches, self.schema)
 
     def _table(self, number: int) -> pa.Table:

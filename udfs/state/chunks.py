@@ -37,8 +37,8 @@ def fingerprint(schema: pa.Schema) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def check_fingerprint(found: int, schema: pa.Schema, name: str) -> None:
-    if found != fingerprint(schema):
+def check_fingerprint(stored: int, schema: pa.Schema, name: str) -> None:
+    if stored != fingerprint(schema):
         columns = ", ".join(f"{column.name} {column.type}" for column in schema)
         raise StateSchemaError(f'stored state "{name}" has other columns than the query, which has {columns}')
 

@@ -96,36 +96,38 @@ def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]
     return groups
 
 
-def merged(chunks: Sequence[Chunk], by: str) -> Chunk:
+def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
     """One chunk in place of several; at least one."""
     if len(chunks) == 1:
         return chunks[0]
-    return Chunk(one(alive(chunks, by)), distinct(np.concatenate([chunk.replaced for chunk in chunks])))
+    return Chunk(one(alive(chunks, hash_column)), distinct(np.concatenate([chunk.replaced for chunk in chunks])))
 
 
-def alive(chunks: Sequence[Chunk], by: str) -> list[pa.RecordBatch]:
+def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
     """The rows of chunks that no later one replaces, in order."""
-    found, gone = [], NO_PLACES
+    batches, gone = [], NO_PLACES
     for rows, replaced in reversed(chunks):
-        found.append(_without(rows, gone, by) if len(gone) else rows)
+        batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
         if len(replaced):
             gone = distinct(np.concatenate((gone, replaced))) if len(gone) else replaced
-    return found[::-1]
+    return batches[::-1]
 
 
-def alive_at(chunks: Sequence[Chunk], places: np.ndarray, by: str, schema: pa.Schema) -> pa.Table:
+def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, schema: pa.Schema) -> pa.Table:
     """The rows of some sorted places that no later chunk of their bucket replaces; chunks of several buckets, in order.
 
     One pass over the places of all rows; all else is done for the rows that are found.
     """
     rows = pa.Table.from_batches([chunk.rows for chunk in chunks], schema)
-    every = np.concatenate([NO_PLACES, *(chunk.rows.column(by).to_numpy() for chunk in chunks)])
-    found = np.flatnonzero(pc.is_in(pa.array(every), value_set=pa.array(places)).to_numpy(zero_copy_only=False))
+    every = np.concatenate([NO_PLACES, *(chunk.rows.column(hash_column).to_numpy() for chunk in chunks)])
+    row_indices = np.flatnonzero(pc.is_in(pa.array(every), value_set=pa.array(places)).to_numpy(zero_copy_only=False))
     if any(len(chunk.replaced) for chunk in chunks):
         begins = np.cumsum([chunk.rows.num_rows for chunk in chunks])
-        of = np.searchsorted(begins, found, side="right")
-        found = found[of >= _last_replaced(chunks, places)[np.searchsorted(places, every[found])]]
-    return rows.take(pa.array(found)).combine_chunks()
+        chunk_of_row = np.searchsorted(begins, row_indices, side="right")
+        row_indices = row_indices[
+            chunk_of_row >= _last_replaced(chunks, places)[np.searchsorted(places, every[row_indices])]
+        ]
+    return rows.take(pa.array(row_indices)).combine_chunks()
 
 
 def distinct(places: np.ndarray) -> np.ndarray:
@@ -144,17 +146,17 @@ def _last_replaced(chunks: Sequence[Chunk], places: np.ndarray) -> np.ndarray:
     """The last chunk that replaces each of some sorted places, -1 for none."""
     replaced = np.concatenate([chunk.replaced for chunk in chunks])
     chunk = np.repeat(np.arange(len(chunks)), [len(chunk.replaced) for chunk in chunks])
-    at = np.minimum(np.searchsorted(places, replaced), len(places) - 1)
-    asked = places[at] == replaced
+    positions = np.minimum(np.searchsorted(places, replaced), len(places) - 1)
+    asked = places[positions] == replaced
     last = np.full(len(places), -1)
     # Of several assignments to one place numpy keeps the last, which is the latest chunk's.
-    last[at[asked]] = chunk[asked]
+    last[positions[asked]] = chunk[asked]
     return last
 
 
-def _without(rows: pa.RecordBatch, places: np.ndarray, by: str) -> pa.RecordBatch:
+def _without(rows: pa.RecordBatch, places: np.ndarray, hash_column: str) -> pa.RecordBatch:
     """``places`` are sorted."""
-    of_rows = rows.column(by).to_numpy()
-    at = np.minimum(np.searchsorted(places, of_rows), len(places) - 1)
-    stays = places[at] != of_rows
+    of_rows = rows.column(hash_column).to_numpy()
+    positions = np.minimum(np.searchsorted(places, of_rows), len(places) - 1)
+    stays = places[positions] != of_rows
     return rows if stays.all() else rows.take(pa.array(np.flatnonzero(stays)))

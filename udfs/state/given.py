@@ -42,10 +42,10 @@ class Given:
         return self._latest[1]
 
 
-def is_dense(places: np.ndarray, bucket: Bucket, rows: int, by: str) -> bool:
+def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) -> bool:
     """Are sorted places, of so many rows, many? By their number, and by the rows that they have in one bucket."""
     if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
         return True
-    of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(by).to_numpy()
+    of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()
     here = places[np.searchsorted(places, of_rows.min()) : np.searchsorted(places, of_rows.max(), side="right")]
     return bool(np.isin(of_rows, here).sum() * DENSE >= len(of_rows))

@@ -160,8 +160,8 @@ class KeyedState:
 
     def _fetch(self, positions: np.ndarray) -> list[int]:
         """Loads buckets that are not; all of them as a list."""
-        found: list[int] = positions.tolist()
-        keys = {p: self._keys(p) for p in found if p not in self._open or not self._open[p].loaded}
+        loaded: list[int] = positions.tolist()
+        keys = {p: self._keys(p) for p in loaded if p not in self._open or not self._open[p].loaded}
         wanted = [key for of_bucket in keys.values() for key in of_bucket]
         entries = iter(self._store.get(wanted) if wanted else ())
         for position, of_bucket in keys.items():
@@ -169,7 +169,7 @@ class KeyedState:
             stored = [read_chunk(next(entries), self.schema, number) for number in range(len(of_bucket))]
             bucket.chunks[:0] = stored
             bucket.stored, bucket.loaded = len(stored), True
-        return found
+        return loaded
 
     def _opened(self, position: int) -> Bucket:
         if position not in self._open:
@@ -203,10 +203,10 @@ class KeyedState:
         positions = self._loaded()
         if len(pieces) < len(positions):
             pieces = dict.fromkeys(positions, Piece(self._nothing, np.full(2, END_OF_TIME))) | pieces
-        found = [pieces[position] for position in positions]
-        if found:
-            self._timers(positions, np.stack([piece.timers for piece in found]))
-        for position, (rows, _) in zip(positions, found, strict=True):
+        bucket_pieces = [pieces[position] for position in positions]
+        if bucket_pieces:
+            self._timers(positions, np.stack([piece.timers for piece in bucket_pieces]))
+        for position, (rows, _) in zip(positions, bucket_pieces, strict=True):
             old = self._open[position].chunks
             if len(old) != 1 or old[0].rows.num_rows != rows.num_rows or not old[0].rows.equals(rows):
                 chunks = [Chunk(rows)] if rows.num_rows else []
@@ -260,8 +260,8 @@ class KeyedState:
         """Buckets without rows go; those whose rows are all known and too many split."""
         if bucket.rows == 0:
             return True
-        known = bucket.loaded or int(self._buckets().index[position, CHUNKS]) == 0
-        return known and bucket.rows > self._most_rows and self._overflows(one(self._batches([position])))
+        is_loaded = bucket.loaded or int(self._buckets().index[position, CHUNKS]) == 0
+        return is_loaded and bucket.rows > self._most_rows and self._overflows(one(self._batches([position])))
 
     def _extend(self, position: int, first: int) -> dict[StateKey, bytes | None]:
         """Writes the chunks from the first on as one, behind those that stay."""
@@ -280,10 +280,10 @@ class KeyedState:
         index = self._buckets()
         changes: dict[StateKey, bytes | None] = dict.fromkeys(key for position in group for key in self._keys(position))
         number = int(index.index[group[0], NUMBER])
-        for i, (low, part) in enumerate(self._pieces(group)):
+        for i, (low, piece) in enumerate(self._pieces(group)):
             own = index.new_number() if i else number
-            added.append([low, own, part.rows.num_rows, 1, *part.timers.tolist()])
-            changes[chunk_key(self.name, own, 0)] = write_chunk(Chunk(part.rows), 0)
+            added.append([low, own, piece.rows.num_rows, 1, *piece.timers.tolist()])
+            changes[chunk_key(self.name, own, 0)] = write_chunk(Chunk(piece.rows), 0)
         index.index[group, ROWS] = 0
         return changes
 

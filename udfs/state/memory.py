@@ -26,11 +26,11 @@ class MemoryStore:
     traffic: Traffic = field(default_factory=Traffic)
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        found = [self.entries.get(key) for key in keys]
+        values = [self.entries.get(key) for key in keys]
         self.traffic.gets += 1
         self.traffic.entries_read += len(keys)
-        self.traffic.bytes_read += sum(len(value) for value in found if value is not None)
-        return found
+        self.traffic.bytes_read += sum(len(value) for value in values if value is not None)
+        return values
 
     def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
         self.traffic.puts += 1

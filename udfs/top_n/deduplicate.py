@@ -52,35 +52,35 @@ class DeduplicateKernel(Kernel):
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """One row of each key, in order of arrival."""
-        found = dense_ids(rows, self.keys)
-        if found.count == rows.num_rows:
+        ids = dense_ids(rows, self.keys)
+        if ids.count == rows.num_rows:
             return rows
         chosen = np.arange(rows.num_rows)
         if self.time is not None:
             time = _times(rows, self.time)
-            best = np.full(found.count, np.iinfo(np.int64).min if self.last else np.iinfo(np.int64).max)
-            (np.maximum if self.last else np.minimum).at(best, found.ids, time)
-            chosen = np.flatnonzero(time == best[found.ids])
+            best = np.full(ids.count, np.iinfo(np.int64).min if self.last else np.iinfo(np.int64).max)
+            (np.maximum if self.last else np.minimum).at(best, ids.ids, time)
+            chosen = np.flatnonzero(time == best[ids.ids])
         if not self.last:
             chosen = chosen[::-1]
-        row = np.empty(found.count, np.int64)
-        row[found.ids[chosen]] = chosen  # of several the one that is written last stays
+        row = np.empty(ids.count, np.int64)
+        row[ids.ids[chosen]] = chosen  # of several the one that is written last stays
         return rows.take(pa.array(np.sort(row)))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         rows = self.combine(rows)
         state = self._state(context)
-        known = self._living.alive(state.load(rows.column(KEY_HASH).to_numpy()), context)
-        place = places(rows, known, self.keys)
-        takes = self._takes(rows, known, place)
-        self._emit(rows, known, place, np.flatnonzero(takes), context)
+        stored = self._living.alive(state.load(rows.column(KEY_HASH).to_numpy()), context)
+        stored_row = places(rows, stored, self.keys)
+        takes = self._takes(rows, stored, stored_row)
+        self._emit(rows, stored, stored_row, np.flatnonzero(takes), context)
         new = self._kept(rows.filter(pa.array(takes)), context)
         if self.is_final and not self.ttl:
             state.append(new)
         elif new.num_rows:
-            stays = np.ones(known.num_rows, np.bool_)
-            stays[place[takes & (place >= 0)]] = False
-            state.replace(pa.concat_tables([known.filter(pa.array(stays)), new]))
+            stays = np.ones(stored.num_rows, np.bool_)
+            stays[stored_row[takes & (stored_row >= 0)]] = False
+            state.replace(pa.concat_tables([stored.filter(pa.array(stays)), new]))
         self._living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -93,33 +93,33 @@ class DeduplicateKernel(Kernel):
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _takes(self, rows: pa.Table, known: pa.Table, place: Numbers) -> Flags:
+    def _takes(self, rows: pa.Table, stored: pa.Table, stored_row: Numbers) -> Flags:
         """True for rows that are now that of their key."""
-        is_new = place < 0
-        if self.time is None or not known.num_rows:
-            return np.ones(len(place), np.bool_) if self.last else is_new
-        time, before = _times(rows, self.time), _times(known, self.time)[place]
+        is_new = stored_row < 0
+        if self.time is None or not stored.num_rows:
+            return np.ones(len(stored_row), np.bool_) if self.last else is_new
+        time, before = _times(rows, self.time), _times(stored, self.time)[stored_row]
         return np.asarray(is_new | ((before <= time) if self.last else (time < before)), np.bool_)
 
-    def _emit(self, rows: pa.Table, known: pa.Table, place: Numbers, takes: Numbers, context: Context) -> None:
-        found = rows.select(self.passed)
+    def _emit(self, rows: pa.Table, stored: pa.Table, stored_row: Numbers, takes: Numbers, context: Context) -> None:
+        passed_rows = rows.select(self.passed)
         if self.is_final:
             if len(takes):
-                context.emit(found.take(pa.array(takes)).cast(self.output))
+                context.emit(passed_rows.take(pa.array(takes)).cast(self.output))
             return
-        was = known.select(self.passed)
-        updates = place[takes] >= 0
+        was = stored.select(self.passed)
+        updates = stored_row[takes] >= 0
         if not self.ttl and updates.any():
             # With a time to live an equal row is a change, so that operators above remember it as long.
             again = takes[updates]
-            same = ~differ(was.take(pa.array(place[again])), found.take(pa.array(again)))
+            same = ~differ(was.take(pa.array(stored_row[again])), passed_rows.take(pa.array(again)))
             takes = np.setdiff1d(takes, again[same], assume_unique=True)
-            updates = place[takes] >= 0
+            updates = stored_row[takes] >= 0
         if not len(takes):
             return
-        after = found.take(pa.array(takes)).append_column(ROW_KIND, pc.if_else(pa.array(updates), "+U", "+I"))
+        after = passed_rows.take(pa.array(takes)).append_column(ROW_KIND, pc.if_else(pa.array(updates), "+U", "+I"))
         if self.before and updates.any():
-            old = was.take(pa.array(place[takes[updates]]))
+            old = was.take(pa.array(stored_row[takes[updates]]))
             old = old.append_column(ROW_KIND, pa.repeat("-U", old.num_rows))
             order = np.argsort(np.concatenate([takes[updates], takes]), kind="stable")
             after = pa.concat_tables([old, after]).take(pa.array(order))

@@ -84,7 +84,7 @@ class TopNKernel(Kernel):
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         changes = net(rows.replace_schema_metadata(None), self._kept, repeats=False)
         state = self.kept(context.store)
-        hashes = np.concatenate([found.column(KEY_HASH).to_numpy() for found in changes])
+        hashes = np.concatenate([images.column(KEY_HASH).to_numpy() for images in changes])
         if len(hashes):
             self._change(state, self._living.alive(state.load(hashes), context), changes, context)
         self._living.close(state, context)
@@ -103,21 +103,21 @@ class TopNKernel(Kernel):
 
     # --- what changes -------------------------------------------------------------------------------------------
 
-    def _change(self, state: KeyedState, known: pa.Table, changes: Changes, context: Context) -> None:
-        gone, there = found_among(known, changes.removed, self._kept)
+    def _change(self, state: KeyedState, stored: pa.Table, changes: Changes, context: Context) -> None:
+        gone, there = found_among(stored, changes.removed, self._kept)
         if not there.all():
             context.count(IGNORED, int(np.count_nonzero(~there)))
         if not gone.any() and not changes.added.num_rows:
             return
-        rows = pa.concat_tables([known.select(self._kept), changes.added]).combine_chunks()
+        rows = pa.concat_tables([stored.select(self._kept), changes.added]).combine_chunks()
         places = self.ranking.places(rows)
         if not self.retracts:
-            reaching = places.reaching(self.ranking, known.num_rows)
+            reaching = places.reaching(self.ranking, stored.num_rows)
             if not reaching.all():
                 rows, places = rows.filter(pa.array(reaching)), places.where(reaching)
-        is_known = np.arange(rows.num_rows) < known.num_rows
+        is_known = np.arange(rows.num_rows) < stored.num_rows
         stays = ~is_known
-        stays[: known.num_rows] = ~gone
+        stays[: stored.num_rows] = ~gone
         order = places.in_order()
         before = places.numbers(self.ranking.function, order[is_known[order]])
         after = places.numbers(self.ranking.function, order[stays[order]])
@@ -125,8 +125,8 @@ class TopNKernel(Kernel):
         kept = order[(after > 0)[order]]
         if not self.retracts:
             kept = kept[after[kept] <= self.ranking.last]
-        if self.ttl or gone.any() or (kept >= known.num_rows).any():
-            state.replace(self._with_timer(rows, known, kept, changes, context))
+        if self.ttl or gone.any() or (kept >= stored.num_rows).any():
+            state.replace(self._with_timer(rows, stored, kept, changes, context))
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class TopNKernel(Kernel):
             parts = list(self._of_slots(rows, ids, np.where(was, before, 0), np.where(is_now, after, 0)))
         else:
             parts = list(self._of_rows(was, is_now, before, after))
-        if any(len(part.rows) for part in parts):
+        if any(len(change.rows) for change in parts):
             context.emit(self._results(rows, ids, parts))
 
     def _shown(self, numbers: Numbers) -> Flags:
@@ -156,15 +156,15 @@ class TopNKernel(Kernel):
         at_new = ids[new] * width + after[new] - self.ranking.first
         _, of_old, of_new = np.intersect1d(at_old, at_new, assume_unique=True, return_indices=True)
         alone_old, alone_new = np.delete(old, of_old), np.delete(new, of_new)
-        replaced, by = old[of_old], new[of_new]
-        other = replaced != by
-        replaced, by = replaced[other], by[other]
-        found = rows.select(self.passed)
-        other = differ(found.take(pa.array(replaced)), found.take(pa.array(by)))
-        replaced, by = replaced[other], by[other]
+        replaced, replacing = old[of_old], new[of_new]
+        other = replaced != replacing
+        replaced, replacing = replaced[other], replacing[other]
+        passed_rows = rows.select(self.passed)
+        other = differ(passed_rows.take(pa.array(replaced)), passed_rows.take(pa.array(replacing)))
+        replaced, replacing = replaced[other], replacing[other]
         yield _Part("-D", alone_old, before[alone_old])
         yield _Part("-U", replaced, before[replaced])
-        yield _Part("+U", by, after[by])
+        yield _Part("+U", replacing, after[replacing])
         yield _Part("+I", alone_new, after[alone_new])
 
     def _of_rows(self, was: Flags, is_now: Flags, before: Numbers, after: Numbers) -> Iterator[_Part]:
@@ -177,17 +177,17 @@ class TopNKernel(Kernel):
 
     def _results(self, rows: pa.Table, ids: Numbers, parts: list[_Part]) -> pa.Table:
         """By key; in slots by number, else what is withdrawn before what is added."""
-        chosen = np.concatenate([part.rows for part in parts])
-        numbers = np.concatenate([part.numbers for part in parts])
-        kind = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
+        chosen = np.concatenate([change.rows for change in parts])
+        numbers = np.concatenate([change.numbers for change in parts])
+        kind = np.repeat(np.arange(len(parts)), [len(change.rows) for change in parts])
         phase = (kind > 1).astype(np.int64)
-        by = (phase, numbers) if self._in_slots else (numbers, phase)
-        order = np.lexsort((*by, ids[chosen]))
+        sort_keys = (phase, numbers) if self._in_slots else (numbers, phase)
+        order = np.lexsort((*sort_keys, ids[chosen]))
         columns = [rows.column(name).take(pa.array(chosen[order])) for name in self.passed]
         if self.number is not None:
             columns.append(pa.array(numbers[order], pa.int32()))
         if not self.appends:
-            kinds = pa.array([part.kind for part in parts], pa.string())
+            kinds = pa.array([change.kind for change in parts], pa.string())
             columns.append(kinds.take(pa.array(kind[order])))
         return pa.Table.from_arrays(columns, schema=self.output)
 
@@ -198,17 +198,17 @@ class TopNKernel(Kernel):
         return Living(self.ttl)
 
     def _with_timer(
-        self, rows: pa.Table, known: pa.Table, kept: Numbers, changes: Changes, context: Context
+        self, rows: pa.Table, stored: pa.Table, kept: Numbers, changes: Changes, context: Context
     ) -> pa.Table:
         """The rows that are kept; those of keys that changed live anew."""
-        found = rows.take(pa.array(kept))
+        kept_rows = rows.take(pa.array(kept))
         if not self.ttl:
-            return found.cast(self._stored)
+            return kept_rows.cast(self._stored)
         timers = np.full(rows.num_rows, self._living.ends(context), np.int64)
-        hashes = np.concatenate([of.column(KEY_HASH).to_numpy() for of in changes])
-        others = ~np.isin(known.column(KEY_HASH).to_numpy(), hashes)
-        timers[: known.num_rows][others] = known.column(PROCESSING_TIMER).to_numpy()[others]
-        return found.append_column(PROCESSING_TIMER, pa.array(timers[kept])).cast(self._stored)
+        hashes = np.concatenate([images.column(KEY_HASH).to_numpy() for images in changes])
+        others = ~np.isin(stored.column(KEY_HASH).to_numpy(), hashes)
+        timers[: stored.num_rows][others] = stored.column(PROCESSING_TIMER).to_numpy()[others]
+        return kept_rows.append_column(PROCESSING_TIMER, pa.array(timers[kept])).cast(self._stored)
 
     @cached_property
     def _kept(self) -> list[str]:

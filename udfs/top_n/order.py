@@ -74,11 +74,11 @@ def _of_floats(values: npt.NDArray[np.float64]) -> Numbers:
 
 def _of_others(column: pa.Array) -> Numbers:
     """The place of each value among the different ones in order: of texts, bytes and decimals."""
-    found = column.dictionary_encode()
-    place = np.empty(len(found.dictionary) + 1, np.int64)
-    place[pc.array_sort_indices(found.dictionary).to_numpy()] = np.arange(len(found.dictionary))
-    place[-1] = 0
-    return place[np.asarray(found.indices.fill_null(len(found.dictionary)), np.int64)]
+    dictionary = column.dictionary_encode()
+    rank = np.empty(len(dictionary.dictionary) + 1, np.int64)
+    rank[pc.array_sort_indices(dictionary.dictionary).to_numpy()] = np.arange(len(dictionary.dictionary))
+    rank[-1] = 0
+    return rank[np.asarray(dictionary.indices.fill_null(len(dictionary.dictionary)), np.int64)]
 
 
 def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
@@ -103,9 +103,9 @@ def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbe
 
 def _changes(values: Numbers) -> Flags:
     """True for the first row, and those whose value is another than that of the row before."""
-    found = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=found[1:])
-    return found
+    begins_run = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins_run[1:])
+    return begins_run
 
 
 def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:

@@ -44,8 +44,8 @@ class Ranking:
     def best(self, rows: pa.Table) -> Flags:
         """True for those that no others of these rows keep from being among the best ``last`` of their key."""
         places = self.places(rows)
-        found = places.numbers(self.function, places.in_order())
-        return found <= self.last
+        numbers = places.numbers(self.function, places.in_order())
+        return numbers <= self.last
 
 
 class Places(NamedTuple):
@@ -62,9 +62,9 @@ class Places(NamedTuple):
 
     def numbers(self, function: Number, chosen: Numbers) -> Numbers:
         """The number of each row among those ``chosen``, which are in order; 0 for the others."""
-        found = np.zeros(len(self.ids), np.int64)
-        found[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
-        return found
+        numbers_of_rows = np.zeros(len(self.ids), np.int64)
+        numbers_of_rows[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
+        return numbers_of_rows
 
     def reaching(self, ranking: Ranking, known: int) -> Flags:
         """True for the first ``known`` rows, which are the best so far, and for others but those that are behind the

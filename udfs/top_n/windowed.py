@@ -50,8 +50,8 @@ class WindowTopNKernel(Kernel):
             rows, closes = rows.filter(pa.array(~late)), closes[~late]
         state = self._state(context)
         if rows.num_rows:
-            found = self.combine(rows.select(self._kept))
-            state.append(found.append_column(EVENT_TIMER, found.column(self.closes)).cast(self._stored))
+            best_rows = self.combine(rows.select(self._kept))
+            state.append(best_rows.append_column(EVENT_TIMER, best_rows.column(self.closes)).cast(self._stored))
         self._close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:

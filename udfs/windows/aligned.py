@@ -87,8 +87,8 @@ class AlignedWindows(Kernel):
         parts = self._now(rows, state, context) if self.uses_processing_time else self._timely(rows, context)
         panes, pieces = self._by_pane(parts)
         is_open = self._open(panes, state, context)
-        for pane, piece, taken in zip(panes.tolist(), pieces, is_open.tolist(), strict=True):
-            if taken:
+        for pane, piece, open_pane in zip(panes.tolist(), pieces, is_open.tolist(), strict=True):
+            if open_pane:
                 state.append(pane, piece.select(self._state_schema.names))
             else:
                 context.count(LATE_ROWS, self._row_count(piece))
@@ -119,8 +119,8 @@ class AlignedWindows(Kernel):
             return False
         chosen = np.linspace(0, rows.num_rows - 1, _SAMPLE).astype(np.int64)
         sample = rows.select([KEY_HASH, *self.keys]).take(pa.array(chosen))
-        found = _cells(None if panes is None else panes[chosen], dense_ids(sample, self.keys))
-        return bool(2 * (_SAMPLE - found.count) * rows.num_rows < _SAMPLE**2)
+        cells = _cells(None if panes is None else panes[chosen], dense_ids(sample, self.keys))
+        return bool(2 * (_SAMPLE - cells.count) * rows.num_rows < _SAMPLE**2)
 
     def _panes_of(self, rows: pa.Table) -> Times:
         assert self.assigner.time is not None, "windows in event time name the column of the time"
@@ -230,9 +230,11 @@ class AlignedWindows(Kernel):
 
     def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
         pane, begin, stop = (folded.column(name).to_numpy() for name in (PANE, _BEGIN, _STOP))
-        panes, first, of = np.unique(pane, return_index=True, return_inverse=True)
+        panes, first, pane_numbers = np.unique(pane, return_index=True, return_inverse=True)
         ids = dense_ids(folded, self.keys)
-        entries = Entries(folded.select(self._state_schema.names).combine_chunks(), panes, of, ids.ids, ids.count)
+        entries = Entries(
+            folded.select(self._state_schema.names).combine_chunks(), panes, pane_numbers, ids.ids, ids.count
+        )
         results = Results(Due(entries, begin[first], stop[first]), self._panes, self.keys, self._counted)
         return map(self._results, results.parts())
 
@@ -288,7 +290,7 @@ def _cells(panes: Times | None, keys: Ids) -> Ids:
     """Pairs of pane and key, numbered by pane, then by first appearance."""
     if panes is None or len(panes) == 0 or (panes == panes[0]).all():
         return keys
-    found = dense_ids(pa.table({PANE: panes}), (PANE,))
-    ranks = np.argsort(np.argsort(panes[found.first]))
-    cells = number(ranks[found.ids] * keys.count + keys.ids, found.count * keys.count)
+    pane_ids = dense_ids(pa.table({PANE: panes}), (PANE,))
+    ranks = np.argsort(np.argsort(panes[pane_ids.first]))
+    cells = number(ranks[pane_ids.ids] * keys.count + keys.ids, pane_ids.count * keys.count)
     return renumbered(cells, np.argsort(panes[cells.first], kind="stable"))

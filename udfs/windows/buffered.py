@@ -177,16 +177,16 @@ class _Rows:
         rank = ranks_of(firing.instance)
         panes: list[tuple[Values, Values]] = []
         for turn in range(int(rank.max(initial=-1)) + 1):
-            of = np.flatnonzero(rank == turn)
-            instance = firing.instance[of]
+            firing_indices = np.flatnonzero(rank == turn)
+            instance = firing.instance[firing_indices]
             starts = sequence.starts[instance]
-            position, pane = spread(starts, firing.stop[of] - starts)
+            position, pane = spread(starts, firing.stop[firing_indices] - starts)
             alive = stays[position]
             position, pane = position[alive], pane[alive]
             position, pane = self._evicted(sequence, instances, instance, position, pane, stays, before=True)
-            panes.append((of[pane], position))
+            panes.append((firing_indices[pane], position))
             position, pane = self._evicted(sequence, instances, instance, position, pane, stays, before=False)
-            stays[position[firing.purges[of][pane]]] = False
+            stays[position[firing.purges[firing_indices][pane]]] = False
         return stays, self._results(sequence, panes, len(firing.instance))
 
     def _fire_last_rows(self, sequence: _Sequence, firing: _Firing, kept: Values) -> tuple[Values, Pane]:
@@ -211,8 +211,14 @@ class _Rows:
         if self.contents.evictor is None or len(position) == 0:
             return position, pane
         starts = np.flatnonzero(np.diff(pane, prepend=-1))
-        of = instance[pane[starts]]
-        panes = Panes(sequence.rows.take(position), starts, instances.start[of], instances.end[of], self.context)
+        instance_of_pane = instance[pane[starts]]
+        panes = Panes(
+            sequence.rows.take(position),
+            starts,
+            instances.start[instance_of_pane],
+            instances.end[instance_of_pane],
+            self.context,
+        )
         kept = self.contents.evictor.before(panes) if before else self.contents.evictor.after(panes)
         if kept is None:
             return position, pane
@@ -220,26 +226,26 @@ class _Rows:
         return position[kept], pane[kept]
 
     def _results(self, sequence: _Sequence, panes: list[tuple[Values, Values]], count: int) -> Pane:
-        of = np.concatenate([part[0] for part in panes])
-        position = np.concatenate([part[1] for part in panes])
-        order = np.argsort(of, kind="stable")
-        of, rows = of[order], sequence.rows.take(position[order])
-        empty = np.bincount(of, minlength=count) == 0
+        owner = np.concatenate([pane[0] for pane in panes])
+        position = np.concatenate([pane[1] for pane in panes])
+        order = np.argsort(owner, kind="stable")
+        owner, rows = owner[order], sequence.rows.take(position[order])
+        empty = np.bincount(owner, minlength=count) == 0
         function = self.contents.measured
         if isinstance(function, Aggregates):
-            results = function.finish(function.lift(rows, of, count))
+            results = function.finish(function.lift(rows, owner, count))
             return pane_of(results, self.contents.results.names)._replace(empty=empty)
-        return self._rows_as_they_are(rows, of, count, empty)
+        return self._rows_as_they_are(rows, owner, count, empty)
 
-    def _rows_as_they_are(self, rows: pa.Table, of: Values, count: int, empty: Values) -> Pane:
-        pane = Pane(rows.select(self.contents.results.names), of, empty=empty)
+    def _rows_as_they_are(self, rows: pa.Table, owner: Values, count: int, empty: Values) -> Pane:
+        pane = Pane(rows.select(self.contents.results.names), owner, empty=empty)
         if self.contents.time is None:
             return pane
-        times = pa.table({"of": of, "time": rows.column(self.contents.time)}).group_by("of", use_threads=False)
-        found = times.aggregate([("time", "min"), ("time", "max")])
-        place = np.zeros(count, np.int64)
-        place[found.column("of").to_numpy()] = np.arange(found.num_rows)
-        oldest, newest = (found.column(f"time_{kind}").take(place) for kind in ("min", "max"))
+        times = pa.table({"of": owner, "time": rows.column(self.contents.time)}).group_by("of", use_threads=False)
+        bounds = times.aggregate([("time", "min"), ("time", "max")])
+        bounds_row = np.zeros(count, np.int64)
+        bounds_row[bounds.column("of").to_numpy()] = np.arange(bounds.num_rows)
+        oldest, newest = (bounds.column(f"time_{kind}").take(bounds_row) for kind in ("min", "max"))
         return pane._replace(oldest=oldest, newest=newest)
 
     def _nothing(self) -> Pane:
@@ -329,8 +335,8 @@ def _last_interval(sequence: _Sequence, firing: _Firing, times: Values, interval
         return None
     line = times - origin + np.repeat(np.arange(len(sequence.starts)), sequence.sizes) * length
     oldest = np.maximum(times[firing.stop - 1] - interval - origin, -1)
-    found: Values = np.searchsorted(line, oldest + firing.instance * length, side="right")
-    kept: Values = np.maximum(found, sequence.starts[firing.instance])
+    positions: Values = np.searchsorted(line, oldest + firing.instance * length, side="right")
+    kept: Values = np.maximum(positions, sequence.starts[firing.instance])
     return kept
 
 
@@ -360,10 +366,10 @@ def _in_one(panes: list[Pane]) -> Pane:
     if len(panes) == 1:
         return panes[0]
     counts = np.cumsum([0] + [len(pane.empty) for pane in panes if pane.empty is not None])
-    of = [pane.of + before for pane, before in zip(panes, counts[:-1], strict=True) if pane.of is not None]
+    owners = [pane.of + before for pane, before in zip(panes, counts[:-1], strict=True) if pane.of is not None]
     return Pane(
         pa.concat_tables([pane.results for pane in panes]).combine_chunks(),
-        np.concatenate(of) if of else None,
+        np.concatenate(owners) if owners else None,
         _chained([pane.oldest for pane in panes]),
         _chained([pane.newest for pane in panes]),
         np.concatenate([pane.empty for pane in panes if pane.empty is not None]),
@@ -371,9 +377,9 @@ def _in_one(panes: list[Pane]) -> Pane:
 
 
 def _chained(parts: list[pa.ChunkedArray | None]) -> pa.ChunkedArray | None:
-    if any(part is None for part in parts):
+    if any(column is None for column in parts):
         return None
-    chunks = [chunk for part in parts if part is not None for chunk in part.chunks]
+    chunks = [chunk for column in parts if column is not None for chunk in column.chunks]
     return pa.chunked_array(chunks)
 
 
@@ -381,8 +387,8 @@ def _any_by(flags: Values, starts: Values) -> Values:
     """For each stretch of flags whether one is true; stretches may be empty."""
     ends = np.append(starts[1:], len(flags))
     sums = np.concatenate([[0], np.cumsum(flags)])
-    found: Values = sums[ends] > sums[starts]
-    return found
+    has_true: Values = sums[ends] > sums[starts]
+    return has_true
 
 
 def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

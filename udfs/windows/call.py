@@ -61,9 +61,9 @@ class WindowCall:
         loaded = self.state.due(domain, time).combine_chunks()
         timers = loaded.column(TIMERS[TIMER_OF[domain]]).to_numpy()
         due = np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
-        taken = np.zeros(loaded.num_rows, bool)
-        taken[due] = True
-        self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, taken), loaded, domain)
+        is_due = np.zeros(loaded.num_rows, bool)
+        is_due[due] = True
+        self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, is_due), loaded, domain)
 
     def on_barrier(self) -> None:
         """A barrier was aligned: the windows of all keys may fire."""
@@ -112,19 +112,19 @@ class WindowCall:
             late = late_windows(assigned.end, self.context.watermark, self.kernel.lateness.allowed)
         if not late.any() and np.array_equal(assigned.row, np.arange(rows.num_rows)):
             return assigned
-        taken = np.zeros(rows.num_rows, bool)
-        taken[assigned.row[~late]] = True
-        if not taken.all():
-            self._report_late(rows, assigned, taken)
-        return Assigned(*(part[~late] for part in assigned)) if late.any() else assigned
+        is_assigned = np.zeros(rows.num_rows, bool)
+        is_assigned[assigned.row[~late]] = True
+        if not is_assigned.all():
+            self._report_late(rows, assigned, is_assigned)
+        return Assigned(*(column[~late] for column in assigned)) if late.any() else assigned
 
-    def _report_late(self, rows: pa.Table, assigned: Assigned, taken: Values) -> None:
+    def _report_late(self, rows: pa.Table, assigned: Assigned, is_assigned: Values) -> None:
         last = np.full(rows.num_rows, -1)
         last[assigned.row] = np.arange(len(assigned.row))
         windowless = int((last < 0).sum())
         if windowless:
             self.context.count(LATE_ROWS, windowless)
-        late = np.flatnonzero(~taken & (last >= 0))
+        late = np.flatnonzero(~is_assigned & (last >= 0))
         pair = last[late]
         self.kernel.lateness.report(rows.take(late), assigned.start[pair], assigned.end[pair], self.context)
 
@@ -143,8 +143,8 @@ class WindowCall:
         held = self.kernel.contents.fresh(len(first))
         fresh = self.kernel.layout.fresh(of_new, assigned.start[first], assigned.end[first], held)
         instances = self.kernel.layout.decode(loaded.take(stored)).followed_by(fresh)
-        place = np.concatenate([stored, np.full(len(first), -1)])
-        return Touched(instances, place, used[:count]), (np.cumsum(used) - 1)[ids.ids[count:]]
+        stored_row = np.concatenate([stored, np.full(len(first), -1)])
+        return Touched(instances, stored_row, used[:count]), (np.cumsum(used) - 1)[ids.ids[count:]]
 
     def fire_rows(
         self,
@@ -163,19 +163,19 @@ class WindowCall:
             return
         instance = np.searchsorted(run.starts, fires.position, side="right") - 1
         kinds = np.where(run.windows.closed[instance], LATE, EARLY)
-        at = (instances.start[instance], instances.end[instance])
+        bounds = (instances.start[instance], instances.end[instance])
         if hull is not None:
             start, end = hull()
-            at = (start[fires.position], end[fires.position])
-        self._emit(instances, instance, arrival[fires.position], kinds, at, pane)
+            bounds = (start[fires.position], end[fires.position])
+        self._emit(instances, instance, arrival[fires.position], kinds, bounds, pane)
 
     def _fire_each(self, instances: Instances, when: int) -> None:
         """EMIT CHANGES: what was touched fires."""
         index = np.flatnonzero(instances.filled)
         pane = self.held.on_time(instances, index, np.zeros(len(index), bool))
         kinds = np.where(self.windows(instances).closed[index], LATE, EARLY)
-        at = (instances.start[index], instances.end[index])
-        self._emit(instances, index, np.full(len(index), when), kinds, at, pane)
+        bounds = (instances.start[index], instances.end[index])
+        self._emit(instances, index, np.full(len(index), when), kinds, bounds, pane)
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -213,8 +213,8 @@ class WindowCall:
         if len(index) == 0:
             return
         pane = self.held.on_time(instances, index, answer.purges[chosen]).without(~answer.fires[chosen])
-        at = (instances.start[index], instances.end[index])
-        self._emit(instances, index, due.time[chosen], self._kinds(due)[chosen], at, pane)
+        bounds = (instances.start[index], instances.end[index])
+        self._emit(instances, index, due.time[chosen], self._kinds(due)[chosen], bounds, pane)
 
     def _kinds(self, due: Due) -> Values:
         """ON_TIME at the end of the window, EARLY before it, LATE after it."""
@@ -237,21 +237,27 @@ class WindowCall:
     # --- output -----------------------------------------------------------------------------------------------
 
     def _emit(
-        self, instances: Instances, index: Values, when: Values, kinds: Values, at: tuple[Values, Values], pane: Pane
+        self,
+        instances: Instances,
+        index: Values,
+        when: Values,
+        kinds: Values,
+        window_bounds: tuple[Values, Values],
+        pane: Pane,
     ) -> None:
-        start, end = self._bounds(at, pane)
+        start, end = self._bounds(window_bounds, pane)
         firings = Firings(index, when, start, end, kinds, pane.results, pane.of)
         self.emitted.append(self.kernel.emission.emit(instances, _without_empty(firings, pane.empty)))
 
-    def _bounds(self, at: tuple[Values, Values], pane: Pane) -> tuple[pa.Array, pa.Array]:
+    def _bounds(self, window_bounds: tuple[Values, Values], pane: Pane) -> tuple[pa.Array, pa.Array]:
         if pane.oldest is not None and pane.newest is not None:
             newest = pc.add(pc.cast(pane.newest, pa.int64()), MILLISECOND)
             return bounds(pc.cast(pane.oldest, pa.int64())), bounds(newest)
-        boundless = at[1] == END_OF_TIME
+        boundless = window_bounds[1] == END_OF_TIME
         if boundless.any():
-            none = pa.nulls(len(boundless), bounds(at[0]).type)
+            none = pa.nulls(len(boundless), bounds(window_bounds[0]).type)
             return none, none
-        return bounds(at[0]), bounds(at[1])
+        return bounds(window_bounds[0]), bounds(window_bounds[1])
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -259,8 +265,8 @@ class WindowCall:
         """Replaces what was loaded: instances that were there stay at their places, new ones come behind them."""
         kept = np.flatnonzero(~touched.taken)
         rows = joined(loaded.take(kept), self.kernel.layout.encode(touched.instances, self._timers(touched.instances)))
-        place = np.where(touched.place >= 0, touched.place, loaded.num_rows)
-        self.state.replace(rows.take(np.argsort(np.concatenate([kept, place]), kind="stable")))
+        stored_row = np.where(touched.place >= 0, touched.place, loaded.num_rows)
+        self.state.replace(rows.take(np.argsort(np.concatenate([kept, stored_row]), kind="stable")))
         self.held.flush()
         next_timers = {domain: self.state.next_timer(domain) for domain in Domain}
         self.state.flush()
@@ -296,21 +302,21 @@ def _rows_after(rows: Values, run: Run, fires: Fires, is_last: Values | None) ->
     np.maximum.at(last, np.searchsorted(run.starts, emptied, side="right") - 1, emptied)
     counts = np.append(0, np.cumsum(np.ones(len(run.row), np.int64) if is_last is None else is_last))
     begin = np.maximum(run.starts, last + 1)
-    found: Values = np.where(last < 0, rows, 0) + counts[run.ends] - counts[begin]
-    return found
+    counts_after: Values = np.where(last < 0, rows, 0) + counts[run.ends] - counts[begin]
+    return counts_after
 
 
 def _without_empty(firings: Firings, empty: Values | None) -> Firings:
     if empty is None or not empty.any():
         return firings
     kept = ~empty
-    results, of = firings.results, firings.of
-    if of is None:
+    results, owner = firings.results, firings.of
+    if owner is None:
         results = results.filter(pa.array(kept))
     else:
-        of = (np.cumsum(kept) - 1)[of]
-    start, end = (part.filter(pa.array(kept)) for part in (firings.start, firings.end))
-    return Firings(firings.instance[kept], firings.when[kept], start, end, firings.pane[kept], results, of)
+        owner = (np.cumsum(kept) - 1)[owner]
+    start, end = (column.filter(pa.array(kept)) for column in (firings.start, firings.end))
+    return Firings(firings.instance[kept], firings.when[kept], start, end, firings.pane[kept], results, owner)
 
 
 def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:

@@ -95,10 +95,10 @@ def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
     return replace(aggregates, calls=aggregates.calls + calls)
 
 
-def pane_of(results: pa.Table, names: list[str], of: Values | None = None) -> Pane:
+def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) -> Pane:
     if OLDEST not in results.schema.names:
-        return Pane(results, of)
-    return Pane(results.select(names), of, results.column(OLDEST), results.column(NEWEST))
+        return Pane(results, owner)
+    return Pane(results.select(names), owner, results.column(OLDEST), results.column(NEWEST))
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class _Accumulators:
 
     def _added(self, held: pa.Table, lifted: pa.Table) -> pa.Table:
         count = held.num_rows
-        both = joined(held, lifted)
-        return self._aggregates.merge(both, np.concatenate([np.arange(count), np.arange(count)]), count)
+        combined = joined(held, lifted)
+        return self._aggregates.merge(combined, np.concatenate([np.arange(count), np.arange(count)]), count)
 
     def _with_firings(self, instances: Instances, run: Run, fires: Fires) -> Pane:
         """Rows up to a firing, and those behind the last one, are parts; accumulated along each instance's parts."""
@@ -236,16 +236,16 @@ class _Chains(NamedTuple):
 def _chains(count: int, parts: _Parts) -> _Chains:
     owner = np.concatenate([np.arange(count), parts.instance])
     order = np.argsort(owner, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     begins = np.zeros(len(order) + 1, bool)
-    begins[place[:count]] = True
+    begins[position[:count]] = True
     purging = parts.fired[parts.purges]
-    begins[place[count + purging] + 1] = True
+    begins[position[count + purging] + 1] = True
     starts = np.flatnonzero(begins[: len(order)])
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
     emptied = np.flatnonzero(np.isin(parts.last, purging))
-    return _Chains(order, place, rank, emptied)
+    return _Chains(order, position, rank, emptied)
 
 
 def _owners(run: Run) -> Values:

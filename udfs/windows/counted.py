@@ -124,16 +124,16 @@ class CountWindows(Kernel):
         base = (first - entries.number[np.minimum(first, len(entries.key) - 1)])[fired.key]
         begin = np.maximum(fired.end - self.size, 0)
         ranges = Ranges(base + begin // self._width, base + fired.end // self._width)
-        found = self._slices.window_results(entries.kept, entries.key, ranges)
-        return self._table(found, arrived.keys.take(pa.array(arrived.first[fired.key])))
+        results = self._slices.window_results(entries.kept, entries.key, ranges)
+        return self._table(results, arrived.keys.take(pa.array(arrived.first[fired.key])))
 
-    def _table(self, found: WindowResults, keys: pa.Table) -> pa.Table:
-        each = len(found.window) == len(found.oldest)
+    def _table(self, results: WindowResults, keys: pa.Table) -> pa.Table:
+        each = len(results.window) == len(results.oldest)
         columns = [keys.column(name) for name in self.keys if name not in self._slices.results.names]
-        columns += [bounds(found.oldest), bounds(found.newest + _MILLISECOND)]
+        columns += [bounds(results.oldest), bounds(results.newest + _MILLISECOND)]
         if not each:
-            columns = [column.take(pa.array(found.window)) for column in columns]
-        return pa.Table.from_arrays([*columns, *found.rows.columns], schema=self.output)
+            columns = [column.take(pa.array(results.window)) for column in columns]
+        return pa.Table.from_arrays([*columns, *results.rows.columns], schema=self.output)
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -209,8 +209,8 @@ class _Arrived:
 
     @staticmethod
     def of(rows: pa.Table, stored: pa.Table, keys: tuple[str, ...], width: int) -> _Arrived:
-        both = pa.concat_tables([table.select([KEY_HASH, *keys]) for table in (stored, rows)])
-        ids = dense_ids(both, keys)
+        combined = pa.concat_tables([table.select([KEY_HASH, *keys]) for table in (stored, rows)])
+        ids = dense_ids(combined, keys)
         stored_key, key = ids.ids[: stored.num_rows], ids.ids[stored.num_rows :]
         before = np.zeros(ids.count, np.int64)
         # Slices of a key are in order: of several assignments to one place numpy keeps the last.
@@ -225,12 +225,12 @@ class _Arrived:
         run_of_row = np.empty(len(order), np.int64)
         run_of_row[order] = run
         run_rows = np.bincount(run, minlength=len(begins))
-        return _Arrived(both, ids.first, stored_key, before, count, start, order,
+        return _Arrived(combined, ids.first, stored_key, before, count, start, order,
                         run_of_row, by_key[begins], number[begins], run_rows)  # fmt: skip
 
 
 def _changes(*columns: Indices) -> np.ndarray:
     """True where a row differs from the one before it."""
-    found = np.ones(len(columns[0]), bool)
-    found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return found
+    begins_run = np.ones(len(columns[0]), bool)
+    begins_run[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return begins_run

@@ -161,15 +161,15 @@ class CutSessionKernel(Kernel):
             return arrived
         stored = state.load(np.unique(arrived.column(KEY_HASH).to_numpy()[doubtful]))
         names = [*self.keys, TIME, REACH]
-        both = pa.concat_tables([stored.select(names), arrived.select(names)])
-        ids = dense_ids(both, self.keys).ids
-        all_windows = Windows(ids, both.column(TIME).to_numpy(), both.column(REACH).to_numpy())
-        kept = Windows(*(part[: stored.num_rows] for part in all_windows))
-        new = Windows(*(part[stored.num_rows :] for part in all_windows))
-        taken = taken_windows(kept, new, context.watermark, self._allowed)
-        late = np.flatnonzero(~taken)
+        combined = pa.concat_tables([stored.select(names), arrived.select(names)])
+        ids = dense_ids(combined, self.keys).ids
+        all_windows = Windows(ids, combined.column(TIME).to_numpy(), combined.column(REACH).to_numpy())
+        kept = Windows(*(column[: stored.num_rows] for column in all_windows))
+        new = Windows(*(column[stored.num_rows :] for column in all_windows))
+        is_in_time = taken_windows(kept, new, context.watermark, self._allowed)
+        late = np.flatnonzero(~is_in_time)
         self.lateness.report(rows.take(pa.array(late)), new.start[late], new.end[late], context)
-        return arrived.filter(pa.array(taken))
+        return arrived.filter(pa.array(is_in_time))
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -184,18 +184,18 @@ class CutSessionKernel(Kernel):
             state.replace(self._step(state.loaded().combine_chunks(), context))
 
     def _step(self, rows: pa.Table, context: Context) -> pa.Table:
-        found = self._cut(rows)
+        sessions = self._cut(rows)
         now = self._now(context)
-        closed = late_windows(found.pieces.end, now, 0)
-        fires = np.flatnonzero(closed & _changed(found))
+        closed = late_windows(sessions.pieces.end, now, 0)
+        fires = np.flatnonzero(closed & _changed(sessions))
         if len(fires):
-            fires = fires[np.argsort(found.pieces.end[fires], kind="stable")]
-            context.emit(self._fired(rows, found, fires))
-        over = late_windows(_by_row(found, found.pieces.end, found.reach), now, self._allowed)
-        outside = int((over & (found.piece == NO_PIECE)).sum())
+            fires = fires[np.argsort(sessions.pieces.end[fires], kind="stable")]
+            context.emit(self._fired(rows, sessions, fires))
+        over = late_windows(_by_row(sessions, sessions.pieces.end, sessions.reach), now, self._allowed)
+        outside = int((over & (sessions.piece == NO_PIECE)).sum())
         if outside:
             context.count(LATE_ROWS, outside)
-        columns = {FIRED: self._numbers(found, closed), self._timer: self._timers(found, closed)}
+        columns = {FIRED: self._numbers(sessions, closed), self._timer: self._timers(sessions, closed)}
         for name, values in columns.items():
             rows = rows.set_column(rows.schema.get_field_index(name), self._schema.field(name), pa.array(values))
         return rows.filter(pa.array(~over))
@@ -205,7 +205,7 @@ class CutSessionKernel(Kernel):
         time, reach, fired = (rows.column(name).to_numpy() for name in (TIME, REACH, FIRED))
         opens, closes = (rows.column(name).to_numpy() for name in (OPENS, CLOSES))
         order = np.lexsort((time, key))
-        pieces = cut(Ordered(*(part[order] for part in (key, time, reach, opens, closes))), self.max_duration)
+        pieces = cut(Ordered(*(column[order] for column in (key, time, reach, opens, closes))), self.max_duration)
         within = np.zeros(len(order) + 1, np.int64)
         within[pieces.first] = np.arange(len(pieces.first)) + 1
         inside = np.zeros(len(order) + 1, np.int64)
@@ -215,29 +215,34 @@ class CutSessionKernel(Kernel):
         piece[order] = np.where(np.cumsum(inside) > 0, np.maximum.accumulate(within) - 1, NO_PIECE)[:-1]
         return Cut(key, piece, reach, fired, pieces)
 
-    def _numbers(self, found: Cut, closed: Flags) -> Rows:
+    def _numbers(self, sessions: Cut, closed: Flags) -> Rows:
         """The rows of a closed session get a number that no other one of its key has, the others none."""
         numbers = np.where(closed, np.arange(len(closed)) + 1, NOT_FIRED)
-        return _by_row(found, numbers, np.full(len(found.piece), NOT_FIRED))
+        return _by_row(sessions, numbers, np.full(len(sessions.piece), NOT_FIRED))
 
-    def _timers(self, found: Cut, closed: Flags) -> Times:
+    def _timers(self, sessions: Cut, closed: Flags) -> Times:
         """The end of an open session, the time at which a closed one and a row of none are over."""
-        over = found.pieces.end - MILLISECOND + np.where(closed, self._allowed, 0)
-        return _by_row(found, over, found.reach - MILLISECOND + self._allowed)
+        over = sessions.pieces.end - MILLISECOND + np.where(closed, self._allowed, 0)
+        return _by_row(sessions, over, sessions.reach - MILLISECOND + self._allowed)
 
-    def _fired(self, rows: pa.Table, found: Cut, fires: Rows) -> pa.Table:
-        number = np.full(len(found.pieces.first) + 1, NO_PIECE)
+    def _fired(self, rows: pa.Table, sessions: Cut, fires: Rows) -> pa.Table:
+        number = np.full(len(sessions.pieces.first) + 1, NO_PIECE)
         number[fires] = np.arange(len(fires))
-        owner = number[found.piece]
+        owner = number[sessions.piece]
         members = np.flatnonzero(owner != NO_PIECE)
         members = members[np.argsort(owner[members], kind="stable")]
         owner = owner[members]
         results = self._results_of(rows.take(pa.array(members)), owner, len(fires))
-        of = owner if isinstance(self.function, AllRows) else np.arange(len(fires))
-        first = members[np.searchsorted(owner, of)]
+        fired = owner if isinstance(self.function, AllRows) else np.arange(len(fires))
+        first = members[np.searchsorted(owner, fired)]
         keys = rows.select(self.kept.leading).take(pa.array(first)).columns
-        at = fires[of]
-        columns = [*keys, bounds(found.pieces.start[at]), bounds(found.pieces.end[at]), *results.columns]
+        session = fires[fired]
+        columns = [
+            *keys,
+            bounds(sessions.pieces.start[session]),
+            bounds(sessions.pieces.end[session]),
+            *results.columns,
+        ]
         return pa.Table.from_arrays(columns, schema=self.output)
 
     def _results_of(self, rows: pa.Table, owner: Rows, count: int) -> pa.Table:
@@ -250,10 +255,12 @@ class CutSessionKernel(Kernel):
         rows = self._state(context).load_all().combine_chunks()
         if rows.num_rows == 0:
             return iter(())
-        found = self._cut(rows)
-        closes = found.pieces.end - MILLISECOND
+        sessions = self._cut(rows)
+        closes = sessions.pieces.end - MILLISECOND
         closes[closes <= self._now(context)] = END_OF_TIME  # closed, and kept for late rows
-        return waits(Pending.ROWS_IN_WINDOWS, self._domain, _by_row(found, closes, np.full(rows.num_rows, END_OF_TIME)))
+        return waits(
+            Pending.ROWS_IN_WINDOWS, self._domain, _by_row(sessions, closes, np.full(rows.num_rows, END_OF_TIME))
+        )
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -270,23 +277,23 @@ class CutSessionKernel(Kernel):
         return pa.schema([*self.kept.stored, *own, (FIRED, pa.int64()), (self._timer, pa.int64())])
 
 
-def _by_row(found: Cut, of_piece: Rows, otherwise: Rows) -> Rows:
+def _by_row(sessions: Cut, of_piece: Rows, otherwise: Rows) -> Rows:
     """The value of each row's session; ``otherwise`` where it has none."""
     if len(of_piece) == 0:
         return otherwise
-    return np.where(found.piece == NO_PIECE, otherwise, of_piece[found.piece])
+    return np.where(sessions.piece == NO_PIECE, otherwise, of_piece[sessions.piece])
 
 
-def _changed(found: Cut) -> Flags:
+def _changed(sessions: Cut) -> Flags:
     """Sessions that have not fired with just these rows."""
-    count = len(found.pieces.first)
-    inside = np.flatnonzero(found.piece != NO_PIECE)
-    piece, fired = found.piece[inside], found.fired[inside]
+    count = len(sessions.pieces.first)
+    inside = np.flatnonzero(sessions.piece != NO_PIECE)
+    piece, fired = sessions.piece[inside], sessions.fired[inside]
     size = np.bincount(piece, minlength=count)
     least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, NOT_FIRED)
     np.minimum.at(least, piece, fired)
     np.maximum.at(most, piece, fired)
-    numbers = found.key * (int(found.fired.max(initial=0)) + 1) + found.fired
+    numbers = sessions.key * (int(sessions.fired.max(initial=0)) + 1) + sessions.fired
     _, number, members = np.unique(numbers, return_inverse=True, return_counts=True)
     fired_size = np.zeros(count, np.int64)
     fired_size[piece] = members[number][inside]

@@ -74,8 +74,8 @@ def _unreached(rows: Ordered) -> Rows:
 def _following(flags: Flags) -> Rows:
     """For each row, and for the place behind the last, the first one from there on that is flagged."""
     count = len(flags)
-    found = np.where(flags, np.arange(count), count)
-    return np.minimum.accumulate(found[::-1])[::-1]
+    next_flagged = np.where(flags, np.arange(count), count)
+    return np.minimum.accumulate(next_flagged[::-1])[::-1]
 
 
 def _reachable(rows: Ordered, stop: Rows) -> Rows:

@@ -78,10 +78,10 @@ class Emission:
         if self.retracting:
             return self._emit_changes(instances, firings)
         index = _number(instances, firings.instance)
-        of = np.arange(len(firings.instance)) if firings.of is None else firings.of
-        rows = self._values(firings, of, index)
-        kinds = np.full(len(of), INSERT)
-        return self._output(instances, firings.instance[of], rows, kinds, firings.when[of])
+        firing_of_row = np.arange(len(firings.instance)) if firings.of is None else firings.of
+        rows = self._values(firings, firing_of_row, index)
+        kinds = np.full(len(firing_of_row), INSERT)
+        return self._output(instances, firings.instance[firing_of_row], rows, kinds, firings.when[firing_of_row])
 
     def withdraw(self, instances: Instances, index: Values, when: Values) -> Emitted:
         """Deletes the last results of some instances."""
@@ -116,21 +116,23 @@ class Emission:
         )
         instances.keep_last(firings.instance[chosen][newest], rows.take(newest))
         order = np.argsort(np.concatenate([2 * np.flatnonzero(had), 2 * np.arange(len(chosen)) + 1]), kind="stable")
-        both = pa.concat_tables([withdrawn.rows, added.rows]).combine_chunks()
-        return Emitted(both.take(order), np.concatenate([withdrawn.when, added.when])[order])
+        changes = pa.concat_tables([withdrawn.rows, added.rows]).combine_chunks()
+        return Emitted(changes.take(order), np.concatenate([withdrawn.when, added.when])[order])
 
-    def _values(self, firings: Firings, of: Values, index: Values) -> pa.Table:
+    def _values(self, firings: Firings, firing_of_row: Values, index: Values) -> pa.Table:
         """One row for each entry of ``of``, the number of a firing; ``index``: pane numbers by firing or entry."""
-        results = firings.results if firings.of is not None else firings.results.take(of)
-        columns = [firings.start.take(of), firings.end.take(of), *results.columns]
+        results = firings.results if firings.of is not None else firings.results.take(firing_of_row)
+        columns = [firings.start.take(firing_of_row), firings.end.take(firing_of_row), *results.columns]
         if self.panes:
-            names = pa.array(PANE_NAMES).take(pa.array(firings.pane[of]))
-            numbers = index if firings.of is None else index[of]
+            names = pa.array(PANE_NAMES).take(pa.array(firings.pane[firing_of_row]))
+            numbers = index if firings.of is None else index[firing_of_row]
             columns += [names, pa.array(numbers)]
         return pa.table(columns, schema=self.values)
 
-    def _output(self, instances: Instances, of: Values, values: pa.Table, kinds: Values, when: Values) -> Emitted:
-        keys = instances.keys.select(self.keys.names).take(of)
+    def _output(
+        self, instances: Instances, instance_of_row: Values, values: pa.Table, kinds: Values, when: Values
+    ) -> Emitted:
+        keys = instances.keys.select(self.keys.names).take(instance_of_row)
         columns = [*keys.columns, *values.columns]
         if self.row_kinds:
             columns.append(pa.array(KINDS).take(pa.array(kinds)))
@@ -144,19 +146,19 @@ def bounds(values: Values | pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def in_order(emitted: list[Emitted]) -> pa.Table | None:
     """All rows by ``when``; those of one time as they were given. None for no rows."""
-    emitted = [part for part in emitted if part.rows.num_rows]
+    emitted = [rows_emitted for rows_emitted in emitted if rows_emitted.rows.num_rows]
     if not emitted:
         return None
-    when = np.concatenate([part.when for part in emitted])
-    rows = pa.concat_tables([part.rows for part in emitted])
+    when = np.concatenate([rows_emitted.when for rows_emitted in emitted])
+    rows = pa.concat_tables([rows_emitted.rows for rows_emitted in emitted])
     return rows if (when[1:] >= when[:-1]).all() else rows.combine_chunks().take(np.argsort(when, kind="stable"))
 
 
-def _number(instances: Instances, of: Values) -> Values:
+def _number(instances: Instances, instance_of_firing: Values) -> Values:
     """The pane number of each firing; those of one instance follow each other."""
-    ranks = ranks_of(of)
-    numbers = instances.panes[of] + ranks
-    np.add.at(instances.panes, of, 1)
+    ranks = ranks_of(instance_of_firing)
+    numbers = instances.panes[instance_of_firing] + ranks
+    np.add.at(instances.panes, instance_of_firing, 1)
     return numbers
 
 

@@ -39,9 +39,9 @@ class EveryRows:
     def _positions(self, rows: Timeline) -> Rows:
         """Positions that count on from the newest row of each key that was counted before."""
         before = rows.position != NOT_COUNTED
-        known = np.add.reduceat(before.astype(np.int64), rows.first)
-        base = np.where(known > 0, rows.position[rows.first + np.maximum(known, 1) - 1], 0)
-        rank = np.arange(len(rows.key)) - (rows.first + known)[rows.key] + 1
+        counted_before = np.add.reduceat(before.astype(np.int64), rows.first)
+        base = np.where(counted_before > 0, rows.position[rows.first + np.maximum(counted_before, 1) - 1], 0)
+        rank = np.arange(len(rows.key)) - (rows.first + counted_before)[rows.key] + 1
         return np.where(before, rows.position, (base[rows.key] + rank) % self.slide)
 
     def _firings(self, rows: Timeline, fires: Rows, domain: Domain) -> Iterator[Ranges]:

@@ -18,26 +18,31 @@ class WindowsByKey(NamedTuple):
 
     def holding(self, key: Values, start: Values) -> Values:
         """The last window of the key that begins at or before a start and ends after it; -1 for none."""
-        found = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
-        return np.where((found >= 0) & (self.key[found] == key) & (self.end[found] > start), found, -1)
+        candidate = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
+        return np.where((candidate >= 0) & (self.key[candidate] == key) & (self.end[candidate] > start), candidate, -1)
 
     def equal(self, key: Values, start: Values, end: Values) -> Values:
         windows = np.stack([self.key, self.start, self.end])
-        found = _search(windows, np.stack([key, start, end])) - 1
-        same = (found >= 0) & (self.key[found] == key) & (self.start[found] == start) & (self.end[found] == end)
-        return np.where(same, found, -1)
+        candidate = _search(windows, np.stack([key, start, end])) - 1
+        same = (
+            (candidate >= 0)
+            & (self.key[candidate] == key)
+            & (self.start[candidate] == start)
+            & (self.end[candidate] == end)
+        )
+        return np.where(same, candidate, -1)
 
 
 def _search(ordered: Values, asked: Values) -> Values:
     """How many columns of ``ordered``, which are in order, come before or equal each column asked for."""
-    both = np.concatenate([ordered, asked], axis=1)
-    order = np.lexsort(both[::-1])
+    combined = np.concatenate([ordered, asked], axis=1)
+    order = np.lexsort(combined[::-1])
     passed = np.cumsum(order < ordered.shape[1])
-    found = np.empty(len(order), np.int64)
-    found[order] = passed
-    return found[ordered.shape[1] :]
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = passed
+    return ranks[ordered.shape[1] :]
 
 
-def numbers_of(order: Values, found: Values) -> Values:
+def numbers_of(order: Values, positions: Values) -> Values:
     """What was found in order, as numbers before ordering; -1 stays."""
-    return np.where(found >= 0, order[found], -1) if len(order) else np.full(len(found), -1)
+    return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

@@ -189,8 +189,8 @@ def with_rows(table: pa.Table, index: Values, rows: pa.Table) -> pa.Table:
 def _fill(state: TriggerState, rows: pa.Table, prefix: str) -> None:
     for name in state.values:
         state[name] = _numpy(rows, prefix + name).astype(state[name].dtype, copy=False)
-    for number, part in enumerate(state.parts):
-        _fill(part, rows, f"{prefix}{number}.")
+    for number, nested in enumerate(state.parts):
+        _fill(nested, rows, f"{prefix}{number}.")
 
 
 def _numpy(rows: pa.Table, name: str) -> Values:

@@ -76,8 +76,8 @@ class LastRows:
         while low <= int(end.max()):
             high = low + multiples * self.slide
             here = np.arange(low, min(high, int(end.max()) + 1), self.slide)
-            which, key = np.nonzero((begin <= here[:, np.newaxis]) & (here[:, np.newaxis] <= end))
-            yield self._last_before(rows, key, here[which])
+            multiple, key = np.nonzero((begin <= here[:, np.newaxis]) & (here[:, np.newaxis] <= end))
+            yield self._last_before(rows, key, here[multiple])
             later = np.maximum(begin, high)[end >= high]  # between the rows of different keys may be thousands of years
             low = int(later.min(initial=END_OF_TIME))
 

@@ -23,9 +23,9 @@ def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges
     longest = int(lengths.max(initial=0))
     if longest <= 1:
         return parts.take(pa.array(ranges.start))
-    found = aggregates.of_ranges(parts, ranges.start, ranges.stop)
-    if found is not None:
-        return found
+    accumulators = aggregates.of_ranges(parts, ranges.start, ranges.stop)
+    if accumulators is not None:
+        return accumulators
     levels = longest.bit_length()
     doubling = levels * (2 * parts.num_rows + len(lengths) // 2)
     if int(lengths.sum()) <= DOUBLING_COST * doubling:
@@ -37,27 +37,27 @@ def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges
 def _merge_doubling(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges: Ranges) -> pa.Table:
     """Takes from each range, as its length has bits, a stretch of each power of two."""
     lengths = ranges.stop - ranges.start
-    begin, at = ranges.start.copy(), np.arange(parts.num_rows, dtype=np.int64)
+    begin, part_index = ranges.start.copy(), np.arange(parts.num_rows, dtype=np.int64)
     pieces, owners, width = [], [], 1
     while True:
         chosen = np.flatnonzero(lengths & width)
-        pieces.append(parts.take(pa.array(at[begin[chosen]])))
+        pieces.append(parts.take(pa.array(part_index[begin[chosen]])))
         owners.append(chosen)
         begin[chosen] += width
         if 2 * width > int(lengths.max()):
             return aggregates.merge(pa.concat_tables(pieces), np.concatenate(owners), len(lengths))
-        parts, at = _doubled(aggregates, parts, at, owner, width)
+        parts, part_index = _doubled(aggregates, parts, part_index, owner, width)
         width *= 2
 
 
 def _doubled(
-    aggregates: Aggregates, parts: pa.Table, at: Indices, owner: Indices, width: int
+    aggregates: Aggregates, parts: pa.Table, part_index: Indices, owner: Indices, width: int
 ) -> tuple[pa.Table, Indices]:
     """Stretches of twice the width, and where that of each first part is; those that leave an owner's parts are not."""
-    first = np.arange(max(len(at) - 2 * width + 1, 0), dtype=np.int64)
+    first = np.arange(max(len(part_index) - 2 * width + 1, 0), dtype=np.int64)
     first = first[owner[first] == owner[first + 2 * width - 1]]
-    halves = np.stack((at[first], at[first + width]), axis=1).ravel()
+    halves = np.stack((part_index[first], part_index[first + width]), axis=1).ravel()
     merged = aggregates.merge(parts.take(pa.array(halves)), np.repeat(np.arange(len(first)), 2), len(first))
-    found = np.full(len(at), -1, np.int64)
-    found[first] = np.arange(len(first))
-    return merged, found
+    doubled_index = np.full(len(part_index), -1, np.int64)
+    doubled_index[first] = np.arange(len(first))
+    return merged, doubled_index

@@ -45,9 +45,9 @@ class Entries:
 def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> Entries:
     """The contents of panes, merged; those that became smaller are replaced in the state."""
     tables = state.read(panes)
-    found = [tables[int(pane)] for pane in panes]
-    sizes = np.array([table.num_rows for table in found], np.int64)
-    rows = pa.concat_tables(found).combine_chunks()
+    pane_tables = [tables[int(pane)] for pane in panes]
+    sizes = np.array([table.num_rows for table in pane_tables], np.int64)
+    rows = pa.concat_tables(pane_tables).combine_chunks()
     pane = np.repeat(np.arange(len(panes)), sizes)
     entries = merged(rows, panes, pane, keys, aggregates)
     left = np.bincount(entries.pane, minlength=len(panes))

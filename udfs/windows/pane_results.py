@@ -86,8 +86,8 @@ class _Spans(NamedTuple):
 
     def counts(self, step: int) -> Indices:
         """In how many windows each entry is the first one of its key."""
-        found: Indices = np.maximum((self.until - self.since) // step, 0)
-        return found
+        window_counts: Indices = np.maximum((self.until - self.since) // step, 0)
+        return window_counts
 
     def stretches(self, step: int) -> Iterator[tuple[int, int]]:
         """All ends of windows as ``[low, high)``, each with MOST_RESULTS or little more results; no key has any between
@@ -146,8 +146,8 @@ def collapse(
     leaders[together] = together[np.repeat(leader, sizes)]
     chosen = leaders[entries.pane] >= 0
     moved = leaders[entries.pane[chosen]]
-    found = merged(entries.rows.filter(pa.array(chosen)), entries.panes, moved, keys, aggregates)
+    collapsed = merged(entries.rows.filter(pa.array(chosen)), entries.panes, moved, keys, aggregates)
     for position in together[leader[sizes > 1]]:
-        state.replace(int(entries.panes[position]), found.of_pane(position))
+        state.replace(int(entries.panes[position]), collapsed.of_pane(position))
     for position in together[leaders[together] != together]:
         state.replace(int(entries.panes[position]), None)

@@ -30,12 +30,12 @@ def results_of(function: Aggregates | AllRows, rows: pa.Table, key: Indices, ran
 
 def _aggregated(aggregates: Aggregates, rows: pa.Table, key: Indices, ranges: Ranges) -> pa.Table:
     """The bounds of all ranges cut the rows into slices, which are aggregated once and then merged for each range."""
-    found, number = distinct(ranges)
+    different_ranges, number = distinct(ranges)
     if len(number) == 0:
         return aggregates.results.empty_table()
-    bounds = np.unique(np.concatenate(found))
+    bounds = np.unique(np.concatenate(different_ranges))
     slice_of = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     slices = aggregates.lift(rows.slice(int(bounds[0]), len(slice_of)), slice_of, len(bounds) - 1)
-    parts = Ranges(np.searchsorted(bounds, found.start), np.searchsorted(bounds, found.stop))
+    parts = Ranges(np.searchsorted(bounds, different_ranges.start), np.searchsorted(bounds, different_ranges.stop))
     merged = merge_ranges(aggregates, slices, key[bounds[:-1]], parts)
     return aggregates.finish(merged).take(pa.array(number))

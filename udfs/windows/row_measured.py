@@ -164,8 +164,8 @@ class RowMeasuredKernel(Kernel):
         step = self.measure.step(line, self.domain, folded.column(_NOW)[0].as_py())
         for firings in step.firings:
             ends = np.cumsum(firings.stop - firings.start)
-            part = ends // MOST_RESULTS if isinstance(self.function, AllRows) else np.zeros(len(ends), np.int64)
-            for chosen in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(part)) + 1):
+            piece = ends // MOST_RESULTS if isinstance(self.function, AllRows) else np.zeros(len(ends), np.int64)
+            for chosen in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(piece)) + 1):
                 yield self._fired(folded, line, firings.take(chosen))
 
     def _fired(self, rows: pa.Table, line: Timeline, firings: Ranges) -> pa.Table:

@@ -92,18 +92,18 @@ class SessionKernel(Kernel):
     def _join(self, live: Live, rows: pa.Table, windows: Windows, context: Context) -> Live:
         """All sessions after the rows have joined them."""
         watermark = context.watermark if self._domain is Domain.EVENT else NO_WATERMARK
-        found = merge_sessions(live.windows, windows, watermark)
-        count, groups = len(found.windows.key), found.row
+        merged = merge_sessions(live.windows, windows, watermark)
+        count, groups = len(merged.windows.key), merged.row
         late = np.flatnonzero(groups == LATE)
         if len(late):
             self.lateness.report(rows.take(pa.array(late)), windows.start[late], windows.end[late], context)
-            taken = np.flatnonzero(groups != LATE)
-            rows, groups = rows.take(pa.array(taken)), groups[taken]
+            in_time = np.flatnonzero(groups != LATE)
+            rows, groups = rows.take(pa.array(in_time)), groups[in_time]
         held = self._function.lift(rows, groups, count)
-        if len(found.stored):
-            both = pa.concat_tables([live.held, held])
-            held = self._function.merge(both, np.concatenate((found.stored, np.arange(count))), count)
-        return Live(found.windows, held)
+        if len(merged.stored):
+            combined = pa.concat_tables([live.held, held])
+            held = self._function.merge(combined, np.concatenate((merged.stored, np.arange(count))), count)
+        return Live(merged.windows, held)
 
     # --- time -------------------------------------------------------------------------------------------------
 

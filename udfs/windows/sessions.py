@@ -44,7 +44,7 @@ class Arrived(NamedTuple):
     end: Values
 
     def at(self, index: Values) -> Arrived:
-        return Arrived(*(part[index] for part in self))
+        return Arrived(*(column[index] for column in self))
 
     @property
     def windows(self) -> Keyed:
@@ -57,9 +57,9 @@ def merge_rows(call: WindowCall, rows: pa.Table, assigned: Assigned, loaded: pa.
     keys = dense_ids(joined(loaded.select(names), rows.select(names)), names).ids
     of_row = keys[loaded.num_rows :]
     rows = call.held.numbered(rows, of_row, loaded, keys[: loaded.num_rows])
-    taken = np.isin(keys[: loaded.num_rows], of_row)
-    stored = np.flatnonzero(taken)
-    merged = Merged(call.kernel.layout.decode(loaded.take(stored)), stored, taken, keys[stored])
+    is_merged = np.isin(keys[: loaded.num_rows], of_row)
+    stored = np.flatnonzero(is_merged)
+    merged = Merged(call.kernel.layout.decode(loaded.take(stored)), stored, is_merged, keys[stored])
     arrived = Arrived(assigned.row, of_row[assigned.row], assigned.start, assigned.end)
     ordered = _ordered_keys(call, merged, arrived)
     one_by_one = ordered[arrived.key]
@@ -130,10 +130,10 @@ class Growth:
 
     @staticmethod
     def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> Growth:
-        taken = np.flatnonzero(sessions.row != LATE)
-        session = sessions.row[taken]
+        in_time = np.flatnonzero(sessions.row != LATE)
+        session = sessions.row[in_time]
         first = np.full(len(sessions.windows.start), len(arrived.row))
-        first[session[::-1]] = taken[::-1]
+        first[session[::-1]] = in_time[::-1]
         touched = np.flatnonzero(first < len(arrived.row))
         touched = touched[np.argsort(first[touched])]
         number = np.full(len(first), -1)
@@ -141,10 +141,10 @@ class Growth:
         order = stable_order(number[session], len(touched))
         source = np.full(len(first), -1)
         source[sessions.stored] = np.arange(len(sessions.stored))
-        windows = Keyed(*(part[touched] for part in sessions.windows))
+        windows = Keyed(*(column[touched] for column in sessions.windows))
         sources = np.bincount(sessions.stored, minlength=len(first))
         return Growth(
-            merged, arrived, windows, number, first[touched], sources[touched], source[touched], taken[order],
+            merged, arrived, windows, number, first[touched], sources[touched], source[touched], in_time[order],
             number[session][order],
         )  # fmt: skip
 
@@ -196,8 +196,8 @@ def _running(extreme: np.ufunc, values: Values, first: Values, lengths: Values) 
     level = np.repeat(np.arange(len(lengths)) * len(ordered), lengths)
     level = level if extreme is np.maximum else -level
     at_least = extreme(of_value, np.repeat(of_first, lengths)) + level
-    found: Values = ordered[extreme.accumulate(at_least) - level]
-    return found
+    extremes: Values = ordered[extreme.accumulate(at_least) - level]
+    return extremes
 
 
 # --- passes ---------------------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     windows, own_start = call.windows(joint), arrived.start[growth.order]
     run = Run(rows, arrived.row[growth.order], starts, starts + growth.lengths, windows, own_start)
     call.fire_rows(joint, run, run.row, lambda: growth.bounds[:2])
-    place = np.full(growth.count, -1)
-    place[groups[::-1]] = merged.place[source[::-1]]
-    _replace(merged, source, joint, growth.key, place)
+    stored_row = np.full(growth.count, -1)
+    stored_row[groups[::-1]] = merged.place[source[::-1]]
+    _replace(merged, source, joint, growth.key, stored_row)
 
 
 def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
@@ -248,9 +248,9 @@ def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values
     return joint
 
 
-def _replace(merged: Merged, source: Values, joint: Instances, key: Values, place: Values) -> None:
+def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stored_row: Values) -> None:
     kept = np.ones(merged.instances.count, bool)
     kept[source] = False
     merged.instances = merged.instances.at(kept).followed_by(joint)
     merged.key = np.concatenate([merged.key[kept], key])
-    merged.place = np.concatenate([merged.place[kept], place])
+    merged.place = np.concatenate([merged.place[kept], stored_row])

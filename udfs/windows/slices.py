@@ -76,9 +76,9 @@ class AggregateSlices:
         return self._timed.merge(slices, groups, count)
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
-        found = self._timed.finish(merge_ranges(self._timed, slices, owner, ranges))
-        oldest, newest = (found.column(name).to_numpy() for name in _BOUNDS)
-        return WindowResults(found.select(self.results.names), np.arange(len(oldest)), oldest, newest)
+        finished = self._timed.finish(merge_ranges(self._timed, slices, owner, ranges))
+        oldest, newest = (finished.column(name).to_numpy() for name in _BOUNDS)
+        return WindowResults(finished.select(self.results.names), np.arange(len(oldest)), oldest, newest)
 
     @cached_property
     def _timed(self) -> Aggregates:
@@ -126,8 +126,8 @@ class RowSlices:
         rows, starts = slices.take(pa.array(pairs.row)), runs(pairs.owner).start
         times = rows.column(TIME).to_numpy()
         oldest, newest = np.minimum.reduceat(times, starts), np.maximum.reduceat(times, starts)
-        found = pa.Table.from_arrays(rows.columns[:-1], schema=self.results)
-        return WindowResults(found, pairs.owner, oldest, newest)
+        result_rows = pa.Table.from_arrays(rows.columns[:-1], schema=self.results)
+        return WindowResults(result_rows, pairs.owner, oldest, newest)
 
 
 def slices_of(function: Aggregates | AllRows, input_: pa.Schema, width: int) -> Slices:

@@ -20,7 +20,7 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.parts import parts_of
+from sqlstream.udfs.groups.strategies import strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.state.living import Living
 
@@ -41,9 +41,9 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
     schema = kernel_schema(projected)
     named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
     living = Living(1000 * node.ttl_ms)
-    parts = parts_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
+    strategies = strategies_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
     updates = changelog_mode(node) != APPEND_ONLY
-    kernel = GroupAggregateKernel(schema, keys, parts, tuple(c.name for c in named), living, emits_kinds=updates)
+    kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     hashed = hashed_by_exchange(keys, schema)
     taken = {**inputs.taken, **{own: Taken(name) for own, name in _keys(node).items()}}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel
-from sqlstream.udfs.groups.parts import parts_of
+from sqlstream.udfs.groups.strategies import strategies_of
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Domain
 from sqlstream.udfs.state.living import Living
@@ -96,8 +96,8 @@ CALLS: dict[str, tuple[AggregateCall, Expected]] = {
 def kernel(*names: str, updates: bool = False, keys: tuple[str, ...] = ("k",), ttl: int = 0) -> GroupAggregateKernel:
     schema = UPDATING if updates else SCHEMA
     living = Living(ttl)
-    parts = parts_of([CALLS[name][0] for name in names], keys, schema, updates=updates, living=living)
-    return GroupAggregateKernel(schema, keys, parts, names, living, emits_kinds=updates or bool(names))
+    strategies = strategies_of([CALLS[name][0] for name in names], keys, schema, updates=updates, living=living)
+    return GroupAggregateKernel(schema, keys, strategies, names, living, emits_kinds=updates or bool(names))
 
 
 def harness_of(of: GroupAggregateKernel, **more: Any) -> KernelHarness:

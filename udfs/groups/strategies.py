@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
-from sqlstream.udfs.groups.changed import Part
+from sqlstream.udfs.groups.changed import AggregateStrategy
 from sqlstream.udfs.groups.distinct import DistinctValues
 from sqlstream.udfs.groups.kept import KeptRows
 from sqlstream.udfs.groups.totals import Totals
@@ -17,9 +17,9 @@ from sqlstream.udfs.state.living import Living
 Calls = list[AggregateCall]
 
 
-def parts_of(
+def strategies_of(
     calls: Sequence[AggregateCall], keys: Sequence[str], rows: pa.Schema, *, updates: bool, living: Living
-) -> tuple[Part, ...]:
+) -> tuple[AggregateStrategy, ...]:
     """Parts that compute all calls over ``rows`` by ``keys``. ``updates``: rows may go. UnsupportedError SS395 for
     calls that are not executed."""
     distinct: dict[tuple[tuple[str, ...], str | None], Calls] = {}
@@ -36,16 +36,16 @@ def parts_of(
         else:
             (extreme if plain.may_survive else kept).append(call)
     by_key = pa.schema([rows.field(name) for name in keys])
-    found: list[Part] = [Totals(Aggregates(tuple(total), rows, retracting=updates))] if total else []
+    strategies: list[AggregateStrategy] = [Totals(Aggregates(tuple(total), rows, retracting=updates))] if total else []
     for number, ((values, condition), own) in enumerate(distinct.items()):
         read = pa.schema([rows.field(name) for name in values])
         name = f"distinct_{number}"
         totals = Totals(Aggregates(tuple(own), read, retracting=updates), f"__{name}")
-        found.append(DistinctValues(name, by_key, read, condition, totals, updates, living))
+        strategies.append(DistinctValues(name, by_key, read, condition, totals, updates, living))
     for name, own in (("extremes", extreme), ("rows", kept)):
         if own:
-            found.append(KeptRows(name, by_key, Aggregates(tuple(own), pa.schema([*_read(own, rows)]))))
-    return tuple(found)
+            strategies.append(KeptRows(name, by_key, Aggregates(tuple(own), pa.schema([*_read(own, rows)]))))
+    return tuple(strategies)
 
 
 def _read(calls: Calls, rows: pa.Schema) -> Iterator[pa.Field]:

@@ -23,10 +23,10 @@ def aligned(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
             pairs.append((a, b))
             a, b = a + 1, b + 1
             continue
-        found = [(a + i, b + j) for i, j in _matched(one[a : a + _WINDOW], two[b : b + _WINDOW])]
+        matched = [(a + i, b + j) for i, j in _matched(one[a : a + _WINDOW], two[b : b + _WINDOW])]
         rest = max(len(one) - a, len(two) - b) <= _WINDOW
         # What lies behind the window may fit better to what is in its second half.
-        near = found if rest else [(i, j) for i, j in found if max(i - a, j - b) < _WINDOW // 2]
+        near = matched if rest else [(i, j) for i, j in matched if max(i - a, j - b) < _WINDOW // 2]
         pairs += near
         if rest:
             break

@@ -19,12 +19,12 @@ Setting = tuple[str, Any, Span]
 
 
 def _fields(settings: Iterable[Setting], what: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field, value, span in settings:
-        if field in found:
+        if field in fields:
             raise failure(f"{field.replace('_', ' ').upper()} is given twice in {what}", span)
-        found[field] = value
-    return found
+        fields[field] = value
+    return fields
 
 
 @v_args(meta=True, inline=True)

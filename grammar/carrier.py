@@ -24,26 +24,26 @@ class Carrier(exp.Expression):
 
 def clauses_of(query: exp.Expr) -> StreamClauses:
     """The streaming clauses of a SELECT; of a set operation or subquery its EMIT. Empty where there are none."""
-    found = _carried(query.args.get(ARG))
-    return found if isinstance(found, StreamClauses) else StreamClauses()
+    clauses = _carried(query.args.get(ARG))
+    return clauses if isinstance(clauses, StreamClauses) else StreamClauses()
 
 
 def table_clauses_of(table: exp.Expr) -> TableClauses:
     """What stands behind a table, subquery, table function or LATERAL. Empty where nothing does."""
-    found = _carried(table.args.get(ARG))
-    return found if isinstance(found, TableClauses) else TableClauses()
+    clauses = _carried(table.args.get(ARG))
+    return clauses if isinstance(clauses, TableClauses) else TableClauses()
 
 
 def table_function_of(table: exp.Expr) -> TableFunction | None:
     """The table function that an ``exp.Table`` stands for; None for a plain table."""
-    found = _carried(table.args.get("this"))
-    return found if isinstance(found, TableFunction) else None
+    function = _carried(table.args.get("this"))
+    return function if isinstance(function, TableFunction) else None
 
 
 def match_recognize_of(select: exp.Expr) -> MatchRecognize | None:
     """MATCH_RECOGNIZE of a SELECT."""
-    found = _carried(select.args.get("match"))
-    return found if isinstance(found, MatchRecognize) else None
+    clause = _carried(select.args.get("match"))
+    return clause if isinstance(clause, MatchRecognize) else None
 
 
 def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:

@@ -56,10 +56,10 @@ class ClauseParser(ExpressionParser):
     def sql_terminal(self, terminal: str) -> Any:
         """The SQL that a terminal of the grammar stands for, read by sqlglot."""
         start, first, before = self._index, self._curr, self._prev
-        found = self._terminals()[terminal]()
-        if found is None or self._index == start:
+        parsed = self._terminals()[terminal]()
+        if parsed is None or self._index == start:
             raise unexpected(first or None, before or None, [terminal])
-        return found
+        return parsed
 
     def _terminals(self) -> dict[str, Callable[[], Any]]:
         return {
@@ -75,8 +75,8 @@ class ClauseParser(ExpressionParser):
 
     def query(self) -> Any:
         """A whole query: set operations and modifiers behind a parenthesis included."""
-        found = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
-        return found if isinstance(found, exp.Select) else self._parse_query_modifiers(found)
+        parsed = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
+        return parsed if isinstance(parsed, exp.Select) else self._parse_query_modifiers(parsed)
 
     def _keys(self, read: Callable[[], Any]) -> list[exp.Expression]:
         """Keys of a table argument; a comma before another argument of the function ends them."""

@@ -40,19 +40,19 @@ class Comment:
 
 def comments_between(text: str, start: int, end: int, gap: int) -> list[Comment]:
     """The comments between two words; anything else there is white space or a superfluous semicolon."""
-    found: list[tuple[str, bool, int, int]] = []
+    spans: list[tuple[str, bool, int, int]] = []
     position, below = start, False
     while position < end:
         piece = _PIECE.match(text, position)
         assert piece is not None
         close = _end_of_block(text, position, end) if piece["block"] else piece.end()
         if piece["block"] or piece["line"]:
-            found.append((text[position:close].rstrip(), below, position, close))
+            spans.append((text[position:close].rstrip(), below, position, close))
         below = below or piece["break"] is not None
         position = close
     comments: list[Comment] = []
     beside, following = True, end
-    for words, under, begin, close in reversed(found):
+    for words, under, begin, close in reversed(spans):
         breaks = text.count("\n", close, following)
         beside, following = beside and not breaks, begin
         comments.append(Comment(_no_hint(words), gap, under, beside, breaks > 1))
@@ -106,11 +106,11 @@ class _Places:
     """Where the words of the written text are in the printed one."""
 
     def __init__(self, words: Sequence[Token], written: Sequence[Token]) -> None:
-        one, two = ([t.text.upper() for t in tokens] for tokens in (written, words))
-        pairs = aligned(one, two)
+        written_words, printed_words = ([t.text.upper() for t in tokens] for tokens in (written, words))
+        pairs = aligned(written_words, printed_words)
         self._written = [a for a, _ in pairs]
         self._printed = [b for _, b in pairs]
-        self._texts = one
+        self._texts = written_words
 
     def behind(self, gap: int) -> int | None:
         """The printed word that a comment in this gap stands behind."""
@@ -166,10 +166,10 @@ class _Slots:
         self.at_end[slot] = comment
 
     def joined(self) -> str:
-        found: Iterator[str] = (
+        lines: Iterator[str] = (
             self._filled(slot) + self.printed[word.start : word.end + 1] for slot, word in enumerate(self.words)
         )
-        return "".join(found) + self._filled(len(self.words))
+        return "".join(lines) + self._filled(len(self.words))
 
     def _filled(self, slot: int) -> str:
         gap = self.gap(slot)

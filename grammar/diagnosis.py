@@ -51,8 +51,8 @@ def diagnose(tokens: list[Token], error: SqlglotParseError) -> SqlStreamError:
     """The mistake in a statement that did not parse."""
     assert isinstance(error, SyntaxFailure), error
     told = error.diagnostic
-    found = unbalanced(tokens) or _foreign(tokens) or _unknown(tokens, told) or _in_a_call(tokens, told) or told
-    return SqlStreamError.of([found])
+    diagnostic = unbalanced(tokens) or _foreign(tokens) or _unknown(tokens, told) or _in_a_call(tokens, told) or told
+    return SqlStreamError.of([diagnostic])
 
 
 def unbalanced(tokens: list[Token]) -> Diagnostic | None:
@@ -80,30 +80,30 @@ def _foreign(tokens: list[Token]) -> Diagnostic | None:
     return Diagnostic(FOREIGN_STATEMENT, message, token_span(tokens[0]), hint=_FOREIGN[word])
 
 
-def _unknown(tokens: list[Token], found: Diagnostic) -> Diagnostic | None:
+def _unknown(tokens: list[Token], told: Diagnostic) -> Diagnostic | None:
     """The statement's first word is none that opens a statement."""
-    if found.code != UNEXPECTED or found.span is None or not tokens or found.span.start != tokens[0].start:
+    if told.code != UNEXPECTED or told.span is None or not tokens or told.span.start != tokens[0].start:
         return None
-    known = sorted(set(openings("statement")) | {"SELECT", "WITH", "VALUES"})
-    close = difflib.get_close_matches(tokens[0].text.upper(), known, 1)
-    hint = f"Did you mean {close[0]}?" if close else f"A statement begins with {', '.join(known[:-1])} or {known[-1]}."
+    words = sorted(set(openings("statement")) | {"SELECT", "WITH", "VALUES"})
+    close = difflib.get_close_matches(tokens[0].text.upper(), words, 1)
+    hint = f"Did you mean {close[0]}?" if close else f"A statement begins with {', '.join(words[:-1])} or {words[-1]}."
     return Diagnostic(UNKNOWN_STATEMENT, f'unknown statement "{tokens[0].text}"', token_span(tokens[0]), hint=hint)
 
 
-def _in_a_call(tokens: list[Token], found: Diagnostic) -> Diagnostic | None:
+def _in_a_call(tokens: list[Token], diagnostic: Diagnostic) -> Diagnostic | None:
     """The syntax of another system's function, such as ``JSON_OBJECT(KEY k VALUE v)``."""
-    if found.code != UNEXPECTED or found.span is None:
+    if diagnostic.code != UNEXPECTED or diagnostic.span is None:
         return None
     opened: list[int] = []
     for index, token in enumerate(tokens):
-        if token.start >= found.span.start:
+        if token.start >= diagnostic.span.start:
             break
         if token.token_type == TokenType.L_PAREN:
             opened.append(index)
         elif token.token_type == TokenType.R_PAREN and opened:
             opened.pop()
     instead = instead_of(tokens[opened[-1] - 1].text) if opened and opened[-1] else None
-    return replace(found, hint=instead) if instead else None
+    return replace(diagnostic, hint=instead) if instead else None
 
 
 def token_error(text: str, error: TokenError) -> SqlStreamError:

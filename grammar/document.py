@@ -98,15 +98,15 @@ def _rule(name: str, body: str) -> str:
 
 def _choices(body: str) -> list[str]:
     """The alternatives at the top level, outside parentheses and quotes."""
-    found, depth, quoted = [""], 0, False
+    choices, depth, quoted = [""], 0, False
     for char in body:
         quoted ^= char == '"'
         depth += {"(": 1, ")": -1}.get(char, 0) * (not quoted)
         if char == "|" and depth == 0 and not quoted:
-            found.append("")
+            choices.append("")
         else:
-            found[-1] += char
-    return [choice.strip() for choice in found]
+            choices[-1] += char
+    return [choice.strip() for choice in choices]
 
 
 def main(target: Path = DOCUMENT) -> None:

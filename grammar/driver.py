@@ -57,7 +57,7 @@ def words(token: Token) -> list[Word]:
         return [("", token)]
     if token.token_type == TokenType.DQMARK:  # "A??" of a pattern
         return [("?", token), ("?", token)]
-    return [(part, token) for part in token.text.upper().split()] or [("", token)]
+    return [(word, token) for word in token.text.upper().split()] or [("", token)]
 
 
 def parse(source: Source, start: str) -> Tree[Any]:
@@ -110,16 +110,16 @@ def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]
 def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
     """The terminals that the word can be, the most specific first."""
     text, token = word
-    found = [language.keywords()[text]] if text in language.keywords() else []
+    terminals = [language.keywords()[text]] if text in language.keywords() else []
     if token.token_type in _LITERALS:
-        found.append(_LITERALS[token.token_type])
+        terminals.append(_LITERALS[token.token_type])
     if not whole:
-        return found
+        return terminals
     if token.token_type in source.ID_VAR_TOKENS:
-        found.append("IDENT")
+        terminals.append("IDENT")
     if token.token_type not in _CLOSING and text not in _ARGUMENT_WORDS:
-        found += [t for t in _SQL if t != "QUERY" or token.token_type in QUERY_STARTS]
-    return found
+        terminals += [t for t in _SQL if t != "QUERY" or token.token_type in QUERY_STARTS]
+    return terminals
 
 
 def _continues(automaton: Tables, stack: States, source: Source, terminal: str, upcoming: Word | None) -> bool:
@@ -145,9 +145,9 @@ def _take(source: Source, terminal: str, pending: list[Word]) -> LarkToken:
             source._advance()
     last = _previous(source) if not pending else token
     assert last is not None
-    taken = LarkToken(terminal, terminal, start_pos=token.start, end_pos=last.end + 1)
-    taken.value = value
-    return taken
+    consumed = LarkToken(terminal, terminal, start_pos=token.start, end_pos=last.end + 1)
+    consumed.value = value
+    return consumed
 
 
 def _current(source: Source) -> Token | None:

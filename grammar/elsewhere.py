@@ -115,5 +115,5 @@ INSTEAD: Mapping[str, str] = _FLINK | _POSTGRES | _OTHERS
 
 def instead_of(name: str) -> str | None:
     """A hint for a function of another system."""
-    found = INSTEAD.get(name.lower())
-    return None if found is None else f"Write {found}, for example."
+    replacement = INSTEAD.get(name.lower())
+    return None if replacement is None else f"Write {replacement}, for example."

@@ -33,10 +33,10 @@ def _special_form(name: str) -> Callable[[ExpressionParser], Any]:
 
 
 def _plain_string(self: ExpressionParser, token: Token) -> Any:
-    found = self.expression(exp.Literal.string(token.text), token)
+    literal = self.expression(exp.Literal.string(token.text), token)
     if self.sql[token.start : token.start + 1] == '"':
-        mark_double_quoted(found)
-    return found
+        mark_double_quoted(literal)
+    return literal
 
 
 class ExpressionParser(StrictParser):
@@ -77,10 +77,10 @@ class ExpressionParser(StrictParser):
 
     def _marked(self, read: Callable[[], Any]) -> Any:
         start = self._curr
-        found = read()
-        if start and isinstance(found, exp.Expression) and self._prev.end >= start.start:
-            mark(found, start.start, self._prev.end + 1)
-        return found
+        parsed = read()
+        if start and isinstance(parsed, exp.Expression) and self._prev.end >= start.start:
+            mark(parsed, start.start, self._prev.end + 1)
+        return parsed
 
     def _parse_unary(self) -> Any:
         return self._marked(super()._parse_unary)
@@ -108,20 +108,20 @@ class ExpressionParser(StrictParser):
         if isinstance(this, exp.Func) and "start" in this.meta:
             mark(this, this.meta["start"], self._prev.end + 1)
             this = self._parse_respect_or_ignore_nulls(this)  # Flink has it before FILTER, Spark behind
-        found = super()._parse_window(this, alias=alias)
-        frame = found.args.get("spec") if isinstance(found, exp.Window) else None
+        window = super()._parse_window(this, alias=alias)
+        frame = window.args.get("spec") if isinstance(window, exp.Window) else None
         if frame is not None and not frame.args.get("end"):
             frame.set("end", "CURRENT ROW")  # as SQL completes a frame that has a start only
-        return found
+        return window
 
     # --- literals ---
 
     def _parse_primary(self) -> Any:
         """``'a' 'b'`` is one string; sqlglot makes a call of it."""
-        found = super()._parse_primary()
-        if isinstance(found, exp.Concat) and all(isinstance(e, exp.Literal) for e in found.expressions):
-            return exp.Literal.string("".join(e.name for e in found.expressions))
-        return found
+        primary = super()._parse_primary()
+        if isinstance(primary, exp.Concat) and all(isinstance(e, exp.Literal) for e in primary.expressions):
+            return exp.Literal.string("".join(e.name for e in primary.expressions))
+        return primary
 
     def _parse_bracket(self, this: Any = None) -> Any:
         """``MAP['k', v]`` is Flink's constructor, whose values may be asked for; with one key it reads from a column
@@ -163,12 +163,12 @@ class ExpressionParser(StrictParser):
         word: TokenType | str | None = KEYWORDS.get(name)
         if word is not None and not self._inside_call(word):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())
-        found = SPECIAL_FORMS[name](self)
-        if isinstance(found, exp.Substring):
-            return exp.Anonymous(this=name, expressions=[found.this, *_present(found, "start", "length")])
-        if isinstance(found, exp.Trim) and not found.expression:
-            return exp.Anonymous(this=_TRIMS[found.text("position").upper()], expressions=[found.this])
-        return found
+        form = SPECIAL_FORMS[name](self)
+        if isinstance(form, exp.Substring):
+            return exp.Anonymous(this=name, expressions=[form.this, *_present(form, "start", "length")])
+        if isinstance(form, exp.Trim) and not form.expression:
+            return exp.Anonymous(this=_TRIMS[form.text("position").upper()], expressions=[form.this])
+        return form
 
     def _inside_call(self, word: TokenType | str) -> bool:
         depth = 1
@@ -232,7 +232,7 @@ class ExpressionParser(StrictParser):
         """``TO`` continues an interval only before a unit: ``ALLOW INTERVAL '1' SECOND TO late`` names a table."""
         unit = self._parse_unit()
         parts = exp.INTERVAL_STRING_RE.findall(this.name) if this.is_string and unit is None else []
-        if unit is None and not all(part.upper() in _UNITS for _, part in parts or [("", "")]):
+        if unit is None and not all(unit_name.upper() in _UNITS for _, unit_name in parts or [("", "")]):
             raise failure("an interval needs a unit", self._after_interval(), LITERAL, _INTERVAL_UNIT)
         if len(parts) == 1:
             this, unit = exp.Literal.string(parts[0][0]), exp.Var(this=parts[0][1].upper())
@@ -255,13 +255,13 @@ def _present(node: exp.Expression, *keys: str) -> list[exp.Expression]:
     return [node.args[key] for key in keys if node.args.get(key) is not None]
 
 
-def _map_constructor(found: Any) -> Any:
+def _map_constructor(parsed: Any) -> Any:
     """The call that ``MAP['k', v, …]`` stands for; what else there is as it is."""
-    if not isinstance(found, exp.Bracket) or not isinstance(found.this, exp.Column) or len(found.expressions) < 2:
-        return found
-    if found.this.name.upper() != "MAP" or found.this.table:
-        return found
-    if len(found.expressions) % 2:
+    if not isinstance(parsed, exp.Bracket) or not isinstance(parsed.this, exp.Column) or len(parsed.expressions) < 2:
+        return parsed
+    if parsed.this.name.upper() != "MAP" or parsed.this.table:
+        return parsed
+    if len(parsed.expressions) % 2:
         hint = "Write MAP['a', 1, 'b', 2], or MAP('a', 1, 'b', 2)."
-        raise failure("MAP has a key without a value", span_of(found.this) or Span(0, 0), hint=hint)
-    return exp.Anonymous(this="MAP", expressions=found.expressions)
+        raise failure("MAP has a key without a value", span_of(parsed.this) or Span(0, 0), hint=hint)
+    return exp.Anonymous(this="MAP", expressions=parsed.expressions)

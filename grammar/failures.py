@@ -131,12 +131,12 @@ def missing(message: str, token: Token | None, previous: Token | None) -> Syntax
     """A complaint of sqlglot's at ``token``, in our words."""
     if _REQUIRED.match(message):
         return unexpected(token, previous, ["CONDITION"])
-    found = unexpected(token, previous, [])
+    failure = unexpected(token, previous, [])
     wanted = _EXPECTING.match(message)
     if wanted and wanted[1].startswith("table name"):
         return unexpected(token, previous, ["TABLE_NAME"])
     hint = f"Expected {_quoted(wanted[1])}." if wanted else f"{message.rstrip('.')}."
-    return SyntaxFailure(replace(found.diagnostic, hint=hint), found.terminals)
+    return SyntaxFailure(replace(failure.diagnostic, hint=hint), failure.terminals)
 
 
 def _quoted(wanted: str) -> str:

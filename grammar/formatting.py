@@ -98,7 +98,7 @@ class _Piece:
     def comments(self, text: str) -> list[Comment]:
         """Those between the words."""
         gaps = enumerate(zip(self.words, self.words[1:], strict=False), 1)
-        return [c for gap, (one, two) in gaps for c in comments_between(text, one.end + 1, two.start, gap)]
+        return [c for gap, (word, after) in gaps for c in comments_between(text, word.end + 1, after.start, gap)]
 
 
 def _pieces(text: str) -> Iterator[_Piece]:

@@ -97,8 +97,8 @@ class SqlStreamGenerator(SparkGenerator):
 
     def table_clauses(self, table: exp.Expr) -> str:
         clauses = table_clauses_of(table)
-        found = (clauses.hint, clauses.watermark, clauses.barriers, clauses.lookup)
-        return "".join(f" {self.node(c)}" for c in found if c is not None)
+        present = (clauses.hint, clauses.watermark, clauses.barriers, clauses.lookup)
+        return "".join(f" {self.node(c)}" for c in present if c is not None)
 
     def version_sql(self, expression: exp.Version) -> str:
         kind, value = expression.text("kind"), self.sql(expression, "expression")

@@ -27,10 +27,10 @@ _OF_SELECT = {"TRIGGER": 4, "EVICT": 5, "LATE DATA": 6}
 def modifiers_after(last: int, select: bool) -> frozenset[str]:
     """The words that may follow a modifier of rank ``last``; ``select``: of a SELECT, not of a set operation."""
     words = {**_BEHIND, "EMIT": 10, **({**_BEFORE_GROUP, **_OF_SELECT} if select else {})}
-    found = {word for word, rank in words.items() if rank > last or rank == last == 0}
+    allowed = {word for word, rank in words.items() if rank > last or rank == last == 0}
     windows = {"COUNT WINDOW", "GLOBAL WINDOW", "WINDOW USING"} if last == _RANKS["group"] else set()
     groups = {"HAVING", "QUALIFY"} if select and last < _RANKS["order"] else set()
-    return frozenset(found | windows | groups)
+    return frozenset(allowed | windows | groups)
 
 
 _FIELDS: dict[type[n.Node], str] = {

@@ -146,10 +146,10 @@ class SqlStreamParser(TableParser):
         return super()._parse_group(skip_group_by_token=True)
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> Any:
-        found = super()._parse_cube_or_rollup(with_prefix)
-        if found is not None and not with_prefix and not found.expressions:
+        grouping = super()._parse_cube_or_rollup(with_prefix)
+        if grouping is not None and not with_prefix and not grouping.expressions:
             raise unexpected(self._prev, None, ["CONDITION"])
-        return found
+        return grouping
 
     def _parse_grouping_sets(self) -> Any:
         self.offer(openings("group_window"))

@@ -20,7 +20,7 @@ def _columns(names: tuple[str, ...]) -> str | None:
 
 
 def name_text(name: n.Name) -> str:
-    return ".".join(quote_name(part) for part in name.parts)
+    return ".".join(quote_name(name_part) for name_part in name.parts)
 
 
 @print_node.register

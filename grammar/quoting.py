@@ -17,7 +17,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_dotted(name: str) -> str:
-    return ".".join(quote_name(part) for part in name.split("."))
+    return ".".join(quote_name(name_part) for name_part in name.split("."))
 
 
 def quote_string(text: str) -> str:

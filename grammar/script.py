@@ -99,7 +99,7 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
     :raises SqlStreamError: the mistake, with the text attached.
     """
     try:
-        parser, found = run_with_room(lambda: _read(text, tokens, read))
+        parser, parsed = run_with_room(lambda: _read(text, tokens, read))
         if parser._index < len(tokens):
             stopped, terminals = parser.expected
             raise leftover(tokens, parser._index, terminals if stopped == parser._index else ())
@@ -110,7 +110,7 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
     alone = unbalanced(tokens)  # sqlglot forgives a missing parenthesis behind some functions
     if alone is not None:
         raise SqlStreamError.of([alone]).with_source(text)
-    return found
+    return parsed
 
 
 def _read(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) -> tuple[SqlStreamParser, T]:

@@ -151,18 +151,18 @@ class StrictParser(SparkParser):
 
     def _parse_id_var(self, *args: Any, **kwargs: Any) -> Any:
         """A reserved word in place of a name is printed in backticks, because it is none elsewhere."""
-        found = super()._parse_id_var(*args, **kwargs)
-        if isinstance(found, exp.Identifier) and self._prev.token_type not in self.ID_VAR_TOKENS:
-            found.set("quoted", True)
-        return found
+        name = super()._parse_id_var(*args, **kwargs)
+        if isinstance(name, exp.Identifier) and self._prev.token_type not in self.ID_VAR_TOKENS:
+            name.set("quoted", True)
+        return name
 
     def _parse_table_part(self, schema: bool = False) -> Any:
         """A name stands before and behind each dot; ``a..b`` is another system's."""
         behind_dot = self._prev.token_type == TokenType.DOT
-        part = None if self._curr.token_type == TokenType.DOT else super()._parse_table_part(schema)
-        if part is None and (behind_dot or self._curr.token_type == TokenType.DOT):
+        name = None if self._curr.token_type == TokenType.DOT else super()._parse_table_part(schema)
+        if name is None and (behind_dot or self._curr.token_type == TokenType.DOT):
             raise unexpected(self._curr or None, self._prev or None, ["IDENT"])
-        return part
+        return name
 
     def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Any:
         behind_dot = any_token and self._prev.token_type == TokenType.DOT
@@ -206,11 +206,11 @@ class StrictParser(SparkParser):
         call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type == TokenType.L_PAREN
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
-        found = super()._parse_types(check_func, *args, **kwargs)
-        if isinstance(found, exp.DataType) and self._prev.end >= start.start:
-            mark(found, start.start, self._prev.end + 1)
-            _check_sizes(found, Span(start.start, self._prev.end + 1))
-        return found
+        kind = super()._parse_types(check_func, *args, **kwargs)
+        if isinstance(kind, exp.DataType) and self._prev.end >= start.start:
+            mark(kind, start.start, self._prev.end + 1)
+            _check_sizes(kind, Span(start.start, self._prev.end + 1))
+        return kind
 
     def _parse_type_size(self) -> Any:
         """A number and nothing behind it."""
@@ -220,17 +220,17 @@ class StrictParser(SparkParser):
     # --- operators ---
 
     def _parse_unary(self) -> Any:
-        found = super()._parse_unary()
-        if isinstance(found, exp.Unary) and isinstance(found.this, exp.Star):
+        unary = super()._parse_unary()
+        if isinstance(unary, exp.Unary) and isinstance(unary.this, exp.Star):
             raise unexpected(self._prev, None, ["CONDITION"])
-        return found
+        return unary
 
     def _parse_is(self, this: Any) -> Any:
-        found = super()._parse_is(this)
-        test = found.this if isinstance(found, exp.Not) else found
+        predicate = super()._parse_is(this)
+        test = predicate.this if isinstance(predicate, exp.Not) else predicate
         if isinstance(test, exp.Is) and not isinstance(test.expression, _CONDITIONS_OF_IS):
             raise failure("IS needs NULL, TRUE, FALSE or DISTINCT FROM", token_span(self._prev))
-        return found
+        return predicate
 
     def _build_predicate(self, klass: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
         return super()._build_predicate(klass, _enclosed(this), *args, **kwargs)
@@ -271,16 +271,16 @@ class StrictParser(SparkParser):
 
     def _parse_version(self) -> Any:
         """``AS OF`` is the only one."""
-        found = super()._parse_version()
-        if found is not None and (found.text("kind") != "AS OF" or found.args.get("expression") is None):
+        version = super()._parse_version()
+        if version is not None and (version.text("kind") != "AS OF" or version.args.get("expression") is None):
             raise failure("a version of a table needs AS OF and a time", token_span(self._prev), hint=_AS_OF)
-        return found
+        return version
 
     def _parse_table_sample(self, as_modifier: bool = False) -> Any:
-        found = super()._parse_table_sample(as_modifier)
-        if found is not None and found.args.get("method") is not None:
+        sample = super()._parse_table_sample(as_modifier)
+        if sample is not None and sample.args.get("method") is not None:
             raise failure("TABLESAMPLE has no methods", token_span(self._prev), hint="Write TABLESAMPLE (n PERCENT).")
-        return found
+        return sample
 
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
         if isinstance(this, exp.Window):

@@ -61,10 +61,10 @@ hold."""
 def parse_on_error(text: str) -> tuple[BadAction, str | None]:
     """The action and the name of the table; ValueError for what is none."""
     action, colon, table = text.strip().partition(":")
-    found = BadAction(action.strip().lower())
-    if (found is BadAction.DEAD_LETTER) != bool(colon) or bool(colon) != bool(table.strip()):
+    bad_action = BadAction(action.strip().lower())
+    if (bad_action is BadAction.DEAD_LETTER) != bool(colon) or bool(colon) != bool(table.strip()):
         raise ValueError(text)
-    return found, table.strip() or None
+    return bad_action, table.strip() or None
 
 
 def action_of(table: Table) -> tuple[BadAction, str | None]:

@@ -219,7 +219,7 @@ class Firing:
     @property
     def at_barriers(self) -> bool:
         """True where windows may fire when a barrier was aligned."""
-        return any(isinstance(found, OnBarrier) for found in simple_triggers(self.trigger))
+        return any(isinstance(trigger, OnBarrier) for trigger in simple_triggers(self.trigger))
 
 
 DEFAULT_FIRING = Firing()

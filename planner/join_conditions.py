@@ -60,8 +60,8 @@ def pair_condition(
     call, SS293 for types that kernels do not compare.
     """
     divided = _Divided(left, right, function)
-    found = divided.condition(condition)
-    return PairCondition(found, (tuple(divided.columns[0].items()), tuple(divided.columns[1].items())))
+    decision = divided.condition(condition)
+    return PairCondition(decision, (tuple(divided.columns[0].items()), tuple(divided.columns[1].items())))
 
 
 class _Divided:
@@ -95,20 +95,20 @@ class _Divided:
         comparison = _COMPARISONS.get(type(node))
         if comparison is None:
             raise _mixed(node)
-        found = self._compared(comparison, node.this, node.expression)
-        return Not(found) if isinstance(node, exp.NullSafeNEQ) else found
+        compared = self._compared(comparison, node.this, node.expression)
+        return Not(compared) if isinstance(node, exp.NullSafeNEQ) else compared
 
     def _is(self, node: exp.Is) -> Condition:
         """IS NULL, IS TRUE and IS FALSE of a condition."""
-        found, value = self.condition(node.this), node.expression
+        operand, value = self.condition(node.this), node.expression
         if isinstance(value, exp.Null):
-            return IsNull(found)
+            return IsNull(operand)
         if not isinstance(value, exp.Boolean):
             raise _mixed(node)
-        return And((Not(IsNull(found)), found if value.this else Not(found)))
+        return And((Not(IsNull(operand)), operand if value.this else Not(operand)))
 
-    def _compared(self, comparison: Comparison, one: exp.Expr, other: exp.Expr) -> Condition:
-        values = one.unnest(), other.unnest()
+    def _compared(self, comparison: Comparison, left_side: exp.Expr, right_side: exp.Expr) -> Condition:
+        values = left_side.unnest(), right_side.unnest()
         for value in values:
             if self._side_of(value) is None:
                 raise _mixed(value)
@@ -116,9 +116,9 @@ class _Divided:
         kinds = [self._types.of(value) for value in values]
         kind = common_type(kinds)
         if not (kind.is_numeric or kind.name in _ORDERED):
-            raise _not_compared(kinds, one)
+            raise _not_compared(kinds, left_side)
         left, right = (
-            self._operand(value, None if of == kind else kind) for value, of in zip(values, kinds, strict=True)
+            self._operand(value, None if own == kind else kind) for value, own in zip(values, kinds, strict=True)
         )
         return Compare(comparison, left, right)
 
@@ -132,10 +132,10 @@ class _Divided:
         _require_repeatable(value)
         side = self._side_of(value)
         assert side is not None, "the value reads one side"
-        found = node_of(value) if kind is None else exp.Cast(this=node_of(value), to=kind.to_sqlglot())
+        computed = node_of(value) if kind is None else exp.Cast(this=node_of(value), to=kind.to_sqlglot())
         columns = self.columns[side]
-        name = next((n for n, e in columns.items() if e == found), f"__operand_{len(columns)}")
-        columns[name] = found
+        name = next((n for n, e in columns.items() if e == computed), f"__operand_{len(columns)}")
+        columns[name] = computed
         return Operand(side, name)
 
 

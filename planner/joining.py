@@ -71,8 +71,8 @@ class Join(Node):
     @property
     def read(self) -> frozenset[str]:
         """The fields of both sides that decide about matches."""
-        found = [side for equality in self.equal for side in (equality.left, equality.right)]
-        return frozenset().union(*map(columns_of, found if self.condition is None else [*found, self.condition]))
+        values = [side for equality in self.equal for side in (equality.left, equality.right)]
+        return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
 
 
 def _fields(side: Node, *, nullable: bool) -> Iterator[Field]:
@@ -104,12 +104,12 @@ def _(node: Join) -> frozenset[frozenset[str]]:
         return left
     one_left, one_right = (_is_unique(keys, node, side) for side, keys in enumerate((left, right)))
     pads_left, pads_right = node.kind.padded
-    found: set[frozenset[str]] = {one | other for one in left for other in right}
+    unique: set[frozenset[str]] = {left_key | right_key for left_key in left for right_key in right}
     if one_right and not pads_right:
-        found |= left
+        unique |= left
     if one_left and not pads_left:
-        found |= right
-    return frozenset(found)
+        unique |= right
+    return frozenset(unique)
 
 
 def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
@@ -178,7 +178,7 @@ def _side_of(node: Join, read: set[str]) -> int | None:
 def _(node: Join, conditions: Conditions) -> Node:
     sides = [_side_of(node, columns_of(condition)) for condition in conditions]
     left, right = (
-        filtered(side, found) if (found := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
+        filtered(side, own) if (own := [c for c, s in zip(conditions, sides, strict=True) if s == number]) else side
         for number, side in enumerate(node.inputs)
     )
     return replace(node, left=left, right=right)

@@ -26,8 +26,8 @@ def meaning(expression: exp.Expr, names: Names) -> str:
         text = names[node.name]
         return exp.Var(this=text if _PLAIN.fullmatch(text) else f"({text})")
 
-    found = expression.copy().transform(replaced)
-    return sql(found)
+    expanded = expression.copy().transform(replaced)
+    return sql(expanded)
 
 
 @singledispatch

@@ -81,8 +81,8 @@ class Scan(Node):
     @cached_property
     def schema(self) -> Schema:
         by_name = {c.name: c for c in self.table.columns}
-        found = (by_name[name] for name in self.columns)
-        return tuple(Field(c.name, c.type, c.nullable) for c in found)
+        columns = (by_name[name] for name in self.columns)
+        return tuple(Field(c.name, c.type, c.nullable) for c in columns)
 
 
 @dataclass(frozen=True)

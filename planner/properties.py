@@ -65,9 +65,9 @@ def changelog_text(kinds: frozenset[RowKind]) -> str:
 
 def dead_letter_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that get bad rows, each once."""
-    found = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
-    found += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
-    return tuple({table.name: table for table in found if table is not None}.values())
+    tables = [node.on_error.table for node in plan.walk() if isinstance(node, Scan)]
+    tables += [node.functions.table for node in plan.walk() if isinstance(node, Output | Insert)]
+    return tuple({table.name: table for table in tables if table is not None}.values())
 
 
 @singledispatch
@@ -243,8 +243,8 @@ def _(node: Unary) -> frozenset[frozenset[str]]:
 @unique_keys.register
 def _(node: Project) -> frozenset[frozenset[str]]:
     renamed = {i.expression.name: i.name for i in node.items if isinstance(i.expression, exp.Column)}
-    found = unique_keys(node.input)
-    return frozenset(frozenset(renamed[f] for f in key) for key in found if key <= set(renamed))
+    keys = unique_keys(node.input)
+    return frozenset(frozenset(renamed[f] for f in key) for key in keys if key <= set(renamed))
 
 
 # --- boundedness and order ------------------------------------------------------------------------------------

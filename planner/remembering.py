@@ -18,9 +18,9 @@ def remembered(question: Question) -> Question:
 
     @wraps(question)
     def asked(node: Any) -> Any:
-        known = vars(node)
-        if key not in known:
-            known[key] = question(node)
-        return known[key]
+        answers = vars(node)
+        if key not in answers:
+            answers[key] = question(node)
+        return answers[key]
 
     return cast("Question", asked)

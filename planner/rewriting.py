@@ -25,7 +25,7 @@ _VOLATILE = frozenset({
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node over other inputs; itself where they are the same."""
-    if all(one is other for one, other in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):  # equality compares whole plans
         return node
     return over(node, inputs)
 
@@ -56,10 +56,10 @@ def bottom_up(node: Node, rule: LocalRule) -> Node:
     return rule(with_inputs(node, tuple(bottom_up(child, rule) for child in node.inputs)))
 
 
-def node_of(found: exp.Expr) -> exp.Expression:
+def node_of(expression: exp.Expr) -> exp.Expression:
     """sqlglot annotates operands with a mixin of its nodes; each is an Expression."""
-    assert isinstance(found, exp.Expression)
-    return found
+    assert isinstance(expression, exp.Expression)
+    return expression
 
 
 def columns_of(expression: exp.Expr) -> set[str]:
@@ -90,15 +90,15 @@ def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp
     """A copy in which ``rule`` has replaced expressions, outer ones first; what it returns is not looked into."""
 
     def change(node: exp.Expr) -> exp.Expr:
-        found = rule(node)
-        return found if found is not node else over_children(node, change)
+        changed = rule(node)
+        return changed if changed is not node else over_children(node, change)
 
     return change(expression)
 
 
-def fitted(found: exp.Expression) -> exp.Expression:
+def fitted(value: exp.Expression) -> exp.Expression:
     """The expression in place of a field: in parentheses unless it is a name or a call."""
-    return exp.Paren(this=found) if isinstance(found, (exp.Binary, exp.Unary, exp.Between, exp.In)) else found
+    return exp.Paren(this=value) if isinstance(value, (exp.Binary, exp.Unary, exp.Between, exp.In)) else value
 
 
 def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
@@ -112,13 +112,13 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
     return node_of(rewritten(expression, value))
 
 
-def firing_expressions(found: Firing) -> Iterator[exp.Expression]:
+def firing_expressions(fires: Firing) -> Iterator[exp.Expression]:
     """What triggers, evictors and late data compute of each row."""
-    for trigger in firing.simple_triggers(found.trigger):
+    for trigger in firing.simple_triggers(fires.trigger):
         yield from _trigger_expressions(trigger)
-    if found.eviction is not None and isinstance(found.eviction.evictor, firing.EvictDelta):
-        yield from (found.eviction.evictor.value, found.eviction.evictor.threshold)
-    yield from found.late.values
+    if fires.eviction is not None and isinstance(fires.eviction.evictor, firing.EvictDelta):
+        yield from (fires.eviction.evictor.value, fires.eviction.evictor.threshold)
+    yield from fires.late.values
 
 
 def _trigger_expressions(trigger: firing.Trigger) -> tuple[exp.Expression, ...]:
@@ -130,14 +130,14 @@ def _trigger_expressions(trigger: firing.Trigger) -> tuple[exp.Expression, ...]:
     return ()
 
 
-def read_by_firing(found: Firing) -> set[str]:
+def read_by_firing(fires: Firing) -> set[str]:
     """The fields that ``found`` reads; late data may read the bounds of the window among them."""
-    return set().union(*map(columns_of, firing_expressions(found)))
+    return set().union(*map(columns_of, firing_expressions(fires)))
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
     """The operands of AND, in order."""
-    found: list[exp.Expression] = []
+    operands: list[exp.Expression] = []
     waiting = [condition]
     while waiting:
         match waiting.pop():
@@ -146,8 +146,8 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
             case exp.Paren(this=exp.And() as inner):
                 waiting.append(inner)
             case operand:
-                found.append(node_of(operand))
-    return found
+                operands.append(node_of(operand))
+    return operands
 
 
 def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
@@ -164,9 +164,9 @@ def with_balanced_condition(node: Node) -> Node:
     return node
 
 
-def both(one: exp.Expression, other: exp.Expression) -> exp.Expression:
+def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
     """Two conjunctions as one, whose operands are not looked at: see ``with_balanced_condition``."""
-    return exp.And(this=_operand(one), expression=_operand(other))
+    return exp.And(this=_operand(left), expression=_operand(right))
 
 
 def _operand(condition: exp.Expr) -> exp.Expr:

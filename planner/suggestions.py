@@ -12,14 +12,14 @@ _AS_NEAR = 0.1
 
 def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None) -> str | None:
     """``Did you mean "price"?``, or a list of what is ``valid`` (a plural noun) when nothing is near, or None."""
-    known = list({c.casefold(): c for c in candidates}.values())
-    near = _near(name, known, _NEAR)
+    spellings = list({c.casefold(): c for c in candidates}.values())
+    near = _near(name, spellings, _NEAR)
     if near:
         return _question(near)
-    if valid is None or not known:
+    if valid is None or not spellings:
         return None
-    shown = ", ".join(f'"{c}"' for c in known[:_SHOWN])
-    more = len(known) - _SHOWN
+    shown = ", ".join(f'"{c}"' for c in spellings[:_SHOWN])
+    more = len(spellings) - _SHOWN
     return f"The {valid} are {shown}{f' and {more} more' if more > 0 else ''}."
 
 
@@ -31,9 +31,9 @@ def one_of_many(name: str, candidates: Iterable[str]) -> str | None:
 
 def with_list(name: str, candidates: Iterable[str], what: str) -> str:
     """A good suggestion alone; else all that is valid, behind what there is that is near."""
-    known = sorted(candidates)
-    good = one_of_many(name, known)
-    return good or " ".join(filter(None, (did_you_mean(name, known), f"{what}: {', '.join(known) or 'none'}.")))
+    names = sorted(candidates)
+    good = one_of_many(name, names)
+    return good or " ".join(filter(None, (did_you_mean(name, names), f"{what}: {', '.join(names) or 'none'}.")))
 
 
 def _near(name: str, candidates: Iterable[str], least: float) -> list[str]:

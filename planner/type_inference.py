@@ -36,10 +36,10 @@ class Types:
         self._known: dict[int, tuple[exp.Expr, DataType]] = {}
 
     def of(self, expression: exp.Expr) -> DataType:
-        known = self._known.get(id(expression))
-        if known is None:
-            known = self._known[id(expression)] = (expression, _type(expression, self))
-        return known[1]
+        remembered = self._known.get(id(expression))
+        if remembered is None:
+            remembered = self._known[id(expression)] = (expression, _type(expression, self))
+        return remembered[1]
 
     def nullable(self, expression: exp.Expr) -> bool:
         """False only where NULL is certainly impossible."""
@@ -199,9 +199,9 @@ def _arithmetic(node: exp.Binary, left: DataType, right: DataType) -> DataType:
     left, right = _beside(node.left, left, right), _beside(node.right, right, left)
     if "DECIMAL" not in (left.name, right.name) or {left.name, right.name} & {"FLOAT", "DOUBLE"}:
         return wider(left, right)
-    one, two = as_decimal(left), as_decimal(right)
-    assert one is not None and two is not None
-    return _decimal_result(type(node), *precision_and_scale(one), *precision_and_scale(two))
+    left_decimal, right_decimal = as_decimal(left), as_decimal(right)
+    assert left_decimal is not None and right_decimal is not None
+    return _decimal_result(type(node), *precision_and_scale(left_decimal), *precision_and_scale(right_decimal))
 
 
 def _beside(operand: exp.Expr, own: DataType, other: DataType) -> DataType:
@@ -267,8 +267,8 @@ def _dot(node: exp.Dot, types: Types) -> DataType:
 def member_type(struct: DataType, name: str) -> DataType:
     """The type of a struct's member, UNKNOWN where there is none."""
     members = struct.args if struct.name == "STRUCT" else ()
-    found = (m[1] for m in members if isinstance(m, tuple) and m[0].casefold() == name.casefold())
-    return next(found, UNKNOWN)
+    kinds = (m[1] for m in members if isinstance(m, tuple) and m[0].casefold() == name.casefold())
+    return next(kinds, UNKNOWN)
 
 
 @_type.register(exp.Func)
@@ -286,9 +286,9 @@ def call_arguments(call: exp.Expr) -> list[exp.Expr]:
     """The arguments of a call in the order of sqlglot's declaration, without flags."""
     if isinstance(call, exp.Anonymous):
         return list(call.expressions)
-    found: list[exp.Expr] = []
+    arguments: list[exp.Expr] = []
     for key in call.arg_types:
         value = call.args.get(key)
         values = value if isinstance(value, list) else [value]
-        found += [v for v in values if isinstance(v, exp.Expr)]
-    return found
+        arguments += [v for v in values if isinstance(v, exp.Expr)]
+    return arguments

@@ -173,5 +173,5 @@ def diagnostic(feature: str, span: Span | None, detail: str | None = None) -> Di
 
 
 def refusal(feature: str, span: Span | None, detail: str | None = None) -> UnsupportedError:
-    found = diagnostic(feature, span, detail)
-    return UnsupportedError(found.code, found.message, span, diagnostics=(found,))
+    refused = diagnostic(feature, span, detail)
+    return UnsupportedError(refused.code, refused.message, span, diagnostics=(refused,))

@@ -154,8 +154,8 @@ def window_expressions(window: Window | None) -> tuple[exp.Expression, ...]:
     """What a window computes of each row."""
     if not isinstance(window, Session):
         return ()
-    found = (window.gap_ms, window.start_when, window.end_when)
-    return tuple(e for e in found if isinstance(e, exp.Expression))
+    values = (window.gap_ms, window.start_when, window.end_when)
+    return tuple(e for e in values if isinstance(e, exp.Expression))
 
 
 def read_by_window(window: Window | None) -> set[str]:
@@ -169,8 +169,8 @@ def renamed_window(window: Window, names: Mapping[str, str]) -> Window:
         return window
     values: dict[str, exp.Expression] = {old: field_of(new) for old, new in names.items()}
 
-    def renamed(found: exp.Expression | None) -> exp.Expression | None:
-        return substituted(found, values) if found is not None else None
+    def renamed(expression: exp.Expression | None) -> exp.Expression | None:
+        return substituted(expression, values) if expression is not None else None
 
     gap = window.gap_ms
     return replace(

@@ -66,10 +66,10 @@ class Catalog:
 
     def required(self, name: Name) -> Table | View:
         """The table or view called ``name``."""
-        found = self.relation(local_name(name))
-        if found is None:
+        relation = self.relation(local_name(name))
+        if relation is None:
             raise self._missing("table or view", name, self.relation_names())
-        return found
+        return relation
 
     # --- changing: each returns whether anything changed ---
 
@@ -108,21 +108,21 @@ class Catalog:
     def drop(self, kind: str, name: Name, *, if_exists: bool = False) -> Table | View | Function | None:
         """Removes the TABLE, VIEW or FUNCTION and returns it; None where there is none and ``if_exists``."""
         key = local_name(name).casefold()
-        found = self._functions.get(key) if kind == "FUNCTION" else self._relations.get(key)
-        if found is None and if_exists:
+        dropped = self._functions.get(key) if kind == "FUNCTION" else self._relations.get(key)
+        if dropped is None and if_exists:
             return None
-        if found is None:
-            known = self.function_names() if kind == "FUNCTION" else self.relation_names()
-            raise self._missing(kind.lower(), name, known)
-        if _kind(found) != kind.lower():
-            message = f'"{found.name}" is a {_kind(found)}, not a {kind.lower()}'
-            raise BindError(DOES_NOT_EXIST, message, name.span, hint=f"Write DROP {_kind(found).upper()}.")
+        if dropped is None:
+            names = self.function_names() if kind == "FUNCTION" else self.relation_names()
+            raise self._missing(kind.lower(), name, names)
+        if _kind(dropped) != kind.lower():
+            message = f'"{dropped.name}" is a {_kind(dropped)}, not a {kind.lower()}'
+            raise BindError(DOES_NOT_EXIST, message, name.span, hint=f"Write DROP {_kind(dropped).upper()}.")
         for store in (self._functions, self._implementations) if kind == "FUNCTION" else (self._relations,):
             store.pop(key, None)
-        return found
+        return dropped
 
-    def _missing(self, kind: str, name: Name, known: list[str]) -> BindError:
-        hint = did_you_mean(local_name(name), known)
+    def _missing(self, kind: str, name: Name, names: list[str]) -> BindError:
+        hint = did_you_mean(local_name(name), names)
         return BindError(DOES_NOT_EXIST, f'{kind} "{local_name(name)}" does not exist', name.span, hint=hint)
 
 
@@ -132,7 +132,7 @@ def _kind(item: Table | View | Function) -> str:
 
 def local_name(name: Name) -> str:
     """The last part of a name. BindError SS225 for catalogs and databases other than Flink's default ones."""
-    prefix = tuple(part.casefold() for part in name.parts[:-1])
+    prefix = tuple(name_part.casefold() for name_part in name.parts[:-1])
     if prefix not in ((), _DEFAULT[1:], _DEFAULT):
         message = f'name "{name}" has a catalog or database'
         hint = f"There is one of each: write {name.parts[-1]}."

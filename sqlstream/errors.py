@@ -102,7 +102,7 @@ def _excerpt(source: str, span: Span) -> list[str]:
 
 def _visible(text: str) -> str:
     """Control characters as escapes, because a name in a message must not steer the terminal."""
-    return text if text.isprintable() else _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    return text if text.isprintable() else _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class SqlStreamError(Exception):
@@ -124,10 +124,10 @@ class SqlStreamError(Exception):
     @classmethod
     def of(cls, diagnostics: Iterable[Diagnostic]) -> SqlStreamError:
         """The error of the class that the first diagnostic's code stands for, carrying all of them."""
-        found = tuple(diagnostics)
-        first = found[0]
+        given = tuple(diagnostics)
+        first = given[0]
         kind = next((c for c in _CLASSES if first.code.startswith(c.prefix)), SqlStreamError)
-        return kind(first.code, first.message, diagnostics=found)
+        return kind(first.code, first.message, diagnostics=given)
 
     prefix: str | tuple[str, ...] = "SS"
 

@@ -33,11 +33,11 @@ def find_java() -> str | None:
 def java_version(executable: str) -> int | None:
     """The feature release (8, 17, 21, …) of a Java executable; None where it does not run."""
     try:
-        found = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        process = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', found.stderr + found.stdout)
-    return int(match.group(1)) if match and found.returncode == 0 else None
+    match = re.search(r'version "(?:1\.)?(\d+)', process.stderr + process.stdout)
+    return int(match.group(1)) if match and process.returncode == 0 else None
 
 
 def require_java() -> None:
@@ -49,9 +49,9 @@ def require_java() -> None:
         raise ExecutionError("SS491", f"Java {OLDEST_JAVA} or newer is needed, and {where}", hint=_INSTALL)
     version = java_version(executable)
     if version is None or version < OLDEST_JAVA:
-        found = "does not run" if version is None else f"is Java {version}"
+        defect = "does not run" if version is None else f"is Java {version}"
         raise ExecutionError(
-            "SS492", f'Java {OLDEST_JAVA} or newer is needed, and "{executable}" {found}', hint=_INSTALL
+            "SS492", f'Java {OLDEST_JAVA} or newer is needed, and "{executable}" {defect}', hint=_INSTALL
         )
 
 

@@ -117,10 +117,10 @@ def _nonempty(text: str) -> str:
 
 
 def _character(text: str) -> str:
-    found = {"\\t": "\t", "\\\\": "\\"}.get(text, text)
-    if len(found) != 1:
+    character = {"\\t": "\t", "\\\\": "\\"}.get(text, text)
+    if len(character) != 1:
         raise ValueError(text)
-    return found
+    return character
 
 
 _MILLISECONDS = {
@@ -141,10 +141,10 @@ def duration_ms(text: str) -> int:
 
     ValueError for what is none, or is longer than the intervals of SQL.
     """
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    if found is None or found[2] not in _UNITS or int(found[1]) * _UNITS[found[2]] > LONGEST // 1000:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in _UNITS or int(match[1]) * _UNITS[match[2]] > LONGEST // 1000:
         raise ValueError(text)
-    found_ms = int(found[1]) * _UNITS[found[2]] if len(found[1]) <= len(str(_LONGEST_MS)) else _LONGEST_MS + 1
+    found_ms = int(match[1]) * _UNITS[match[2]] if len(match[1]) <= len(str(_LONGEST_MS)) else _LONGEST_MS + 1
     if found_ms > _LONGEST_MS:
         raise ValueError(text)
     return found_ms
@@ -176,9 +176,9 @@ def find(options: Iterable[Option], key: str) -> Option | None:
     return min(fitting, key=lambda o: o.is_pattern, default=None)
 
 
-def hint_of(word: str, known: Iterable[str], what: str) -> str:
+def hint_of(word: str, valid: Iterable[str], what: str) -> str:
     """A good suggestion, or the list of all that is valid."""
-    return with_list(word, known, what)
+    return with_list(word, valid, what)
 
 
 def check_value(option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
@@ -212,13 +212,13 @@ def _indefinite(kind: Kind) -> str:
 
 def parsed(options: Iterable[Option], values: Mapping[str, str]) -> dict[str, Any]:
     """Checked values by key, with the defaults; an option without value and default is None."""
-    known = tuple(options)
-    given = {key: _of(known, key).kind.parse(value) for key, value in values.items()}
-    defaults = {o.key: o.default if o.default is None else o.kind.parse(o.default) for o in known if not o.is_pattern}
+    every = tuple(options)
+    given = {key: _of(every, key).kind.parse(value) for key, value in values.items()}
+    defaults = {o.key: o.default if o.default is None else o.kind.parse(o.default) for o in every if not o.is_pattern}
     return defaults | given
 
 
 def _of(options: Iterable[Option], key: str) -> Option:
-    found = find(options, key)
-    assert found is not None, key
-    return found
+    option = find(options, key)
+    assert option is not None, key
+    return option

@@ -63,8 +63,8 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
-        found = (d for insert, written in pairs for d in _misused_connectors(insert, written, collide))
-        wrong = tuple(dict.fromkeys(found))
+        misused = (d for insert, written in pairs for d in _misused_connectors(insert, written, collide))
+        wrong = tuple(dict.fromkeys(misused))
         wrong = wrong or misused_in_set(plan, statement)
     else:
         assert not isinstance(statement, nodes.StatementSet)
@@ -80,7 +80,7 @@ def _with_sinks(plan: Node) -> Root:
         case Insert(table=table):
             return with_final_rows(replace(plan, takes=connector(table.connector).takes_changes(table)))
         case StatementSet(inserts=inserts):
-            return replace(plan, inserts=tuple(found for i in inserts if isinstance(found := _with_sinks(i), Insert)))
+            return replace(plan, inserts=tuple(insert for i in inserts if isinstance(insert := _with_sinks(i), Insert)))
     assert isinstance(plan, Output)
     return plan
 
@@ -152,27 +152,27 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
             yield Diagnostic(SAME_TABLE, message, hint="Create a table of its own for late rows, and for failed ones.")
 
 
-def not_read(table: Table, place: Span | None) -> Diagnostic:
+def not_read(table: Table, span: Span | None) -> Diagnostic:
     """SS506 for a table that a query can only write, or look up."""
     if connector(table.connector).is_lookup:
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
-        return Diagnostic(NOT_A_SOURCE, message, place, hint=hint)
+        return Diagnostic(NOT_A_SOURCE, message, span, hint=hint)
     message = f'table "{table.name}" cannot be read: connector "{table.connector}" is a sink only'
-    return Diagnostic(NOT_A_SOURCE, message, place, hint="SHOW CONNECTORS tells which ones are sources.")
+    return Diagnostic(NOT_A_SOURCE, message, span, hint="SHOW CONNECTORS tells which ones are sources.")
 
 
-def _without_kinds(table: Table, place: Span | None) -> Diagnostic:
+def _without_kinds(table: Table, span: Span | None) -> Diagnostic:
     """Records of the connector are rows: nothing in them says that one replaces or deletes another."""
     kinds = changelog_text(table.changelog)
     detail = f'Table "{table.name}" declares the kinds {kinds}, and records of connector "{table.connector}" have none.'
     hint = "Read an append-only table ('changelog-mode' = 'I'), and keep the last row of each key by a window."
-    return replace(unsupported.diagnostic("changelog input", place, detail), hint=hint)
+    return replace(unsupported.diagnostic("changelog input", span, detail), hint=hint)
 
 
 def _lookup_hint(table: Table) -> str:
-    found = connector(table.connector)
-    if found.is_lookup:
+    kind = connector(table.connector)
+    if kind.is_lookup:
         return "Add 'role' = 'lookup' to WITH of its CREATE TABLE."
     names = ", ".join(name for name in connectors.NAMES if connector(name).is_lookup)
     return f"Connectors that answer lookups: {names}."

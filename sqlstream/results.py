@@ -95,8 +95,8 @@ class Rows:
 
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame: DECIMAL stays Decimal, TIMESTAMP a timestamp with zone, whatever the precision."""
-        found: pd.DataFrame = self.to_arrow().to_pandas()
-        return found
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def shown(self) -> list[tuple[Any, ...]]:
         """The rows for the eye: times that Python's datetime does not have are texts."""
@@ -118,7 +118,7 @@ def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
 
 
 def _has_zone(type_: pa.DataType) -> bool:
-    return any(part.name == "TIMESTAMP" for part in from_arrow(type_).parts())
+    return any(nested.name == "TIMESTAMP" for nested in from_arrow(type_).parts())
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -126,8 +126,10 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     Python's datetime does not have."""
     from sqlstream.udfs.texts import python_list
 
-    found = zip(table.column_names, table.columns, strict=True)
-    columns = [python_list(column, f'a value of column "{name}"', maps_as_pydicts="strict") for name, column in found]
+    columns_by_name = zip(table.column_names, table.columns, strict=True)
+    columns = [
+        python_list(column, f'a value of column "{name}"', maps_as_pydicts="strict") for name, column in columns_by_name
+    ]
     return list(zip(*columns, strict=True)) if columns else []
 
 

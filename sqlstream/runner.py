@@ -49,24 +49,24 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        found = connector(scan.table.connector)
-        if found.read is None and found.scans:
+        source_connector = connector(scan.table.connector)
+        if source_connector.read is None and source_connector.scans:
             return self._whole(scan)
-        assert found.read is not None, scan.table.connector
-        return found.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        assert source_connector.read is not None, scan.table.connector
+        return source_connector.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def _whole(self, scan: Scan) -> DataFrame:
         """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
         from sqlstream.planner.lowering.whole_table import whole_table
 
-        found, table = connector(scan.table.connector), scan.table
-        assert found.lookup is not None, table.connector
+        lookup_connector, table = connector(scan.table.connector), scan.table
+        assert lookup_connector.lookup is not None, table.connector
         types = {c.name: c.type for c in table.physical_columns}
         columns = {name: (name, type_) for name, type_ in types.items()}
-        asked = (one for predicate in scan.predicates for one in comparisons(predicate, columns))
-        filters = tuple(one for one in asked if found.filters(table, one))
+        asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
+        filters = tuple(comparison for comparison in asked if lookup_connector.filters(table, comparison))
         request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
-        source = secretive(found.lookup(self.environment, table, request), secrets_of(table))
+        source = secretive(lookup_connector.lookup(self.environment, table, request), secrets_of(table))
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
@@ -91,8 +91,8 @@ class SessionSources:
         return self.catalog.function(name)
 
     def implementation(self, function: Function) -> object:
-        found = self.catalog.implementation(function)
-        return load(function.target) if found is None else found
+        registered = self.catalog.implementation(function)
+        return load(function.target) if registered is None else registered
 
 
 def _logs(checkpoint: str) -> str | None:

@@ -79,8 +79,8 @@ class Session:
         try:
             statements = parse_script(text)
             _require_statements(statements)
-            for found in script_warnings(text):
-                warnings.warn(found.render(), SqlStreamWarning, stacklevel=2)
+            for warning in script_warnings(text):
+                warnings.warn(warning.render(), SqlStreamWarning, stacklevel=2)
             results = [self.execute(statement, text) for statement in statements]
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
@@ -239,8 +239,8 @@ class Session:
         plan = chosen(nodes.Query(query, span=statement.span), self.workspace)
         if not isinstance(plan, Batch):
             return table_of_query(statement, self.workspace)
-        with self._batches.analyzed(plan, self.workspace) as found:
-            return table_of_columns(statement, found.columns, self.workspace)
+        with self._batches.analyzed(plan, self.workspace) as analyzed:
+            return table_of_columns(statement, analyzed.columns, self.workspace)
 
     def _query(self, statement: nodes.Query, text: str) -> Query:
         plan = chosen(statement, self.workspace)

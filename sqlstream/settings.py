@@ -393,8 +393,8 @@ class Settings:
 
     def rows(self) -> list[tuple[str, str | None]]:
         """All keys with their values as they may be shown, for a bare SET."""
-        known = {o.key: self.text(o.key) for o in OPTIONS} | self._for_spark
-        return sorted((key, None if value is None else shown_value(key, value)) for key, value in known.items())
+        values = {o.key: self.text(o.key) for o in OPTIONS} | self._for_spark
+        return sorted((key, None if value is None else shown_value(key, value)) for key, value in values.items())
 
 
 def check(key: str, value: str, span: Span | None = None) -> None:

@@ -50,12 +50,12 @@ class TableSink:
 
     def __call__(self, rows: DataFrame) -> DataStreamWriter:
         side = SideSinks(self._environment, self._plan, self._turns)
-        found = connector(self._table.connector)
+        sink = connector(self._table.connector)
         if side:
             main = checked_writer(self._environment, self._table)
             writer = rows.writeStream.foreachBatch(side.beside(main))
         else:
-            writer = found.stream(self._environment, self._table, without_nulls(rows, self._table))
+            writer = sink.stream(self._environment, self._table, without_nulls(rows, self._table))
         self._environment = replace(self._environment, resumed=True, anew=False, after=None)
         return writer
 

@@ -16,14 +16,14 @@ from sqlstream.planner.properties import dead_letter_tables, side_table, table_r
 def looked_up_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that lookups ask, each once."""
     asked = (table_read(node) for node in plan.walk() if not isinstance(node, Scan))
-    return tuple({found[0].name: found[0] for found in asked if found is not None}.values())
+    return tuple({question[0].name: question[0] for question in asked if question is not None}.values())
 
 
 def side_tables(plan: Node) -> tuple[Table, ...]:
     """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
-    found = [table for node in plan.walk() if (table := side_table(node)) is not None]
-    found += dead_letter_tables(plan)
-    return tuple({table.name: table for table in found}.values())
+    tables = [table for node in plan.walk() if (table := side_table(node)) is not None]
+    tables += dead_letter_tables(plan)
+    return tuple({table.name: table for table in tables}.values())
 
 
 def scanned_tables(plan: Node) -> tuple[Table, ...]:
@@ -33,17 +33,17 @@ def scanned_tables(plan: Node) -> tuple[Table, ...]:
 
 def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
     """The tables that the plan reads or asks, each once, with the columns that it needs of them."""
-    found: dict[str, tuple[Table, dict[str, None]]] = {}
+    needs: dict[str, tuple[Table, dict[str, None]]] = {}
     for read in map(table_read, plan.walk()):
         if read is not None:
             table, names = read
-            found.setdefault(table.name, (table, {}))[1].update(dict.fromkeys(names))
-    for table, needed in found.values():
+            needs.setdefault(table.name, (table, {}))[1].update(dict.fromkeys(names))
+    for table, needed in needs.values():
         yield table, tuple(needed)
 
 
 def place_in(statement: nodes.Query | nodes.Insert, table: Table) -> Span | None:
     """Where the statement names the table first; None where a view does."""
     named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
-    found = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
-    return next((span_of(t.this) for t in found), None)
+    mentions = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
+    return next((span_of(t.this) for t in mentions), None)

@@ -72,10 +72,10 @@ class DataType:
     @property
     def defect(self) -> str | None:
         """Why no column can have this type, as the end of a message ``type "…" …``; None for a good type."""
-        for part in self.parts():
-            if part.is_unknown:
+        for nested in self.parts():
+            if nested.is_unknown:
                 return "does not exist"
-            if part.name == "DECIMAL" and not _fits_decimal(*part.args):
+            if nested.name == "DECIMAL" and not _fits_decimal(*nested.args):
                 return f"is out of range: a DECIMAL has 1 to {_LARGEST_DECIMAL} digits and no larger scale"
         return None
 
@@ -243,10 +243,10 @@ def from_sqlglot(node: exp.DataType | None) -> DataType:
 def _field(definition: exp.Expr) -> DataType:
     from sqlglot import exp
 
-    found = from_sqlglot(definition.args.get("kind"))
+    kind = from_sqlglot(definition.args.get("kind"))
     constraints = [c.args.get("kind") for c in definition.args.get("constraints") or ()]
     required = any(isinstance(c, exp.NotNullColumnConstraint) and not c.args.get("allow_null") for c in constraints)
-    return replace(found, nullable=False) if required else found
+    return replace(kind, nullable=False) if required else kind
 
 
 def _element(inner: list[exp.DataType], index: int) -> DataType:
@@ -268,20 +268,20 @@ def parse_type(text: str) -> DataType:
     from sqlglot.errors import SqlglotError
 
     try:
-        found = from_sqlglot(_parsed(text))
+        kind = from_sqlglot(_parsed(text))
     except SqlglotError:
-        found = UNKNOWN
-    if found.defect is not None:
+        kind = UNKNOWN
+    if kind.defect is not None:
         hint = "Types are Spark's: BIGINT, DECIMAL(10, 2), STRING, TIMESTAMP, ARRAY<INT>, STRUCT<a: INT> and so on."
-        raise BindError(NO_SUCH_TYPE, f'type "{text}" {found.defect}', hint=hint)
-    return found
+        raise BindError(NO_SUCH_TYPE, f'type "{text}" {kind.defect}', hint=hint)
+    return kind
 
 
 def _parsed(text: str) -> exp.DataType:
     from sqlglot import ErrorLevel, exp, parse_one
 
-    known = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()], text)
-    return parse_one(known, dialect="spark", into=exp.DataType, error_level=ErrorLevel.RAISE)
+    spelled = _SYNONYM.sub(lambda word: _SYNONYMS[word[0].upper()], text)
+    return parse_one(spelled, dialect="spark", into=exp.DataType, error_level=ErrorLevel.RAISE)
 
 
 # Types that sqlglot's Spark dialect does not know, where no name of a field is meant.

@@ -15,8 +15,8 @@ _PACKAGES = ("pyspark", "sqlglot", "lark", "pyarrow")
 @cache
 def versions() -> Mapping[str, str]:
     """By name."""
-    found = {"sqlstream": __version__, "python": platform.python_version()}
-    return found | {package: _version(package) for package in _PACKAGES}
+    numbers = {"sqlstream": __version__, "python": platform.python_version()}
+    return numbers | {package: _version(package) for package in _PACKAGES}
 
 
 def _version(package: str) -> str:

@@ -79,10 +79,10 @@ def _call_tolerant(columnar: Columnar, returns: pa.DataType, skipped: pa.Array, 
     try:
         values, errors, places = columnar(*given), pa.nulls(count, pa.string()), pa.nulls(count, pa.string())
     except Exception:
-        found = [_attempt(columnar, returns, [column.slice(i, 1) for column in given]) for i in range(count)]
-        values = pa.concat_arrays([value for value, _, _ in found])
-        errors = pa.array([error for _, error, _ in found], pa.string())
-        places = pa.array([place for _, _, place in found], pa.string())
+        attempts = [_attempt(columnar, returns, [column.slice(i, 1) for column in given]) for i in range(count)]
+        values = pa.concat_arrays([value for value, _, _ in attempts])
+        errors = pa.array([error for _, error, _ in attempts], pa.string())
+        places = pa.array([line for _, _, line in attempts], pa.string())
     results = pa.StructArray.from_arrays([values, errors, places], ["value", "error", "place"])
     return results.take(_places(wanted))
 
@@ -92,9 +92,9 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
     try:
         return columnar(*row), None, None
     except Exception as error:
-        place = place_of(error.__cause__ or error)
+        line = place_of(error.__cause__ or error)
         text = str(error) if isinstance(error, FunctionError) else f"{FUNCTION_FAILED}: {_said(error)}"
-        return pa.nulls(1, returns), text.partition(_DETAIL)[0], place
+        return pa.nulls(1, returns), text.partition(_DETAIL)[0], line
 
 
 def place_of(error: BaseException) -> str | None:
@@ -128,8 +128,8 @@ def by_row_to_rows(
     single = row.num_fields == 1
 
     def rows(*arguments: object) -> list[object] | None:
-        found = function(*arguments)
-        return None if found is None else [_member(r, row) if single else r for r in found]
+        returned = function(*arguments)
+        return None if returned is None else [_member(r, row) if single else r for r in returned]
 
     return partial(_call_rows, name, rows, pa.list_(row), arity)
 

@@ -53,5 +53,5 @@ def _marked(options: Options) -> Callable[[_F], _F]:
 
 
 def options_of(implementation: object) -> Options:
-    found = getattr(implementation, "__sqlstream__", None)
-    return found if isinstance(found, Options) else Options()
+    options = getattr(implementation, "__sqlstream__", None)
+    return options if isinstance(options, Options) else Options()

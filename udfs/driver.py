@@ -54,11 +54,11 @@ Emitted: TypeAlias = pa.Table | Folded
 
 def unfolded(kernel: Kernel, emitted: Iterable[Emitted]) -> Iterator[pa.Table]:
     """All results of the kernel, in parts of bounded size."""
-    for part in emitted:
-        if isinstance(part, Folded):
-            yield from kernel.unfold(part.rows)
+    for result in emitted:
+        if isinstance(result, Folded):
+            yield from kernel.unfold(result.rows)
         else:
-            yield part
+            yield result
 
 
 @dataclass
@@ -117,9 +117,9 @@ def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bo
 
 
 def _rows(kernel: Kernel, context: GroupContext, ports: Ports) -> None:
-    found = {port: _one(tables) for port, tables in ports.items() if tables}
-    if found:
-        kernel.on_ports(found, context)
+    rows_by_port = {port: _one(tables) for port, tables in ports.items() if tables}
+    if rows_by_port:
+        kernel.on_ports(rows_by_port, context)
 
 
 def _one(tables: Sequence[pa.Table]) -> pa.Table:

@@ -34,25 +34,25 @@ class Mismatch:
     def diagnostic(self, file: str, suggestion: str = "", format: str = "parquet") -> Diagnostic:  # noqa: A002
         """SS524 or SS467, with the file and both types. ``suggestion`` is what the caller knows of a missing name."""
         if self.found is None:
-            known = suggestion or f"Columns: {', '.join(sorted(self.names))}."
+            columns_hint = suggestion or f"Columns: {', '.join(sorted(self.names))}."
             message = f'file "{file}" has no column "{self.column}"'
-            return Diagnostic(MISSING_COLUMN, message, hint=f"{known} {_NULLS.format(format=format)}")
-        found = type_name(self.found)
-        message = f'column "{self.column}" is {found} in file "{file}", not {type_name(self.declared)}'
+            return Diagnostic(MISSING_COLUMN, message, hint=f"{columns_hint} {_NULLS.format(format=format)}")
+        type_in_file = type_name(self.found)
+        message = f'column "{self.column}" is {type_in_file} in file "{file}", not {type_name(self.declared)}'
         return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
 
     def error(self, file: str) -> SqlStreamError:
-        found = self.diagnostic(file)
+        diagnostic = self.diagnostic(file)
         kind = ConnectorError if self.found is None else ExecutionError
-        return kind(found.code, found.message, hint=found.hint)
+        return kind(diagnostic.code, diagnostic.message, hint=diagnostic.hint)
 
 
 def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
     """SS524 where a Parquet file lacks a column, SS467 where it is of another type."""
     with suppress(pa.ArrowException, OSError):  # what cannot be read is for the reader to say
         schema = pq.read_schema(path)
-        for found in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
-            raise found.error(path)
+        for mismatch in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
+            raise mismatch.error(path)
 
 
 def mismatches(
@@ -64,21 +64,21 @@ def mismatches(
     """
     by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
     for name, kind in wanted.items():
-        found = by_name.get(name.casefold())
-        if found is None:
+        type_in_file = by_name.get(name.casefold())
+        if type_in_file is None:
             if not nulls:
                 yield Mismatch(f"{within}{name}", kind, None, tuple(there))
-        elif kinds.is_struct(found) and kinds.is_struct(kind):
-            yield from mismatches(_fields(found), _fields(kind), nulls=nulls, within=f"{within}{name}.")
-        elif not _readable(found, kind):
-            yield Mismatch(f"{within}{name}", kind, found)
+        elif kinds.is_struct(type_in_file) and kinds.is_struct(kind):
+            yield from mismatches(_fields(type_in_file), _fields(kind), nulls=nulls, within=f"{within}{name}.")
+        elif not _readable(type_in_file, kind):
+            yield Mismatch(f"{within}{name}", kind, type_in_file)
 
 
 def type_name(kind: pa.DataType) -> str:
     """As SQL spells it; Arrow's word where SQL has none, such as ``uint32``."""
     plain = kind.value_type if kinds.is_dictionary(kind) else kind
-    found = from_arrow(plain)
-    return str(kind) if any(part.is_unknown for part in found.parts()) else str(found)
+    sql_type = from_arrow(plain)
+    return str(kind) if any(member.is_unknown for member in sql_type.parts()) else str(sql_type)
 
 
 def _fields(struct: pa.StructType) -> dict[str, pa.DataType]:
@@ -91,28 +91,28 @@ def is_text(kind: pa.DataType) -> bool:
                                            kinds.is_binary, kinds.is_large_binary))  # fmt: skip
 
 
-def _readable(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _readable(in_file: pa.DataType, wanted: pa.DataType) -> bool:
     """False where no reader takes values of the first type for such of the second.
 
     Either reader, Spark's or the one of exchanges, may take what the other refuses: nanoseconds, for instance. What it
     refuses, it refuses by itself.
     """
-    if kinds.is_null(found):
+    if kinds.is_null(in_file):
         return True
-    if kinds.is_dictionary(found):
-        found = found.value_type
-    if kinds.is_nested(found) or kinds.is_nested(wanted):
-        return _readable_nested(found, wanted)
-    return any(is_found(found) and is_wanted(wanted) for is_found, is_wanted in _READABLE)
+    if kinds.is_dictionary(in_file):
+        in_file = in_file.value_type
+    if kinds.is_nested(in_file) or kinds.is_nested(wanted):
+        return _readable_nested(in_file, wanted)
+    return any(is_found(in_file) and is_wanted(wanted) for is_found, is_wanted in _READABLE)
 
 
-def _readable_nested(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if kinds.is_map(found) and kinds.is_map(wanted):
-        return _readable(found.key_type, wanted.key_type) and _readable(found.item_type, wanted.item_type)
-    if _is_list(found) and _is_list(wanted):
-        return _readable(found.value_type, wanted.value_type)
-    if kinds.is_struct(found) and kinds.is_struct(wanted):
-        return not [*mismatches(_fields(found), _fields(wanted), nulls=True)]
+def _readable_nested(in_file: pa.DataType, wanted: pa.DataType) -> bool:
+    if kinds.is_map(in_file) and kinds.is_map(wanted):
+        return _readable(in_file.key_type, wanted.key_type) and _readable(in_file.item_type, wanted.item_type)
+    if _is_list(in_file) and _is_list(wanted):
+        return _readable(in_file.value_type, wanted.value_type)
+    if kinds.is_struct(in_file) and kinds.is_struct(wanted):
+        return not [*mismatches(_fields(in_file), _fields(wanted), nulls=True)]
     return False
 
 

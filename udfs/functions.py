@@ -109,10 +109,10 @@ def _described(name: str, implementation: object, target: str) -> Function:
         return _described_lookup(function, implementation, options)
     if options.asynchronous:
         raise _no_coroutine(target)
-    found = replace(function, deterministic=options.deterministic)
+    described = replace(function, deterministic=options.deterministic)
     if options.vectorized:
-        found = replace(found, parameters=tuple((p, UNKNOWN) for p, _ in found.parameters))
-    return replace(found, returns=_returns(found, implementation, options))
+        described = replace(described, parameters=tuple((p, UNKNOWN) for p, _ in described.parameters))
+    return replace(described, returns=_returns(described, implementation, options))
 
 
 def _kind_of_callable(function: Callable[..., object]) -> FunctionKind:
@@ -182,8 +182,8 @@ def _no_coroutine(target: str) -> ConnectorError:
 
 
 def _check_made_without_arguments(kind: Any, target: str) -> None:
-    taken = _parameters(_constructor(kind), target)[1:]
-    if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in taken):
+    parameters = _parameters(_constructor(kind), target)[1:]
+    if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
         message = f'class "{target}" cannot be made without arguments'
         raise ConnectorError(NOT_A_FUNCTION, message, hint="Give the parameters of __init__ defaults.")
 
@@ -199,9 +199,9 @@ def _constructor(kind: type) -> Callable[..., object]:
 
 def _with_parameters(function: Function, call: Callable[..., object], skipped: int) -> Function:
     """The function with the parameters of ``call`` behind the first ``skipped`` ones."""
-    found = _parameters(call, function.target)[skipped:]
-    positional = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in found)
+    parameters = _parameters(call, function.target)[skipped:]
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     hints = annotations_of(call)
     return replace(
         function,
@@ -235,12 +235,12 @@ def _returns(function: Function, call: Callable[..., object], options: Options) 
         annotation = row_of_iterable(annotation)
     if function.kind is FunctionKind.ASYNC:
         annotation = _row_of_lookup(annotation, options)
-    found = parse_type(options.returns) if options.returns else sql_type(annotation)
-    if found is None or found.is_unknown:
+    returned = parse_type(options.returns) if options.returns else sql_type(annotation)
+    if returned is None or returned.is_unknown:
         raise _untyped(function, annotation)
-    if function.kind in (FunctionKind.TABLE, FunctionKind.ASYNC) and found.name != "STRUCT":
-        return DataType("STRUCT", ((function.name, found),))
-    return found
+    if function.kind in (FunctionKind.TABLE, FunctionKind.ASYNC) and returned.name != "STRUCT":
+        return DataType("STRUCT", ((function.name, returned),))
+    return returned
 
 
 def _row_of_lookup(annotation: object, options: Options) -> object | None:

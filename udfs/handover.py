@@ -40,9 +40,9 @@ class Handover:
     def rows(self, emitted: Sequence[pa.Table]) -> pa.Table:
         """The rows above of all tables that were emitted, in order."""
         below = pa.concat_tables(emitted).combine_chunks()
-        found = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
-        found[KEY_HASH] = pa.array(hash_of_values([found[name] for name in self.keys], below.num_rows))
-        columns = [found[f.name] if f.name in found else pa.nulls(below.num_rows, f.type) for f in self.schema]
+        tables = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
+        tables[KEY_HASH] = pa.array(hash_of_values([tables[name] for name in self.keys], below.num_rows))
+        columns = [tables[f.name] if f.name in tables else pa.nulls(below.num_rows, f.type) for f in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 

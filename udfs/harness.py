@@ -203,7 +203,7 @@ class KernelHarness:
         rows = pa.concat_tables(combined)
         groups = self._group_of(rows)
         cut = [rows.filter(pa.array(groups == group)) for group in range(len(self._groups))]
-        return [[part] if part.num_rows else [] for part in cut]
+        return [[piece] if piece.num_rows else [] for piece in cut]
 
     def _group_of(self, rows: pa.Table) -> np.ndarray:
         return np.asarray(rows.column(KEY_HASH).to_numpy() % len(self._groups))
@@ -211,10 +211,10 @@ class KernelHarness:
 
 def key_hashes(table: pa.Table, keys: Sequence[str]) -> pa.Array:
     """A KEY_HASH per row that depends on nothing but the key's values and types."""
-    found = dense_ids(table, keys)
-    distinct = table.select(list(keys)).take(found.first).to_pylist() if keys else [{}] * found.count
+    ids = dense_ids(table, keys)
+    distinct = table.select(list(keys)).take(ids.first).to_pylist() if keys else [{}] * ids.count
     hashes = np.array([_hash(tuple(row.values())) for row in distinct], np.int64)
-    return pa.array(hashes[found.ids])
+    return pa.array(hashes[ids.ids])
 
 
 def _hash(values: tuple[object, ...]) -> int:
@@ -238,9 +238,9 @@ def _through_ipc(table: pa.Table) -> pa.Table:
 
 
 def _taken(tables: list[pa.Table]) -> list[pa.Table]:
-    taken = tables.copy()
+    copied = tables.copy()
     tables.clear()
-    return taken
+    return copied
 
 
 def _rows(table: pa.Table) -> list[Row]:

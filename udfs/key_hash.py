@@ -104,14 +104,14 @@ def _as_longs(values: pa.Array) -> pa.Array:
     if kinds.is_string(kind) or kinds.is_binary(kind):
         distinct = values.dictionary_encode()
         hashes = _of_bytes(distinct.dictionary.cast(pa.large_binary()))
-        found = np.append(hashes, 0)[np.asarray(distinct.indices.fill_null(len(hashes)))]
+        longs = np.append(hashes, 0)[np.asarray(distinct.indices.fill_null(len(hashes)))]
     elif kinds.is_floating(kind):
-        found = np.asarray(values.cast(pa.float64()).fill_null(0)).view(np.int64)
+        longs = np.asarray(values.cast(pa.float64()).fill_null(0)).view(np.int64)
     elif kinds.is_date32(kind):
         return values.cast(pa.int32()).cast(pa.int64())
     else:
         return values.cast(pa.int64())
-    return pa.array(found, mask=np.asarray(values.is_null()))
+    return pa.array(longs, mask=np.asarray(values.is_null()))
 
 
 def _of_bytes(values: pa.Array) -> np.ndarray:
@@ -126,8 +126,8 @@ def _of_bytes(values: pa.Array) -> np.ndarray:
     sums = np.zeros(len(digits) + 1, np.uint64)
     np.cumsum(digits * _powers(_1, len(digits)), out=sums[1:])
     down = _powers(np.uint64(pow(int(_1), -1, 1 << 64)), len(sums))
-    found: np.ndarray = (sums[ends[1:]] - sums[ends[:-1]]) * down[ends[:-1]]
-    return found.view(np.int64)
+    polynomials: np.ndarray = (sums[ends[1:]] - sums[ends[:-1]]) * down[ends[:-1]]
+    return polynomials.view(np.int64)
 
 
 def _powers(base: np.uint64, count: int) -> np.ndarray:

@@ -43,23 +43,23 @@ def first_rows(ids: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], np.flatnonzero(newest[1:] > newest[:-1]) + 1))
 
 
-def places(rows: pa.Table, known: pa.Table, columns: Sequence[str]) -> np.ndarray:
+def places(rows: pa.Table, stored: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """The known row with the key of each row, -1 for none. Either table has each key once."""
     names = list(columns)
-    ids = dense_ids(pa.concat_tables([rows.select(names), known.select(names)]), names).ids
-    place = np.full(rows.num_rows + known.num_rows, -1, np.int64)
-    place[ids[rows.num_rows :]] = np.arange(known.num_rows)
-    return place[: rows.num_rows]
+    ids = dense_ids(pa.concat_tables([rows.select(names), stored.select(names)]), names).ids
+    stored_row = np.full(rows.num_rows + stored.num_rows, -1, np.int64)
+    stored_row[ids[rows.num_rows :]] = np.arange(stored.num_rows)
+    return stored_row[: rows.num_rows]
 
 
-def differ(one: pa.Table, other: pa.Table) -> np.ndarray:
+def differ(left: pa.Table, right: pa.Table) -> np.ndarray:
     """True where two tables of as many rows differ; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
-    columns = zip(one.columns, other.columns, strict=True)
-    return reduce(np.logical_or, (_differ(*found) for found in columns), np.zeros(one.num_rows, np.bool_))
+    columns = zip(left.columns, right.columns, strict=True)
+    return reduce(np.logical_or, (_differ(*pair) for pair in columns), np.zeros(left.num_rows, np.bool_))
 
 
-def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
-    left, right = _whole(one), _whole(other)
+def _differ(left_column: pa.ChunkedArray, right_column: pa.ChunkedArray) -> np.ndarray:
+    left, right = _whole(left_column), _whole(right_column)
     if left.equals(right):
         return np.zeros(len(left), np.bool_)
     if pa.types.is_integer(left.type) and not left.null_count and not right.null_count:
@@ -108,8 +108,8 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _encoded(array: pa.Array) -> np.ndarray:
-    found = array.dictionary_encode(null_encoding="encode")
-    ids: np.ndarray = found.indices.to_numpy(zero_copy_only=False)
+    dictionary = array.dictionary_encode(null_encoding="encode")
+    ids: np.ndarray = dictionary.indices.to_numpy(zero_copy_only=False)
     return ids.astype(np.int64)
 
 

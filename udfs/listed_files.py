@@ -76,10 +76,10 @@ def offsets_of(spark: Path, batch: int) -> list[str]:
 def end_of_log(offset: str) -> int | None:
     """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
     try:
-        found = json.loads(offset)
+        document = json.loads(offset)
     except ValueError:
         return None
-    return found["logOffset"] if isinstance(found, dict) and set(found) == {"logOffset"} else None
+    return document["logOffset"] if isinstance(document, dict) and set(document) == {"logOffset"} else None
 
 
 def _steps(spark: Path, batch: int) -> dict[int, int]:
@@ -88,21 +88,21 @@ def _steps(spark: Path, batch: int) -> dict[int, int]:
     Spark does not say whose log it is. Where several sources are at the same entry, the fewest files are taken: a file
     of a micro-batch before may be gone.
     """
-    found: dict[int, int] = {}
+    before_of: dict[int, int] = {}
     ends = [end_of_log(line) for line in offsets_of(spark, batch)]
     starts = _ends_before(spark, batch, ends)
     for before, end in zip(starts, ends, strict=True):
         if end is not None and before < end:
-            found[end] = max(before, found.get(end, before))
-    return found
+            before_of[end] = max(before, before_of.get(end, before))
+    return before_of
 
 
 def _ends_before(spark: Path, batch: int, ends: Sequence[int | None]) -> list[int]:
     lines = offsets_of(spark, batch - 1)
     if batch and len(lines) != len(ends):  # these are gone: at least the last entry belongs to the micro-batch
         return [-1 if end is None else end - 1 for end in ends]
-    known = [end_of_log(line) for line in lines] or [None] * len(ends)
-    return [-1 if end is None else end for end in known]
+    ends_of_lines = [end_of_log(line) for line in lines] or [None] * len(ends)
+    return [-1 if end is None else end for end in ends_of_lines]
 
 
 def _entries(source: Path, steps: dict[int, int]) -> Iterator[str]:

@@ -86,17 +86,21 @@ class ParquetRows:
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """SS524 where a file lacks a column, SS467 where its column has another type than in the table, SS401 at a NULL
         time, SS430 at one out of range, SS403 at a NULL in a column that is NOT NULL."""
-        for part in _parts([place for batch in places for place in batch.to_pylist()]):
-            yield from self._of(part)
+        for file_range in _parts([file for batch in places for file in batch.to_pylist()]):
+            yield from self._of(file_range)
 
-    def _of(self, part: _Part) -> Iterator[pa.RecordBatch]:
-        known = {**part.place, KEY_HASH: 0, PARTS[0]: _modified(part.path)}
+    def _of(self, file_range: _Part) -> Iterator[pa.RecordBatch]:
+        constants = {**file_range.place, KEY_HASH: 0, PARTS[0]: _modified(file_range.path)}
         names = sorted({column.source for column in self.columns.values()})
-        for first, number, batch in _read(part, names, nulls=self.nulls):
-            known[PARTS[2]] = first
-            columns = {name: self._column(column, batch, part.path, number) for name, column in self.columns.items()}
+        for first, number, batch in _read(file_range, names, nulls=self.nulls):
+            constants[PARTS[2]] = first
+            columns = {
+                name: self._column(column, batch, file_range.path, number) for name, column in self.columns.items()
+            }
             filled = (
-                columns[f.name] if f.name in columns else pa.repeat(pa.scalar(known[f.name], f.type), batch.num_rows)
+                columns[f.name]
+                if f.name in columns
+                else pa.repeat(pa.scalar(constants[f.name], f.type), batch.num_rows)
                 for f in self.schema
             )
             yield pa.RecordBatch.from_arrays([*filled], schema=self.schema)
@@ -106,12 +110,12 @@ class ParquetRows:
             values = pa.nulls(batch.num_rows, column.type)
         else:
             values = _as(batch.column(column.source), column, path)
-        found = values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
+        column_values = values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
         if column.event_time is not None:
-            _require_time(found, column.event_time)
+            _require_time(column_values, column.event_time)
         elif column.not_null is not None and values.null_count:
             raise _null_in_column(column.not_null, values, path, number)
-        return found
+        return column_values
 
 
 def _require_time(times: pa.Array, name: str) -> None:
@@ -132,32 +136,35 @@ def _null_in_column(text: str, values: pa.Array, path: str, number: int) -> Exec
 
 def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
     """What a task reads: its share of all bytes of the files, which come in the same order in each task."""
-    for share in sorted({place[SHARE] for place in places}):
-        listed = sorted((place for place in places if place[SHARE] == share), key=itemgetter(FILE))
-        total, start = sum(place[LENGTH] for place in listed), 0
-        for place in listed:
-            begin, end = (total * (share + i) // place[SHARES] - start for i in (0, 1))
-            if begin < place[LENGTH] and end > 0:
-                yield _Part(place, begin, end)
-            start += place[LENGTH]
+    for share in sorted({file[SHARE] for file in places}):
+        listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(FILE))
+        total, start = sum(file[LENGTH] for file in listed), 0
+        for file in listed:
+            begin, end = (total * (share + i) // file[SHARES] - start for i in (0, 1))
+            if begin < file[LENGTH] and end > 0:
+                yield _Part(file, begin, end)
+            start += file[LENGTH]
 
 
-def _read(part: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+def _read(file_range: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """The rows of the part, each batch with the numbers of the part's first row and of its own in the file.
 
     Of the columns ``names``, in any case as Spark has it, those that the file has.
 
     Tasks may decode the same row group, each for rows of its own: little beside what they do with these.
     """
-    with naming(part.path), pq.ParquetFile(part.path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
+    with (
+        naming(file_range.path),
+        pq.ParquetFile(file_range.path, memory_map=True, coerce_int96_timestamp_unit="us") as file,
+    ):
         counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        start, stop = part.rows(sum(counts))
+        start, stop = file_range.rows(sum(counts))
         if start >= stop:
             return
         ends = np.cumsum(counts)
         groups = np.flatnonzero((start < ends) & (ends - counts < stop)).tolist()
         position = sum(counts[: groups[0]])
-        own = _own_names(file.schema_arrow, names, None if nulls else part.path)
+        own = _own_names(file.schema_arrow, names, None if nulls else file_range.path)
         for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
             number = max(start, position)
             rows = batch.slice(number - position, stop - number)
@@ -222,11 +229,11 @@ _KINDS = (
 )
 
 
-def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_like(in_file: pa.DataType, wanted: pa.DataType) -> bool:
     """True where all values of one are values of the other, as far as Spark reads one as the other."""
-    if pa.types.is_null(found) or (is_text(found) and is_text(wanted)):
+    if pa.types.is_null(in_file) or (is_text(in_file) and is_text(wanted)):
         return True
-    if any(is_found(found) and is_wanted(wanted) for is_found, is_wanted in _KINDS):
-        exact = pa.types.is_decimal(found) or pa.types.is_timestamp(found)
-        return exact or bool(found.bit_width <= wanted.bit_width)
+    if any(is_found(in_file) and is_wanted(wanted) for is_found, is_wanted in _KINDS):
+        exact = pa.types.is_decimal(in_file) or pa.types.is_timestamp(in_file)
+        return exact or bool(in_file.bit_width <= wanted.bit_width)
     return False

@@ -33,7 +33,7 @@ def _folder(module: ModuleType) -> Path | None:
 
 
 def _installed(folder: Path) -> bool:
-    return any(folder.is_relative_to(place) for place in _INSTALLED)
+    return any(folder.is_relative_to(root) for root in _INSTALLED)
 
 
 def _is_below(module: ModuleType, folder: Path) -> bool:

@@ -33,14 +33,14 @@ def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
     """``to_pylist`` of Arrow. The errors say ``what``: ConnectorError SS585 where a STRING is no UTF-8, ExecutionError
     SS469 where a time is beyond those of Python's datetime, which has the years 1 to 9999."""
     try:
-        found: list[Any] = rows.to_pylist(**options)
+        values: list[Any] = rows.to_pylist(**options)
     except UnicodeDecodeError as error:
         raise no_text(what, error.object) from None
     except OverflowError:
         message = f"{what} is a time beyond the years 1 to 9999, which Python's datetime does not have"
         hint = "Write CAST(… AS STRING) in the query, or filter such times out."
         raise ExecutionError(NO_DATETIME, message, hint=hint) from None
-    return found
+    return values
 
 
 def reason_of(error: Exception) -> str:

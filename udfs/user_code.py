@@ -27,10 +27,10 @@ def load(target: str) -> object:
     module_name, colon, path = target.partition(":")
     if not colon or not path or not all(word.isidentifier() for word in module_name.split(".")):
         raise ConnectorError(BAD_TARGET, f'"{target}" names no Python function', hint="Write 'package.module:name'.")
-    found: object = _module(module_name, target)
-    for part in path.split("."):
-        found = _attribute(found, part, target)
-    return found
+    member: object = _module(module_name, target)
+    for attribute in path.split("."):
+        member = _attribute(member, attribute, target)
+    return member
 
 
 @contextlib.contextmanager

@@ -46,12 +46,12 @@ def waits(
         yield Wait(what, domain, int(count[timed].sum()), int(first[timed].min()), int(last[timed].max()))
 
 
-def added(found: Iterable[Wait]) -> tuple[Wait, ...]:
+def added(waits: Iterable[Wait]) -> tuple[Wait, ...]:
     """One for each kind and clock."""
     sums: dict[tuple[Pending, Domain | None], Wait] = {}
-    for wait in found:
+    for wait in waits:
         key = wait.what, wait.domain
-        known = sums.get(key, Wait(*key, 0, END_OF_TIME, -END_OF_TIME))
-        first, last = min(known.first, wait.first), max(known.last, wait.last)
-        sums[key] = Wait(*key, known.count + wait.count, first, last)
+        so_far = sums.get(key, Wait(*key, 0, END_OF_TIME, -END_OF_TIME))
+        first, last = min(so_far.first, wait.first), max(so_far.last, wait.last)
+        sums[key] = Wait(*key, so_far.count + wait.count, first, last)
     return tuple(sums.values())

@@ -16,7 +16,7 @@ def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expressi
 
     UNSAFE behind an outer join that fills the table's columns with NULL: WHERE sees these.
     """
-    named = [found for found in query.find_all(exp.Table) if found.name == name]
+    named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
     select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
     where = select.args.get("where") if select is not None else None
     if select is None or where is None or not _is_kept(named[0], select):
@@ -24,8 +24,8 @@ def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expressi
     columns = {c.name.casefold(): c.name for c in table.physical_columns}
     alone = not (select.args.get("joins") or select.args.get("laterals"))
     alias = named[0].alias_or_name.casefold()
-    found = (_over(conjunct, alias, columns, alone) for conjunct in conjuncts(where.this))
-    return [condition for condition in found if condition is not None]
+    own_conditions = (_over(conjunct, alias, columns, alone) for conjunct in conjuncts(where.this))
+    return [condition for condition in own_conditions if condition is not None]
 
 
 def _is_kept(table: exp.Table, select: exp.Select) -> bool:

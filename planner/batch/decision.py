@@ -41,9 +41,9 @@ class Way:
 def chosen_way(resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool]) -> Way:
     """``ends`` says of a table whether all of its rows are there."""
     return Way(
-        next((found for found in resolved.inputs if not ends(found.table)), None),
+        next((table_input for table_input in resolved.inputs if not ends(table_input.table)), None),
         streaming_clause(resolved.query, catalog),
-        next((found for found in resolved.inputs if _of_streams(found.table)), None),
+        next((table_input for table_input in resolved.inputs if _of_streams(table_input.table)), None),
     )
 
 
@@ -73,9 +73,9 @@ def batch_features(wrong: Iterable[Diagnostic], *also: str) -> tuple[bool, tuple
     Where the query only sorts its rows, or leaves some out, all else that the binder says of it holds. Elsewhere it has
     looked at parts that mean something else to Spark.
     """
-    found = tuple(wrong)
+    problems = tuple(wrong)
     executed = _EXECUTED | set(also)
-    features = {d.code for d in found} & executed
+    features = {d.code for d in problems} & executed
     if not features:
-        return False, found
-    return True, tuple(d for d in found if d.code not in executed) if features <= _NAMES_ARE_THE_SAME else ()
+        return False, problems
+    return True, tuple(d for d in problems if d.code not in executed) if features <= _NAMES_ARE_THE_SAME else ()

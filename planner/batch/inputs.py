@@ -50,8 +50,8 @@ class Resolved:
 def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str]) -> Resolved:
     """``named`` gives the name that Spark has for a table. BindError SS202 for names that nobody knows, SS222 for a
     view that refers to itself."""
-    found = _Resolver(catalog, named)
-    return Resolved(found.resolved(query, frozenset()), tuple(found.inputs.values()), tuple(found.views.values()))
+    names = _Resolver(catalog, named)
+    return Resolved(names.resolved(query, frozenset()), tuple(names.inputs.values()), tuple(names.views.values()))
 
 
 class _Resolver:
@@ -86,23 +86,23 @@ class _Resolver:
                     self.resolved(argument.value.source, names)
         if not (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
             return copy
-        name = ".".join(part.name for part in node.parts)
+        name = ".".join(identifier.name for identifier in node.parts)
         return copy if name.casefold() in names else self._relation(name, node, copy)
 
     def _relation(self, name: str, node: exp.Table, copy: exp.Expr) -> exp.Expr:
-        found = self._catalog.relation(name)
-        if found is None:
-            known = self._catalog.relation_names()
-            hint = did_you_mean(name, known, "tables and views") or "Create it with CREATE TABLE."
+        relation = self._catalog.relation(name)
+        if relation is None:
+            names = self._catalog.relation_names()
+            hint = did_you_mean(name, names, "tables and views") or "Create it with CREATE TABLE."
             raise self._located(bind_error("SS202", f'table or view "{name}" does not exist', node.this, hint))
-        if isinstance(found, View):
-            return self._view(found, node, copy)
+        if isinstance(relation, View):
+            return self._view(relation, node, copy)
         inside = self._inside[-1] if self._inside else None
         if not is_time_travel(node):  # else it is looked up, not read
-            self.inputs.setdefault(found.name.casefold(), Input(found, node, inside))
+            self.inputs.setdefault(relation.name.casefold(), Input(relation, node, inside))
         if not node.alias:
             copy.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
-        own = exp.to_identifier(self._named(found), quoted=True)
+        own = exp.to_identifier(self._named(relation), quoted=True)
         own.meta.update(node.this.meta)
         for key, value in (("this", own), ("db", None), ("catalog", None)):
             copy.set(key, value)

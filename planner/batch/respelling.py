@@ -38,9 +38,9 @@ def for_spark(query: exp.Expr, catalog: Catalog, columns: Collection[str] = ()) 
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    found = respelled(_Respelling(context).of(query), Types(()), context)
+    spelled = respelled(_Respelling(context).of(query), Types(()), context)
     context.stop_if_wrong()
-    return found
+    return spelled
 
 
 class _Respelling:
@@ -74,7 +74,7 @@ class _Respelling:
     def _other(self, node: exp.Expr) -> exp.Expr:
         copy = over_children(node, self.of)
         if isinstance(node, exp.Select):
-            copy.set("expressions", [_aliased(*both) for both in zip(copy.expressions, node.expressions, strict=True)])
+            copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
         return copy
 
     def _interval(self, node: exp.Interval) -> exp.Expr:
@@ -94,7 +94,7 @@ class _Respelling:
             call = call.this
         for wrapper in reversed(wrappers):
             copy = over_children(wrapper, partial(self._around, wrapper.this, copy))
-        told = any(isinstance(one, TREATMENTS) for one in (*wrappers, *plain.iter_expressions()))
+        told = any(isinstance(told_by, TREATMENTS) for told_by in (*wrappers, *plain.iter_expressions()))
         return with_null_treatment(copy, self._context) if told or spark_name(plain) in DEFAULTS else copy
 
     def _around(self, inner: exp.Expr, copy: exp.Expr, child: exp.Expr) -> exp.Expr:
@@ -156,14 +156,14 @@ def _named(alias: exp.Expr | None, position: object = None) -> exp.TableAlias | 
     return exp.TableAlias(this=alias.this.copy() if alias.this else None, columns=columns)
 
 
-def _aliased(found: exp.Expr, written: exp.Expr) -> exp.Expr:
+def _aliased(spelled: exp.Expr, written: exp.Expr) -> exp.Expr:
     """A column of a select list under the name that streams give it; stars and generators have several."""
     if isinstance(written, exp.Alias | exp.Aliases | exp.Star | exp.Column | exp.Dot):
-        return found
+        return spelled
     name = spark_name(written) if isinstance(written, exp.Func) else None
     if name is not None and kind_of(name) is Kind.GENERATOR:
-        return found
-    return exp.Alias(this=found, alias=exp.to_identifier(shown_name(written), quoted=True))
+        return spelled
+    return exp.Alias(this=spelled, alias=exp.to_identifier(shown_name(written), quoted=True))
 
 
 def _plain(call: exp.Expr) -> exp.Expr:

@@ -44,16 +44,16 @@ class SparkText:
 
     def part_at(self, start: int, end: int) -> Part | None:
         """The smallest part that holds the range; where none does, what is inside of it."""
-        holding = [part for part in self.parts if part.start <= start and end <= part.end]
-        inside = [part for part in self.parts if start <= part.start and part.end <= end]
+        holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
+        inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]
         if not inside or (holding and min(map(_width, holding)) == end - start):
             return min(holding, key=_width, default=None)
-        spans = [part.span for part in inside if part.view == inside[0].view]
+        spans = [fragment.span for fragment in inside if fragment.view == inside[0].view]
         return Part(start, end, reduce(Span.to, spans), inside[0].view)
 
 
-def _width(part: Part) -> int:
-    return part.end - part.start
+def _width(fragment: Part) -> int:
+    return fragment.end - fragment.start
 
 
 _OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_functions": False}
@@ -66,9 +66,9 @@ def spark_text(query: exp.Expr) -> SparkText:
     if any(mark in plain for mark in (_BEGIN, _NAMED, _END)):
         return SparkText(plain)
     marking = _Marking(**_OPTIONS)
-    found = _without_marks(marking.generate(query), marking.marked)
+    marked_text = _without_marks(marking.generate(query), marking.marked)
     # Whoever prints may look at what is printed; a text that marks have changed would be another query.
-    return found if found.text == plain else SparkText(plain)
+    return marked_text if marked_text.text == plain else SparkText(plain)
 
 
 def _without_marks(marked: str, nodes: list[tuple[Span, str | None]]) -> SparkText:
@@ -108,11 +108,11 @@ class _Marking(_SparkSql):
         self.marked: list[tuple[Span, str | None]] = []
 
     def sql(self, expression: str | exp.Expr | None, key: str | None = None, comment: bool = True) -> str:
-        found = super().sql(expression, key, comment)
-        if key is not None or not isinstance(expression, exp.Expr) or not found or not is_marked(expression):
-            return found
+        text = super().sql(expression, key, comment)
+        if key is not None or not isinstance(expression, exp.Expr) or not text or not is_marked(expression):
+            return text
         span = span_of(expression)
         if span is None:
-            return found
+            return text
         self.marked.append((span, expression.meta.get(VIEW)))
-        return f"{_BEGIN}{len(self.marked) - 1}{_NAMED}{found}{_END}"
+        return f"{_BEGIN}{len(self.marked) - 1}{_NAMED}{text}{_END}"

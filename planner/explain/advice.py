@@ -15,8 +15,8 @@ from sqlstream.planner.rules import STAGES, Stage, optimize
 def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
     """Sentences about a bound plan, most important first."""
     optimized = optimize(plan, rules)
-    found = [*_said(optimized), *((Topic.UNUSED_WATERMARKS, text) for text in _unused_watermarks(plan, optimized))]
-    return [text for _, text in sorted(found, key=lambda remark: remark[0])]
+    remarks = [*_said(optimized), *((Topic.UNUSED_WATERMARKS, text) for text in _unused_watermarks(plan, optimized))]
+    return [text for _, text in sorted(remarks, key=lambda remark: remark[0])]
 
 
 def latency(plan: Node) -> Iterator[str]:

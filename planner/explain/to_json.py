@@ -40,12 +40,12 @@ _TAGGED = {
 @cache
 def _nodes() -> dict[str, type[nodes.Node]]:
     """The classes of nodes by name, those of the rooms of operators included."""
-    found, known = [nodes.Node], {}
-    while found:
-        kind = found.pop()
-        known[kind.__name__] = kind
-        found += kind.__subclasses__()
-    return known
+    waiting, by_name = [nodes.Node], {}
+    while waiting:
+        kind = waiting.pop()
+        by_name[kind.__name__] = kind
+        waiting += kind.__subclasses__()
+    return by_name
 
 
 @with_room
@@ -60,10 +60,10 @@ def from_json(document: dict[str, Any] | str) -> nodes.Node:
 
     ValueError for another version, and for trees of anything else than sqlglot's expressions.
     """
-    found = json.loads(document) if isinstance(document, str) else document
-    if found.get("version") != VERSION:
-        raise ValueError(f"plan of version {found.get('version')}, but this is version {VERSION}")
-    plan = decode(nodes.Node, found["plan"])
+    parsed = json.loads(document) if isinstance(document, str) else document
+    if parsed.get("version") != VERSION:
+        raise ValueError(f"plan of version {parsed.get('version')}, but this is version {VERSION}")
+    plan = decode(nodes.Node, parsed["plan"])
     assert isinstance(plan, nodes.Node)
     return plan
 
@@ -123,9 +123,9 @@ def _encode_expression(expression: exp.Expr) -> Any:
 
 
 def _parsed(text: str) -> exp.Expr:
-    found = parse_query(f"SELECT {text}").expressions[0]
-    assert isinstance(found, exp.Expr)
-    return found
+    expression = parse_query(f"SELECT {text}").expressions[0]
+    assert isinstance(expression, exp.Expr)
+    return expression
 
 
 def _bare(expression: exp.Expr) -> exp.Expr:
@@ -174,8 +174,8 @@ def _decode_constant(value: Any) -> object:
             return datetime.fromisoformat(text)
         case {"date": text}:
             return date.fromisoformat(text)
-    found: object = value
-    return found
+    constant: object = value
+    return constant
 
 
 def _decode_union(kinds: tuple[Any, ...], value: Any) -> Any:
@@ -194,9 +194,9 @@ def _decode_expression(value: Any) -> exp.Expr:
     if isinstance(value, str):
         return _parsed(value)
     _require_expressions(value["tree"])
-    found = serde.load(value["tree"])
-    assert isinstance(found, exp.Expr)
-    return found
+    expression = serde.load(value["tree"])
+    assert isinstance(expression, exp.Expr)
+    return expression
 
 
 def _require_expressions(tree: Any) -> None:
@@ -212,12 +212,12 @@ def _require_expressions(tree: Any) -> None:
 @cache
 def _expressions() -> frozenset[str]:
     """The classes of sqlglot's expressions, by the names that its trees have for them."""
-    found, names = [exp.Expr], {serde.DATA_TYPE}
-    while found:
-        kind = found.pop()
+    waiting, names = [exp.Expr], {serde.DATA_TYPE}
+    while waiting:
+        kind = waiting.pop()
         if kind.__module__.startswith(f"{exp.__name__}."):
             names.add(f"{kind.__module__}.{kind.__qualname__}")
-        found += kind.__subclasses__()
+        waiting += kind.__subclasses__()
     return frozenset(names)
 
 

@@ -102,17 +102,17 @@ def call_text(call: PythonCall) -> str:
 # --- firing ---------------------------------------------------------------------------------------------------
 
 
-def firing_text(found: Firing) -> list[str]:
+def firing_text(fires: Firing) -> list[str]:
     """Clauses in the words of the dialect, those that are not the default."""
     parts: list[str] = []
-    accumulation = found.accumulation
-    if found.trigger is not None or accumulation is not firing.Accumulation.ACCUMULATING:
-        trigger = trigger_text(found.trigger) if found.trigger is not None else "AFTER WATERMARK"
+    accumulation = fires.accumulation
+    if fires.trigger is not None or accumulation is not firing.Accumulation.ACCUMULATING:
+        trigger = trigger_text(fires.trigger) if fires.trigger is not None else "AFTER WATERMARK"
         parts.append(f"TRIGGER {trigger} {accumulation.value}")
-    if found.eviction is not None:
-        parts.append(f"EVICT {'AFTER' if found.eviction.after else 'BEFORE'} {_evictor(found.eviction.evictor)}")
-    if found.late != firing.LateData():
-        parts.append(_late(found.late))
+    if fires.eviction is not None:
+        parts.append(f"EVICT {'AFTER' if fires.eviction.after else 'BEFORE'} {_evictor(fires.eviction.evictor)}")
+    if fires.late != firing.LateData():
+        parts.append(_late(fires.late))
     return parts
 
 
@@ -202,8 +202,8 @@ def _operand(trigger: firing.Trigger) -> str:
     return f"({text})" if isinstance(trigger, firing.Combined) else text
 
 
-def _delta(found: firing.Delta | firing.EvictDelta) -> str:
-    return f"{'ABSOLUTE ' if found.absolute else ''}DELTA ({sql(found.value)})"
+def _delta(delta: firing.Delta | firing.EvictDelta) -> str:
+    return f"{'ABSOLUTE ' if delta.absolute else ''}DELTA ({sql(delta.value)})"
 
 
 def _evictor(evictor: firing.KeepRows | firing.KeepInterval | firing.EvictDelta | firing.UserEvictor) -> str:

@@ -13,8 +13,8 @@ _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
 
 def common_type(types: Iterable[DataType]) -> DataType:
     """The type that UNION, CASE and COALESCE give values of these types; UNKNOWN where only Spark can tell."""
-    found = list(types)
-    return reduce(wider, found) if found else UNKNOWN
+    kinds = list(types)
+    return reduce(wider, kinds) if kinds else UNKNOWN
 
 
 def wider(left: DataType, right: DataType) -> DataType:
@@ -64,9 +64,9 @@ def _wider_number(left: DataType, right: DataType) -> DataType:
 
 
 def _wider_decimal(left: DataType, right: DataType) -> DataType:
-    one, two = as_decimal(left), as_decimal(right)
-    assert one is not None and two is not None
-    (p1, s1), (p2, s2) = precision_and_scale(one), precision_and_scale(two)
+    left_decimal, right_decimal = as_decimal(left), as_decimal(right)
+    assert left_decimal is not None and right_decimal is not None
+    (p1, s1), (p2, s2) = precision_and_scale(left_decimal), precision_and_scale(right_decimal)
     scale = max(s1, s2)
     precision = max(p1 - s1, p2 - s2) + scale
     return DataType("DECIMAL", (precision, scale)) if precision <= 38 else UNKNOWN

@@ -67,9 +67,9 @@ def spark_name(call: exp.Expr) -> str | None:
     # Operators such as RLIKE are functions to sqlglot, and print their left operand first.
     if not isinstance(call, exp.Func) or isinstance(call, (exp.Binary, exp.Case, exp.Cast)):
         return None
-    known = _NAMES_OF_TYPES.get(type(call))
-    if known is not None:
-        return known
+    name_of_type = _NAMES_OF_TYPES.get(type(call))
+    if name_of_type is not None:
+        return name_of_type
     match = _CALL.match(_outline(call, 2).sql(SqlStream))
     return match[1].lower() if match else None
 

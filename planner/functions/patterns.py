@@ -42,8 +42,8 @@ def _regex(expression: exp.Expr) -> exp.Expr | None:
     """The regular expression of a call or of RLIKE."""
     match expression:
         case exp.RegexpLike():
-            found: exp.Expr = expression.expression
-            return found
+            regex: exp.Expr = expression.expression
+            return regex
         case exp.Anonymous(expressions=[_, pattern, *_]) if spark_name(expression) in _REGEX_FUNCTIONS:
             return pattern if isinstance(pattern, exp.Expr) else None
     return None
@@ -78,14 +78,14 @@ def misused_escape(like: exp.Expr) -> Misused | None:
     if escape is None:
         return None
 
-    def doubled(found: re.Match[str]) -> str:
-        return found[0] if found[1] in ("%", "_", escape) else f"{escape}{found[0]}"
+    def doubled(escaped: re.Match[str]) -> str:
+        return escaped[0] if escaped[1] in ("%", "_", escape) else f"{escape}{escaped[0]}"
 
     for pattern in _like_patterns(like):
         pairs = re.compile(re.escape(escape) + "(.?)", re.DOTALL)
-        for found in pairs.finditer(pattern.name):
-            if doubled(found) != found[0]:
-                return Misused(pattern, found[1], quote_pattern(pairs.sub(doubled, pattern.name)))
+        for match in pairs.finditer(pattern.name):
+            if doubled(match) != match[0]:
+                return Misused(pattern, match[1], quote_pattern(pairs.sub(doubled, pattern.name)))
     return None
 
 
@@ -117,7 +117,7 @@ def _like_patterns(like: exp.Expr) -> Iterator[exp.Literal]:
         case _:
             return
     if isinstance(pattern, exp.Any | exp.All):
-        found = pattern.this
-        yield from (e for e in (found.expressions or [found.unnest()]) if isinstance(e, exp.Literal))
+        argument = pattern.this
+        yield from (e for e in (argument.expressions or [argument.unnest()]) if isinstance(e, exp.Literal))
     elif isinstance(pattern, exp.Literal):
         yield pattern

@@ -27,8 +27,8 @@ def _argument(index: int) -> Rule:
 
 def _number(types: Sequence[DataType]) -> DataType:
     """A function that keeps the type of a number reads texts, and NULL, as DOUBLE."""
-    found = types[0] if types else UNKNOWN
-    return DOUBLE if found.name in ("STRING", "VOID") else found
+    kind = types[0] if types else UNKNOWN
+    return DOUBLE if kind.name in ("STRING", "VOID") else kind
 
 
 def _common(types: Sequence[DataType]) -> DataType:

@@ -78,8 +78,8 @@ def _window_keys(node: WindowAggregate) -> list[Column]:
 
 def _partial_results(reductions: list[Reduction]) -> list[Column]:
     """Spark's aggregates of all reductions; a group without any still needs one."""
-    found = [F.expr(text).alias(name) for r in reductions for name, text in r.partials]
-    return found or [F.count(F.lit(1)).alias("__count")]
+    partials = [F.expr(text).alias(name) for r in reductions for name, text in r.partials]
+    return partials or [F.count(F.lit(1)).alias("__count")]
 
 
 def _results(node: WindowAggregate, reductions: list[Reduction]) -> list[Column]:

@@ -31,8 +31,8 @@ class Letter:
     @property
     def bytes(self) -> Column:
         named = (F.lit(self.source).alias("source"), self.record.cast("BINARY").alias("record"))
-        found = F.struct(*named, column(_ERROR).alias("error"), self.place.cast("STRING").alias("place"))
-        return F.encode(F.to_json(found), "UTF-8")
+        letter = F.struct(*named, column(_ERROR).alias("error"), self.place.cast("STRING").alias("place"))
+        return F.encode(F.to_json(letter), "UTF-8")
 
 
 def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | None) -> DataFrame:
@@ -64,8 +64,8 @@ def marker(table: Table) -> str:
 
 def letters_for(table: Table, rows: DataFrame) -> DataFrame:
     """The dead letters for a table among the rows of a micro-batch, with the columns of the table."""
-    found = rows.where(column(LATE_TABLE) == F.lit(marker(table)))
-    letters = found.select(F.from_json(F.decode(column(LATE), "UTF-8"), _LETTER).alias("letter")).select("letter.*")
+    bad = rows.where(column(LATE_TABLE) == F.lit(marker(table)))
+    letters = bad.select(F.from_json(F.decode(column(LATE), "UTF-8"), _LETTER).alias("letter")).select("letter.*")
     letters = letters.withColumn("failed_at", F.current_timestamp())
     columns = ((c.name, c.type.ddl()) for c in table.physical_columns)
     return letters.select(*(F.col(quoted(name.lower())).cast(kind).alias(name) for name, kind in columns))

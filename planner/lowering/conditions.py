@@ -26,7 +26,7 @@ def where_all(rows: DataFrame, conditions: Sequence[exp.Expression], context: Co
     if len(parts) == 1:
         condition = context.column(parts[0], rows)
     else:
-        condition = _none_fails([context.sql(part, rows) for part in parts])
+        condition = _none_fails([context.sql(conjunct, rows) for conjunct in parts])
     passing = passes_by(rows)
     return rows.where(condition if passing is None else passing | condition)
 

@@ -28,9 +28,9 @@ _OUTER = {"explode", "posexplode", "inline"}
 
 @lower_node.register
 def _(node: Correlate, step: Step, context: Context) -> DataFrame:
-    rows, (found,) = with_calls(context.lower(step.input), [node.function], context)
+    rows, (function,) = with_calls(context.lower(step.input), [node.function], context)
     kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
-    generated = _generator(replace(node, function=found), node.function, rows, context)
+    generated = _generator(replace(node, function=function), node.function, rows, context)
     return rows.select(*kept, generated.alias(*(f.name for f in node.outputs)))
 
 
@@ -63,8 +63,8 @@ def _require_rows_only(node: Correlate, rows: DataFrame) -> None:
 
 def _call(generator: str, array: str, node: Correlate, rows: DataFrame) -> Column:
     """A generator over an array. Rows on their way to something else are one row each, with NULL in all outputs."""
-    found = passing(rows)
-    array = f"IF({found.sql(dialect='spark')}, array(NULL), {array})" if found is not None else array
+    is_passing = passing(rows)
+    array = f"IF({is_passing.sql(dialect='spark')}, array(NULL), {array})" if is_passing is not None else array
     return F.expr(f"{generator}{'_outer' if node.outer else ''}({array})")
 
 

@@ -17,9 +17,9 @@ class Counted:
 
     def first(self, source: str, what: str = "") -> bool:
         """True where nobody has asked before, for the same reason."""
-        found = (source, what) not in self.sources
+        is_first = (source, what) not in self.sources
         self.sources.append((source, what))
-        return found
+        return is_first
 
     @property
     def metric(self) -> str:

@@ -67,8 +67,8 @@ def passing(rows: DataFrame) -> exp.Expression | None:
 
 def passes_by(rows: DataFrame) -> Column | None:
     """As ``passing``, for Spark."""
-    found = passing(rows)
-    return None if found is None else F.expr(found.sql(dialect="spark"))
+    condition = passing(rows)
+    return None if condition is None else F.expr(condition.sql(dialect="spark"))
 
 
 def without_before(rows: DataFrame) -> DataFrame:

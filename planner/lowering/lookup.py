@@ -108,9 +108,9 @@ def answer_fields(lookup: Asked) -> list[StructField]:
 
 
 def _fields(texts: Sequence[str]) -> list[StructField]:
-    found = StructType.fromDDL(", ".join(texts))
-    assert isinstance(found, StructType)
-    return list(found)
+    struct = StructType.fromDDL(", ".join(texts))
+    assert isinstance(struct, StructType)
+    return list(struct)
 
 
 # --- joining --------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ def _(node: Project, step: Step, context: Context) -> DataFrame:
 @lower_node.register
 def _(node: Filter, step: Step, context: Context) -> DataFrame:
     given = context.lower(step.input)
-    rows, (found,) = with_calls(given, [node.condition], context)
-    kept = where_all(rows, conjuncts(found), context)
+    rows, (condition,) = with_calls(given, [node.condition], context)
+    kept = where_all(rows, conjuncts(condition), context)
     return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
 
 

@@ -105,8 +105,8 @@ class _Partial:
 
 def _distinct_values(call: exp.Expression) -> list[exp.Expression] | None:
     """The arguments under DISTINCT, or None where there is none."""
-    found = call.find(exp.Distinct)
-    return list(found.expressions) if found is not None else None
+    distinct = call.find(exp.Distinct)
+    return list(distinct.expressions) if distinct is not None else None
 
 
 _NAMES: dict[type[exp.Expression], str] = {
@@ -203,8 +203,8 @@ def _picked(call: exp.Expression, extreme: str, partial: _Partial, context: Cont
 
 
 def _separator(function: exp.Expression, context: Context) -> str:
-    found = _arguments(function)[1:] if isinstance(function, exp.Anonymous) else [function.args.get("separator")]
-    return context.sql(found[0]) if found and found[0] is not None else "''"
+    separators = _arguments(function)[1:] if isinstance(function, exp.Anonymous) else [function.args.get("separator")]
+    return context.sql(separators[0]) if separators and separators[0] is not None else "''"
 
 
 def _arguments(call: exp.Anonymous) -> list[exp.Expression]:

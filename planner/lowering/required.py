@@ -36,21 +36,21 @@ def has_required(table: Table, name: str) -> bool:
     return any(c.name == name and (not c.nullable or any(inner_lacks(c))) for c in table.physical_columns)
 
 
-def _of_column(table: Table, found: TableColumn, required: bool) -> Iterator[Lack]:
-    if is_upsert(table) and found.name not in table.primary_key and found.time is not TimeDomain.EVENT:
+def _of_column(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:
+    if is_upsert(table) and table_column.name not in table.primary_key and table_column.time is not TimeDomain.EVENT:
         whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.DELETE.value}'")  # a deleted row may be its key alone
-        yield from ((whole & lack, text) for lack, text in _of_any(table, found, required))
+        yield from ((whole & lack, text) for lack, text in _of_any(table, table_column, required))
     else:
-        yield from _of_any(table, found, required)
+        yield from _of_any(table, table_column, required)
 
 
-def _of_any(table: Table, found: TableColumn, required: bool) -> Iterator[Lack]:
-    value = column(found.name)
-    if required and found.time is TimeDomain.EVENT:
-        yield value.isNull(), f'SS401: event time "{found.name}" of table "{table.name}" is NULL'
+def _of_any(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:
+    value = column(table_column.name)
+    if required and table_column.time is TimeDomain.EVENT:
+        yield value.isNull(), f'SS401: event time "{table_column.name}" of table "{table.name}" is NULL'
     elif required:
-        yield value.isNull(), null_text(table, found.name)
-    for condition, path in inner_lacks(found):
+        yield value.isNull(), null_text(table, table_column.name)
+    for condition, path in inner_lacks(table_column):
         yield condition, null_text(table, path)
 
 
@@ -58,24 +58,24 @@ def null_text(table: Table, path: str) -> str:
     return f'{NULL_IN_COLUMN}: column "{path}" of table "{table.name}" is NOT NULL and got NULL'
 
 
-def inner_lacks(found: TableColumn) -> list[Lack]:
+def inner_lacks(table_column: TableColumn) -> list[Lack]:
     """Where a field within the column is NULL and declared NOT NULL, with its path: ``place.city``, ``visits[].at``."""
-    return _inside(found.type, column(found.name), found.name)
+    return _inside(table_column.type, column(table_column.name), table_column.name)
 
 
 def _inside(kind: DataType, value: Column, path: str) -> list[Lack]:
-    found: list[Lack] = []
+    lacks: list[Lack] = []
     match kind.name:
         case "STRUCT":
             for name, member in kind.fields():
                 field, inner = value.getField(name), f"{path}.{name}"
-                found += [] if member.nullable else [(value.isNotNull() & field.isNull(), inner)]
-                found += _inside(member, field, inner)
+                lacks += [] if member.nullable else [(value.isNotNull() & field.isNull(), inner)]
+                lacks += _inside(member, field, inner)
         case "ARRAY":
-            found += _in_list(kind.args[0], value, f"{path}[]")
+            lacks += _in_list(kind.args[0], value, f"{path}[]")
         case "MAP":
-            found += _in_list(kind.args[1], F.map_values(value), f"{path}{{}}")
-    return found
+            lacks += _in_list(kind.args[1], F.map_values(value), f"{path}{{}}")
+    return lacks
 
 
 def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
@@ -95,13 +95,13 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
     Spark does not move the check, because it names the file that is being read.
     """
     checked = [c for c in table.physical_columns if c.name in names and has_required(table, c.name)]
-    found = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
-    if not found:
+    lacks = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
+    if not lacks:
         return rows
     record = F.left(F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false"}), F.lit(_SHOWN))
     # One call makes the error of all columns: Java would interpret, not compile, the code of a call for each.
-    text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in found))
+    text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks))
     where = F.regexp_replace(of_file(), "^(?=.)", " in a row")
     error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
-    lacking = reduce(or_, (condition for condition, _ in found))
+    lacking = reduce(or_, (condition for condition, _ in lacks))
     return rows.where(F.when(lacking, F.raise_error(error)).otherwise(F.lit(True)))

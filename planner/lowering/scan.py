@@ -27,8 +27,8 @@ def _(node: Scan, step: Read, context: Context) -> DataFrame:
     if not context.functions.tolerates:
         return where_all(rows, node.predicates, context) if node.predicates else rows
     for predicate in node.predicates:
-        rows, found = with_calls(rows, [predicate], context)
-        rows = where_all(rows, found, context)
+        rows, conditions = with_calls(rows, [predicate], context)
+        rows = where_all(rows, conditions, context)
     return rows.select(*map(column, node.columns), *hidden(rows)) if node.predicates else rows
 
 
@@ -47,14 +47,14 @@ def _tolerant(step: Read, context: Context) -> DataFrame:
 
 
 def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
-    record, error, place = (bad_column(rows, member) for member in ("record", "error", "place"))
+    record, error, location = (bad_column(rows, member) for member in ("record", "error", "place"))
     named = [column(c.name) for c in table.physical_columns if c.name in read]
     values = F.to_json(F.struct(*named), {"ignoreNullFields": "false"}).cast("BINARY") if named else F.lit(None)
     return Letter(
         table.name,
         values if record is None else F.coalesce(record, values),
         F.coalesce(*([] if error is None else [error]), *_missing(table), F.lit(None).cast("STRING")),
-        F.lit(None) if place is None else place,
+        F.lit(None) if location is None else location,
     )
 
 

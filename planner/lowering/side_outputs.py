@@ -36,9 +36,9 @@ def main_rows(rows: DataFrame) -> DataFrame:
 
 def side_rows(rows: DataFrame, plan: Node, table: Table) -> DataFrame:
     """The rows for one table among the rows of a micro-batch, with the physical columns of the table."""
-    found = [_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table]
-    found += [letters_for(table, rows)] if table in dead_letter_tables(plan) else []
-    return reduce(lambda left, right: left.union(right), found)
+    outputs = [_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table]
+    outputs += [letters_for(table, rows)] if table in dead_letter_tables(plan) else []
+    return reduce(lambda left, right: left.union(right), outputs)
 
 
 # --- those who send -------------------------------------------------------------------------------------------
@@ -64,11 +64,11 @@ def _senders(plan: Node) -> Iterator[_Sender]:
 
 
 def _of_window(node: WindowAggregate, number: int) -> _Sender:
-    late, found = node.firing.late, late_marker(node, number)
-    assert late.table is not None and found is not None, "a table gets the late rows"
+    late, late_rows_marker = node.firing.late, late_marker(node, number)
+    assert late.table is not None and late_rows_marker is not None, "a table gets the late rows"
     fields = (*late_fields(node), *node.columns.fields(None)[:2])
     values = tuple(value.sql(dialect="spark", comments=False) for value in late.values)
-    return _Sender(found, late.table, fields, values)
+    return _Sender(late_rows_marker, late.table, fields, values)
 
 
 def _of_lookup(table: Table, number: int) -> _Sender:

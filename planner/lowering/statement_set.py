@@ -52,7 +52,7 @@ def _(node: StatementSet, step: Step, context: Context) -> DataFrame:
 
 
 def _number(plan: StatementSet, table: Table) -> int:
-    return [found.name for found in plan.tables].index(table.name)
+    return [output_table.name for output_table in plan.tables].index(table.name)
 
 
 def _struct(number: int) -> str:

@@ -96,10 +96,10 @@ def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame
 
 def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:
     """NULL, which moves no watermark, where only control rows do, and in rows on their way to another table."""
-    found = lifting_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
+    otherwise = lifting_time(micros(node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
-        return F.expr(found)
-    return F.expr(required_time(time_of(node), node.column, "CAST({error} AS TIMESTAMP)", found, passing))
+        return F.expr(otherwise)
+    return F.expr(required_time(time_of(node), node.column, "CAST({error} AS TIMESTAMP)", otherwise, passing))
 
 
 def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:

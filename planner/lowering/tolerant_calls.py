@@ -25,19 +25,19 @@ def with_calls(
         return rows, list(expressions)
     computed: list[exp.Expression] = []
     for expression in expressions:
-        found = expression.copy()
-        while (call := _innermost(found, context)) is not None:
+        rest = expression.copy()
+        while (call := _innermost(rest, context)) is not None:
             rows, value = _with_call(rows, call, context)
-            found = value if call is found else _replaced(found, call, value)
-        computed.append(found)
+            rest = value if call is rest else _replaced(rest, call, value)
+        computed.append(rest)
     return rows, computed
 
 
 def _innermost(expression: exp.Expression, context: Context) -> exp.Expression | None:
     """A call whose arguments call nothing."""
 
-    def is_call(found: exp.Expr) -> bool:
-        return isinstance(found, exp.Anonymous) and called_function(found, context.runtime) is not None
+    def is_call(node: exp.Expr) -> bool:
+        return isinstance(node, exp.Anonymous) and called_function(node, context.runtime) is not None
 
     calls = (call for call in expression.find_all(exp.Anonymous) if is_call(call))
     return next((c for c in calls if not any(is_call(below) for a in c.expressions for below in a.walk())), None)

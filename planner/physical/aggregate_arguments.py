@@ -91,8 +91,8 @@ def parts_of(expression: exp.Expression) -> CallParts:
         call = node_of(call.this)
     values: list[exp.Expression] = []
     for argument in map(node_of, call_arguments(call)):
-        found, inner_order = _unwrapped(argument)
-        values += found
+        inner_values, inner_order = _unwrapped(argument)
+        values += inner_values
         order += inner_order
     return CallParts(call, values, condition, tuple(order), call.find(exp.Distinct) is not None, nulls)
 

@@ -67,7 +67,7 @@ def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
     return PlanClocks(
         Watermark.EVENT_TIME if event_time else by_time,
         ticks,
-        frozenset(found for node in stateful if (found := waiting_for(node)) is not None),
+        frozenset(domain for node in stateful if (domain := waiting_for(node)) is not None),
         ends_by_tick=ticks and not marks,
     )
 

@@ -124,8 +124,8 @@ class Above:
     before: bool = False
 
     def step(self, node: Node) -> Step:
-        found = self._step(node)
-        return replace(found, drops_before=True) if drops_before(node, self.before) else found
+        planned = self._step(node)
+        return replace(planned, drops_before=True) if drops_before(node, self.before) else planned
 
     def _step(self, node: Node) -> Step:
         if not keeps_state(node):
@@ -207,10 +207,10 @@ class Above:
     def _told(self, node: Node, port: int) -> BlobWatermark | None:
         """The watermark that the exchange of an input can tell: that of rows which all come."""
         time = told_time(node, port)
-        found = below_projections(node.inputs[port], time) if time is not None else None
-        if time is None or found is None:
+        node_and_name = below_projections(node.inputs[port], time) if time is not None else None
+        if time is None or node_and_name is None:
             return None
-        source, name = found
+        source, name = node_and_name
         if not isinstance(source, AssignTime) or source.column != name or not self.whole.tells_alone(source):
             return None
         return BlobWatermark(source, time, self.whole.metric())
@@ -224,8 +224,8 @@ class Above:
         others = (time for time in times_between(below) if told is None or time is not told.source)
         if any(self.whole.told(time, self.awaited) is Told.BY_ROWS for time in others):
             return None
-        found = files_to_read(node, port, scan)
-        return found if found is not None and self.whole.engine.reads_files(scan) else None
+        files = files_to_read(node, port, scan)
+        return files if files is not None and self.whole.engine.reads_files(scan) else None
 
 
 # --- steps without state --------------------------------------------------------------------------------------

@@ -62,15 +62,15 @@ def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
     read = fields_read(node, port)
     if read is None:
         return None
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for name in read.names:
         column = _column(node.inputs[port], name, scan)
         if column is None or (name == read.time and column.type.name != "TIMESTAMP"):
             return None
-        found[name] = column
-    if not found or not all(found[key].type.name in _KEYS for key in read.keys):
+        columns[name] = column
+    if not columns or not all(columns[key].type.name in _KEYS for key in read.keys):
         return None
-    return FilesToRead(scan, tuple(found.items()))
+    return FilesToRead(scan, tuple(columns.items()))
 
 
 def _down(below: Node) -> Iterator[Node]:
@@ -84,10 +84,10 @@ def _down(below: Node) -> Iterator[Node]:
 def _column(below: Node, name: str, scan: Scan) -> Column | None:
     """The column of the file that a field is; None where it is computed, or of a type that is not read alike."""
     while below is not scan:
-        found = below_projections(below, name)
-        if found is None:
+        source = below_projections(below, name)
+        if source is None:
             return None
-        below, name = found
+        below, name = source
         if isinstance(below, AssignTime):
             if name == below.column and name not in scan.columns:
                 return None

@@ -26,8 +26,8 @@ class Step:
     @property
     def input(self) -> Step:
         """The only input."""
-        (found,) = self.inputs
-        return found
+        (step,) = self.inputs
+        return step
 
     def walk(self) -> Iterator[Step]:
         """This step and all below it, top down."""

@@ -80,7 +80,7 @@ def _(step: Operator) -> str:
     late = f", watermark {readable(step.held_back_ms)} behind" if step.held_back_ms else ""
     parts = (before, _exchange(step), f"kernel {kernel(step.node)}{late}", "state in RocksDB", behind)
     apart = f" (not in the call of the operator below: {step.apart})" if step.apart is not None else ""
-    return f"{', '.join(part for part in parts if part is not None)}{apart}"
+    return f"{', '.join(text for text in parts if text is not None)}{apart}"
 
 
 def _exchange(step: Operator) -> str:

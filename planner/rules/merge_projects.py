@@ -56,11 +56,11 @@ class Merging:
         )
 
     def _is_repeatable(self, expression: exp.Expr) -> bool:
-        known = self._repeatable.get(id(expression))
-        if known is None:
-            found = is_repeatable_alone(expression) and all(map(self._is_repeatable, expression.iter_expressions()))
-            known = self._repeatable[id(expression)] = (expression, found)
-        return known[1]
+        remembered = self._repeatable.get(id(expression))
+        if remembered is None:
+            result = is_repeatable_alone(expression) and all(map(self._is_repeatable, expression.iter_expressions()))
+            remembered = self._repeatable[id(expression)] = (expression, result)
+        return remembered[1]
 
 
 def _is_same(name: str, expression: exp.Expr) -> bool:
@@ -77,8 +77,8 @@ def _merged(outer: Project, inner: Project) -> Project:
     def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
-        found = values[node.name]
-        return fitted(found.copy() if _is_cheap(found) else found)
+        computed = values[node.name]
+        return fitted(computed.copy() if _is_cheap(computed) else computed)
 
     items = tuple(replace(i, expression=node_of(rewritten(i.expression, value))) for i in outer.items)
     return Project(inner.input, items)

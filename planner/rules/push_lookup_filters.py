@@ -61,8 +61,8 @@ def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]
             return _null(column, "IS NOT NULL", columns)
         case exp.Between(this=exp.Column() as column) if not condition.args.get("symmetric"):
             bounds = ((">=", condition.args["low"]), ("<=", condition.args["high"]))
-            found = [c for operator, bound in bounds for c in _compared(column, operator, bound, columns)]
-            return tuple(found) if len(found) == len(bounds) else ()
+            compared = [c for operator, bound in bounds for c in _compared(column, operator, bound, columns)]
+            return tuple(compared) if len(compared) == len(bounds) else ()
         case exp.In(this=exp.Column() as column) if condition.expressions:
             return _listed(column, condition.expressions, columns)
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
@@ -122,14 +122,14 @@ def constant_of(value: exp.Expr, kind: DataType) -> object | None:
 
 def _number(text: str, kind: DataType) -> object | None:
     try:
-        found = Decimal(text)
+        decimal = Decimal(text)
     except InvalidOperation:
         return None
     if kind.name in _INTEGERS:
         # UNSAFE with a fraction, for which sources round differently.
-        return int(found) if found == found.to_integral_value() and "e" not in text.lower() else None
+        return int(decimal) if decimal == decimal.to_integral_value() and "e" not in text.lower() else None
     if kind.name == "DECIMAL":
-        return found if "e" not in text.lower() else None
+        return decimal if "e" not in text.lower() else None
     return float(text) if kind.name == "DOUBLE" else None
 
 
@@ -146,8 +146,8 @@ def _time(text: str, cast: exp.Expression, kind: DataType) -> object | None:
             instant = datetime.fromisoformat(text)
             return None if instant.tzinfo is None else instant.astimezone(UTC)
         if kind.name == "TIMESTAMP_NTZ" and to in ("TIMESTAMPNTZ", "TIMESTAMP"):
-            found = datetime.fromisoformat(text)
-            return found if found.tzinfo is None else None
+            parsed = datetime.fromisoformat(text)
+            return parsed if parsed.tzinfo is None else None
     except ValueError:
         pass
     return None

@@ -13,8 +13,8 @@ def remove_normalize(plan: Node) -> Node:
 
 def _remove(node: Node, above: bool) -> Node:
     """``above``: a node above needs rows of the kind -U."""
-    found = node if above else where_unread(node)
-    if found is not node:
-        return _remove(found, above)
+    rewritten = node if above else where_unread(node)
+    if rewritten is not node:
+        return _remove(rewritten, above)
     inputs = enumerate(node.inputs)
     return with_inputs(node, tuple(_remove(child, reads_before(node, above, port)) for port, child in inputs))

@@ -67,10 +67,10 @@ def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
 @with_room
 def trace(plan: Node, rules: Iterable[Stage] = STAGES) -> list[tuple[str, Node]]:
     """The plan as bound, and after each stage that changed it."""
-    found = [("bound", plan)]
+    plans = [("bound", plan)]
     for stage in rules:
         after = stage.rule(plan)
         if after != plan:
-            found.append((stage.name, after))
+            plans.append((stage.name, after))
         plan = after
-    return found
+    return plans

@@ -49,7 +49,7 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        return tuple(found.table for found in self.resolved.inputs)
+        return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
 def chosen(statement: Chosen, workspace: Workspace) -> Root | Batch:
@@ -86,12 +86,12 @@ def _is_better_finished(plan: Root) -> bool:
 def _instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> Batch:
     """The batch of a query that a stream refuses; the refusal where it is no batch, either."""
     refused, wrong = batch_features(error.diagnostics, LOOKUP_ONLY, NOT_A_SOURCE, INSERTS_ONLY)
-    found = _batch(statement, workspace)[0] if refused else None
-    if found is None:
+    batch = _batch(statement, workspace)[0] if refused else None
+    if batch is None:
         raise error
     if wrong:
         raise SqlStreamError.of(wrong)
-    return found
+    return batch
 
 
 def runs_instead(statement: Chosen, workspace: Workspace, error: SqlStreamError) -> bool:
@@ -102,10 +102,10 @@ def runs_instead(statement: Chosen, workspace: Workspace, error: SqlStreamError)
 def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
     """A clause of streams runs as a stream, whose watermark only the end of the input moves. BindError SS600 for a
     table without an end."""
-    found, way = _batch(statement, workspace)
+    batch, way = _batch(statement, workspace)
     if way.unbounded is not None:
         raise SqlStreamError.of([_without_end(way.unbounded)])
-    return found or plan_of(statement, workspace)
+    return batch or plan_of(statement, workspace)
 
 
 def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
@@ -118,18 +118,18 @@ def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
     return plan_of(statement, workspace)
 
 
-def _without_end(found: Input) -> Diagnostic:
-    if not _is_read(found.table):
-        return not_read(found.table, span_of(found.at) if found.view is None else None)
-    message = f'table "{found.table.name}" has no end, and "execution.runtime-mode" is "batch"'
+def _without_end(unbounded: Input) -> Diagnostic:
+    if not _is_read(unbounded.table):
+        return not_read(unbounded.table, span_of(unbounded.at) if unbounded.view is None else None)
+    message = f'table "{unbounded.table.name}" has no end, and "execution.runtime-mode" is "batch"'
     hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream."
-    return _located(bind_error(UNBOUNDED, message, found.at, hint).diagnostic, found)
+    return _located(bind_error(UNBOUNDED, message, unbounded.at, hint).diagnostic, unbounded)
 
 
-def _located(found: Diagnostic, named: Input) -> Diagnostic:
+def _located(diagnostic: Diagnostic, named: Input) -> Diagnostic:
     if named.view is None:
-        return found
-    return replace(found, detail=f'In view "{named.view.name}".', source=named.view.text or None)
+        return diagnostic
+    return replace(diagnostic, detail=f'In view "{named.view.name}".', source=named.view.text or None)
 
 
 @with_room
@@ -144,7 +144,7 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
     way = chosen_way(resolved, catalog, ends)
     if not way.may_be_batch or _tolerates_functions(resolved, workspace):
         return None, way
-    columns = {column.name.casefold() for found in resolved.inputs for column in found.table.columns}
+    columns = {column.name.casefold() for table_input in resolved.inputs for column in table_input.table.columns}
     return Batch(statement, for_spark(resolved.query, catalog, columns), resolved, names, way.why), way
 
 
@@ -154,8 +154,8 @@ def ends(table: Table) -> bool:
 
 
 def _is_read(table: Table) -> bool:
-    found = connector(table.connector)
-    return found.is_source or found.scans
+    kind = connector(table.connector)
+    return kind.is_source or kind.scans
 
 
 def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:

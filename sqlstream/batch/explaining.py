@@ -36,38 +36,38 @@ def why_stream(statement: Chosen, workspace: Workspace) -> str:
     return "stream: all inputs are bounded, and no clause needs all rows at once"
 
 
-def explained_batch(found: Batch, statement: nodes.Explain, workspace: Workspace, batches: Batches) -> str:
+def explained_batch(batch: Batch, statement: nodes.Explain, workspace: Workspace, batches: Batches) -> str:
     """The batch at a stage; PHYSICAL and SPARK start Spark. SS603 for stages that only streams have."""
     if statement.stage in _SPARK_STAGES:
-        return f"{_headline(found)}\n{_by_spark(found, _SPARK_STAGES[statement.stage], workspace, batches)}"
+        return f"{_headline(batch)}\n{_by_spark(batch, _SPARK_STAGES[statement.stage], workspace, batches)}"
     if statement.stage not in ("LOGICAL", "OPTIMIZED", "ADVICE") or statement.format == "MERMAID":
         message = f"EXPLAIN {statement.stage} in the format {statement.format} has nothing to say of a batch"
         hint = "EXPLAIN shows what it reads, EXPLAIN PHYSICAL the plan of Spark."
         raise UnsupportedError(NO_PLAN_OF_BATCH, message, statement.span, hint=hint)
     if statement.format == "JSON":
-        return json.dumps(_document(found), ensure_ascii=False, indent=2)
-    lines = [f"Spark SQL: {to_sql(found.statement)}", *(f"└─ {line}" for line in _tables(found))]
-    return "\n".join([_headline(found), *lines])
+        return json.dumps(_document(batch), ensure_ascii=False, indent=2)
+    lines = [f"Spark SQL: {to_sql(batch.statement)}", *(f"└─ {line}" for line in _tables(batch))]
+    return "\n".join([_headline(batch), *lines])
 
 
-def _headline(found: Batch) -> str:
-    return f"batch: {found.why}"
+def _headline(batch: Batch) -> str:
+    return f"batch: {batch.why}"
 
 
-def _tables(found: Batch) -> list[str]:
-    return [f'{table.name}: table of connector "{table.connector}"' for table in found.tables]
+def _tables(batch: Batch) -> list[str]:
+    return [f'{table.name}: table of connector "{table.connector}"' for table in batch.tables]
 
 
-def _document(found: Batch) -> dict[str, Any]:
-    tables = [{"name": table.name, "connector": table.connector} for table in found.tables]
-    return {"mode": "batch", "why": found.why, "sql": to_sql(found.statement), "tables": tables}
+def _document(batch: Batch) -> dict[str, Any]:
+    tables = [{"name": table.name, "connector": table.connector} for table in batch.tables]
+    return {"mode": "batch", "why": batch.why, "sql": to_sql(batch.statement), "tables": tables}
 
 
-def _by_spark(found: Batch, mode: str, workspace: Workspace, batches: Batches) -> str:
+def _by_spark(batch: Batch, mode: str, workspace: Workspace, batches: Batches) -> str:
     printed = io.StringIO()
-    with batches.analyzed(found, workspace) as analyzed, contextlib.redirect_stdout(printed):
+    with batches.analyzed(batch, workspace) as analyzed, contextlib.redirect_stdout(printed):
         analyzed.rows.explain(mode)
     text = printed.getvalue().strip()
-    for table, name in found.names.items():
+    for table, name in batch.names.items():
         text = text.replace(name, table)
     return analyzed.secrets.hidden(text)

@@ -36,25 +36,25 @@ def failed(error: BaseException, text: SparkText, views: Iterable[View]) -> SqlS
     told = job_error(error, None, "")
     if not isinstance(error, Exception) or isinstance(error, SqlStreamError):
         return told
-    found = _placed(told.diagnostic, error, text, views)
+    placed = _placed(told.diagnostic, error, text, views)
     by_spark = _CODE.search(str(error))
-    if found.code == "SS400" and by_spark is not None:
-        found = replace(found, message=_sentence(by_spark[3]))
-    return ExecutionError.of([found])
+    if placed.code == "SS400" and by_spark is not None:
+        placed = replace(placed, message=_sentence(by_spark[3]))
+    return ExecutionError.of([placed])
 
 
 # --- what is wrong --------------------------------------------------------------------------------------------
 
 
 def _mistake(error: Exception, functions: Iterable[str]) -> Diagnostic:
-    found = _CODE.search(str(error))
-    if found is None:
+    match = _CODE.search(str(error))
+    if match is None:
         return Diagnostic(REFUSED, f"Spark refuses the query: {str(error).strip().splitlines()[0]}")
-    known = _KNOWN.get(found[1])
+    explain = _KNOWN.get(match[1])
     given = _parameters(error)
-    if known is not None and (told := known(given, found[3], functions)) is not None:
+    if explain is not None and (told := explain(given, match[3], functions)) is not None:
         return told
-    return Diagnostic(REFUSED, f"Spark refuses the query: {_sentence(found[3])}")
+    return Diagnostic(REFUSED, f"Spark refuses the query: {_sentence(match[3])}")
 
 
 def _parameters(error: Exception) -> Mapping[str, str]:
@@ -75,10 +75,10 @@ def _column(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Di
     names = _parts(given.get("objectName", ""))
     if not names:
         return None
-    of = f' in "{names[-2]}"' if len(names) > 1 else ""
-    proposed = [_parts(one)[-1] for one in given.get("proposal", "").split(", ") if _parts(one)]
+    in_table = f' in "{names[-2]}"' if len(names) > 1 else ""
+    proposed = [_parts(proposal)[-1] for proposal in given.get("proposal", "").split(", ") if _parts(proposal)]
     hint = did_you_mean(names[-1], proposed, "nearest columns")
-    return Diagnostic("SS201", f'column "{names[-1]}" does not exist{of}', hint=hint)
+    return Diagnostic("SS201", f'column "{names[-1]}" does not exist{in_table}', hint=hint)
 
 
 def _routine(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
@@ -90,7 +90,7 @@ def _routine(given: Mapping[str, str], text: str, functions: Iterable[str]) -> D
 def _ambiguous(given: Mapping[str, str], text: str, functions: Iterable[str]) -> Diagnostic | None:
     names = _parts(given.get("name", ""))
     listed = re.findall(r"`[^`]+`(?:\.`[^`]+`)*", given.get("referenceNames", ""))
-    tables = list(dict.fromkeys(".".join(_parts(one)) for one in listed))
+    tables = list(dict.fromkeys(".".join(_parts(candidate)) for candidate in listed))
     hint = f"Write {' or '.join(tables)}." if len(tables) > 1 else None
     return Diagnostic("SS204", f'column "{names[-1]}" is ambiguous', hint=hint) if names else None
 
@@ -118,18 +118,18 @@ _KNOWN: Mapping[str, Callable[[Mapping[str, str], str, Iterable[str]], Diagnosti
 # --- where it is ----------------------------------------------------------------------------------------------
 
 
-def _placed(found: Diagnostic, error: Exception, text: SparkText, views: Iterable[View]) -> Diagnostic:
+def _placed(diagnostic: Diagnostic, error: Exception, text: SparkText, views: Iterable[View]) -> Diagnostic:
     """The diagnostic with its place in the script, or in the text of the view that the query goes through."""
     where = _range(error, text.text)
-    part = text.part_at(*where) if where is not None else None
-    if part is None:
-        return found
-    if part.view is None:
-        return replace(found, span=part.span)
-    view = next((v for v in views if v.name == part.view), None)
+    fragment = text.part_at(*where) if where is not None else None
+    if fragment is None:
+        return diagnostic
+    if fragment.view is None:
+        return replace(diagnostic, span=fragment.span)
+    view = next((v for v in views if v.name == fragment.view), None)
     if view is None or not view.text:
-        return replace(found, detail=f'In view "{part.view}".')
-    return replace(found, span=part.span, source=view.text, detail=f'In view "{view.name}".')
+        return replace(diagnostic, detail=f'In view "{fragment.view}".')
+    return replace(diagnostic, span=fragment.span, source=view.text, detail=f'In view "{view.name}".')
 
 
 def _range(error: Exception, text: str) -> tuple[int, int] | None:

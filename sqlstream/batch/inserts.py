@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
 
 
-def stored_result(found: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
+def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
     """The table of the rows once they are in the folder."""
     targets = _target_types(statement, workspace)
     names = Names()
     columns = tuple(
         Column(names.unique(name), _stored(type_, position, targets))
-        for position, (name, type_) in enumerate(found.columns)
+        for position, (name, type_) in enumerate(analyzed.columns)
     )
     options = (("path", str(folder)), ("format", "parquet"))
     return Table(f"sqlstream_{folder.name}", columns, "filesystem", options, bounded=True)
@@ -59,13 +59,13 @@ def _stored(type_: DataType, position: int, targets: list[DataType]) -> DataType
 
 def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
     """The workspace in which the job finds the result; it has no checkpoint that outlives the session."""
-    found = workspace.copy()
+    own_workspace = workspace.copy()
     name = nodes.Name((result.name,), span=Span(0, 0))
-    found.catalog.create(name, result)
+    own_workspace.catalog.create(name, result)
     for key in _PER_JOB:
-        found.settings.reset(key)
-    found.settings.set("execution.runtime-mode", "streaming")
-    return found
+        own_workspace.settings.reset(key)
+    own_workspace.settings.set("execution.runtime-mode", "streaming")
+    return own_workspace
 
 
 def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace) -> Root:

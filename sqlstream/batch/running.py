@@ -59,10 +59,10 @@ class Batches:
     def start(self, batch: Batch, workspace: Workspace, script: str) -> tuple[BatchRun, Columns]:
         """The batch at work, and its columns; its places are those in the script. SqlStreamError for what Spark
         refuses."""
-        found = self._analyzed(batch, workspace)
-        names = [name for name, _ in found.columns]
-        run = self._run(_QUERY, found, lambda: found.rows.toArrow().rename_columns(names), script)
-        return run, found.columns
+        analyzed = self._analyzed(batch, workspace)
+        names = [name for name, _ in analyzed.columns]
+        run = self._run(_QUERY, analyzed, lambda: analyzed.rows.toArrow().rename_columns(names), script)
+        return run, analyzed.columns
 
     def insert(self, batch: Batch, workspace: Workspace, script: str) -> Job:
         """Computes the rows, then starts the job that writes them. SqlStreamError for what is wrong with either."""
@@ -70,16 +70,16 @@ class Batches:
 
         statement = batch.statement
         assert isinstance(statement, nodes.Insert)
-        found = self._analyzed(batch, workspace)
+        analyzed = self._analyzed(batch, workspace)
         try:
             folder = self._runner.folders.root / f"batch_{uuid4().hex[:8]}"
-            result = stored_result(found, statement, workspace, folder)
+            result = stored_result(analyzed, statement, workspace, folder)
             inside = workspace_of_insert(workspace, result)
             plan = plan_of_insert(statement, result, inside)
         except BaseException:
-            _forget(batch, found.rows.sparkSession)
+            _forget(batch, analyzed.rows.sparkSession)
             raise
-        run = self._run(_INSERT, found, lambda: write(found.rows, result), script)
+        run = self._run(_INSERT, analyzed, lambda: write(analyzed.rows, result), script)
         try:
             run.wait()
         except BaseException:
@@ -87,33 +87,33 @@ class Batches:
             raise
         return self._runner.start(plan, inside, to_sql(statement))
 
-    def _run(self, name: str, found: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:
+    def _run(self, name: str, analyzed: Analyzed, work: Callable[[], Any], script: str) -> BatchRun:
         from sqlstream.batch.run import BatchRun
 
-        spark = found.rows.sparkSession
+        spark = analyzed.rows.sparkSession
 
         def told(error: BaseException) -> SqlStreamError:
-            return found.told(error).with_source(script)
+            return analyzed.told(error).with_source(script)
 
-        run = BatchRun(name, spark, work, told, lambda: _forget(found.batch, spark))
-        self._runs = [*(one for one in self._runs if one.state.value == "RUNNING"), run]
+        run = BatchRun(name, spark, work, told, lambda: _forget(analyzed.batch, spark))
+        self._runs = [*(running for running in self._runs if running.state.value == "RUNNING"), run]
         return run
 
     def dataframe(self, batch: Batch, workspace: Workspace) -> DataFrame:
         """The DataFrame of the batch, with the names that users see."""
-        found = self._analyzed(batch, workspace)
-        if not is_connect(found.rows.sparkSession):  # whose server looks at the text when the rows are asked for
-            _forget(batch, found.rows.sparkSession)
-        return found.rows.toDF(*(name for name, _ in found.columns))
+        analyzed = self._analyzed(batch, workspace)
+        if not is_connect(analyzed.rows.sparkSession):  # whose server looks at the text when the rows are asked for
+            _forget(batch, analyzed.rows.sparkSession)
+        return analyzed.rows.toDF(*(name for name, _ in analyzed.columns))
 
     @contextmanager
     def analyzed(self, batch: Batch, workspace: Workspace) -> Iterator[Analyzed]:
         """The batch for the block, whose Spark may look at its text until then."""
-        found = self._analyzed(batch, workspace)
+        ready = self._analyzed(batch, workspace)
         try:
-            yield found
+            yield ready
         finally:
-            _forget(batch, found.rows.sparkSession)
+            _forget(batch, ready.rows.sparkSession)
 
     def stop(self) -> None:
         for run in self._runs:

@@ -44,7 +44,7 @@ def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
 
 def _names(query: exp.Expr) -> Iterator[str]:
     """All names in the query: some of them are those of columns."""
-    return (found.name for found in query.find_all(exp.Identifier))
+    return (identifier.name for identifier in query.find_all(exp.Identifier))
 
 
 def _wants_all(query: exp.Expr) -> bool:

@@ -36,15 +36,15 @@ def command(files: tuple[str, ...], statements: tuple[str, ...], parameters: tup
 
     scripts = read_scripts(files, statements, parameters)
     with connect() as session:
-        found = check_scripts(scripts, session)
-    for name, diagnostic in found:
+        mistakes = check_scripts(scripts, session)
+    for name, diagnostic in mistakes:
         click.echo(f"{name}: {diagnostic.render()}\n", err=True)
     warnings = warnings_of_scripts(scripts)
     for name, diagnostic in warnings:
         click.echo(f"{name}: {diagnostic.render()}\n", err=True)
     beside = f", {_counted(len(warnings), 'warning')}" if warnings else ""
-    click.echo((_counted(len(found), "mistake") if found else "no mistakes") + beside, err=bool(found))
-    return WRONG_SQL if found else OK
+    click.echo((_counted(len(mistakes), "mistake") if mistakes else "no mistakes") + beside, err=bool(mistakes))
+    return WRONG_SQL if mistakes else OK
 
 
 def _counted(count: int, noun: str) -> str:
@@ -65,7 +65,7 @@ def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic
     """What the scripts say that is allowed and hardly meant, each with the name of its script."""
     from sqlstream.statements.checking import script_warnings
 
-    return [(script.name, found) for script in scripts for found in script_warnings(script.text)]
+    return [(script.name, warning) for script in scripts for warning in script_warnings(script.text)]
 
 
 def _located(
@@ -75,6 +75,6 @@ def _located(
     span = diagnostic.span
     if span is None or diagnostic.source != joined:
         return scripts[-1].name if span is None else "view", diagnostic
-    place = bisect_right(starts, span.start) - 1
-    own = Span(span.start - starts[place], span.end - starts[place])
-    return scripts[place].name, replace(diagnostic, span=own, source=scripts[place].text)
+    index = bisect_right(starts, span.start) - 1
+    own = Span(span.start - starts[index], span.end - starts[index])
+    return scripts[index].name, replace(diagnostic, span=own, source=scripts[index].text)

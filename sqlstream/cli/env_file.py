@@ -36,17 +36,17 @@ def read_variables(file: str) -> dict[str, str]:
 
     A usage error names the line that is none, and shows nothing of it.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate(read_text(file).split("\n"), 1):
         name, equals, value = line.partition("=")
         if (not name.strip() and not equals) or name.lstrip().startswith("#"):
             continue
         if not equals or not _NAME.fullmatch(name) or "\0" in value:
             raise click.UsageError(f'line {number} of "{file}" is not NAME=VALUE')
-        if name in found:
+        if name in variables:
             raise click.UsageError(f'line {number} of "{file}" gives "{name}" a second value')
-        found[name] = value
-    return found
+        variables[name] = value
+    return variables
 
 
 @contextmanager

@@ -65,20 +65,20 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
     from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, StatementSet
     from sqlstream.results import Rows
 
-    found: list[str] = []
+    plans: list[str] = []
     try:
         for statement in parse_script(script.text):
             inner = statement.statement if isinstance(statement, Explain) else statement
             if isinstance(inner, Query | Insert | StatementSet) or (isinstance(inner, CreateTable) and inner.query):
                 rows = session.execute(Explain(inner, style.upper(), stage.upper()), script.text)
                 assert isinstance(rows, Rows)
-                found.append(plain_text(rows))
+                plans.append(plain_text(rows))
                 _declare(statement, session)
             else:
                 session.execute(statement, script.text)
     except SqlStreamError as error:
         raise error.with_source(script.text) from error.__cause__
-    return found
+    return plans
 
 
 def _declare(statement: Statement, session: Session) -> None:

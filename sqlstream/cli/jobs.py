@@ -53,10 +53,10 @@ class _Seconds(click.FloatRange):
     """Nothing is ever later than NaN seconds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
             self.fail(f"{value} is no number of seconds", param, ctx)
-        return found
+        return seconds
 
 
 @click.group("jobs", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -105,11 +105,11 @@ def show_job(job: str, directory: str, output: str, record: bool) -> None:
     from sqlstream.jobs.records.record import to_text
     from sqlstream.statements.job_listings import properties
 
-    found = _job(job, directory).record
+    recorded = _job(job, directory).record
     if record:
-        click.echo(to_text(found))
+        click.echo(to_text(recorded))
     else:
-        _print(properties(found), output)
+        _print(properties(recorded), output)
 
 
 @command.command("stop", epilog=_STOP)
@@ -126,9 +126,9 @@ def stop_job(
 
     It stops after its last complete micro-batch.
     """
-    found = _job(job, directory)
-    with working(f'waiting for the answer of "{found.name}"'):
-        path = found.stop(savepoint=savepoint_path or savepoint, drain=drain, timeout_s=timeout)
+    recorded = _job(job, directory)
+    with working(f'waiting for the answer of "{recorded.name}"'):
+        path = recorded.stop(savepoint=savepoint_path or savepoint, drain=drain, timeout_s=timeout)
     if path is not None:
         click.echo(path)
 
@@ -139,9 +139,9 @@ def stop_job(
 @_timeout
 def checkpoint_job(job: str, directory: str, timeout: float) -> None:
     """Complete an epoch now. Prints its number, or nothing where no row has come yet."""
-    found = _job(job, directory)
-    with working(f'waiting for the answer of "{found.name}"'):
-        epoch = found.checkpoint(timeout)
+    recorded = _job(job, directory)
+    with working(f'waiting for the answer of "{recorded.name}"'):
+        epoch = recorded.checkpoint(timeout)
     if epoch is not None:
         click.echo(epoch)
 
@@ -153,10 +153,10 @@ def checkpoint_job(job: str, directory: str, timeout: float) -> None:
 @_timeout
 def savepoint_job(job: str, path: str | None, directory: str, timeout: float) -> None:
     """Take a savepoint. Prints where it is; the job goes on."""
-    found = _job(job, directory)
-    with working(f'waiting for the answer of "{found.name}"'):
-        taken = found.savepoint(path, timeout)
-    click.echo(taken)
+    recorded = _job(job, directory)
+    with working(f'waiting for the answer of "{recorded.name}"'):
+        savepoint_path = recorded.savepoint(path, timeout)
+    click.echo(savepoint_path)
 
 
 @command.command("checkpoints")
@@ -168,8 +168,8 @@ def list_checkpoints(job: str | None, directory: str, output: str) -> None:
     from sqlstream.results import Rows
     from sqlstream.statements.job_listings import CHECKPOINT_COLUMNS, checkpoint_rows
 
-    found = _jobs(directory) if job is None else (_job(job, directory),)
-    rows = [row for each in found for row in checkpoint_rows(each.name, each.checkpoints())]
+    jobs = _jobs(directory) if job is None else (_job(job, directory),)
+    rows = [row for each in jobs for row in checkpoint_rows(each.name, each.checkpoints())]
     _print(Rows.of_text(CHECKPOINT_COLUMNS, rows), output)
 
 

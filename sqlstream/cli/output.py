@@ -130,14 +130,14 @@ def plain_text(rows: Iterable[Row]) -> str:
 
 def distinct(names: Iterable[str]) -> list[str]:
     """The names, repeated ones with ``_2``, ``_3``, … behind them."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
         candidate, n = name, 1
-        while candidate in found:
+        while candidate in unique:
             n += 1
             candidate = f"{name}_{n}"
-        found.append(candidate)
-    return found
+        unique.append(candidate)
+    return unique
 
 
 def text_of(value: object) -> str:

@@ -56,11 +56,11 @@ def _late(progress: Progress) -> list[str]:
 
 def _bad(progress: Progress) -> list[str]:
     """The bad rows, apart by table and function where a query has several."""
-    found = {name: rows for name, rows in progress.bad_rows.items() if rows}
-    if not found:
+    counts = {name: rows for name, rows in progress.bad_rows.items() if rows}
+    if not counts:
         return []
-    apart = ", ".join(f"{name}: {rows:,}" for name, rows in found.items())
-    return [f"{sum(found.values()):,} bad" + (f" ({apart})" if len(found) > 1 else "")]
+    apart = ", ".join(f"{name}: {rows:,}" for name, rows in counts.items())
+    return [f"{sum(counts.values()):,} bad" + (f" ({apart})" if len(counts) > 1 else "")]
 
 
 def _missing(progress: Progress) -> list[str]:

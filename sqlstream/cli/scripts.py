@@ -96,16 +96,16 @@ def named(script: Script, scripts: Sequence[Script]) -> Iterator[None]:
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     """``name=value`` arguments as a dictionary."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given:
         require_text(text, option)
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f'{option} takes NAME=VALUE, not "{text}"')
-        if name in found:
+        if name in values:
             raise click.UsageError(f'{option} "{name}" is given twice')
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list[Script]:
@@ -124,8 +124,8 @@ def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list
 
 
 def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str]]:
-    found = (match for match in _PLACEHOLDER.finditer(script.text) if match[1] not in parameters)
-    return [match for match in found if not _is_variable(match, script.text)]
+    placeholders = (match for match in _PLACEHOLDER.finditer(script.text) if match[1] not in parameters)
+    return [match for match in placeholders if not _is_variable(match, script.text)]
 
 
 def _is_variable(match: re.Match[str], text: str) -> bool:

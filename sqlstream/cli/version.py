@@ -10,5 +10,5 @@ from sqlstream.versions import versions
 @click.command("version")
 def command() -> None:
     """Print the versions of sqlstream and of what it stands on."""
-    for name, found in versions().items():
-        click.echo(f"{name:<9} {found}")
+    for name, version in versions().items():
+        click.echo(f"{name:<9} {version}")

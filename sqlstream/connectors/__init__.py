@@ -36,9 +36,9 @@ def connector(name: str) -> Connector:
     """The connector called ``name``; ConnectorError SS501 where there is none."""
     if name not in NAMES:
         raise ConnectorError.of([_unknown(name, None)])
-    found = import_module(f"sqlstream.connectors.{name.replace('-', '_')}").CONNECTOR
-    assert isinstance(found, Connector)
-    return found
+    instance = import_module(f"sqlstream.connectors.{name.replace('-', '_')}").CONNECTOR
+    assert isinstance(instance, Connector)
+    return instance
 
 
 def validate(table: Table, spans: Mapping[str, Span]) -> tuple[Diagnostic, ...]:

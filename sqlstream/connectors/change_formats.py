@@ -189,26 +189,26 @@ def takes_changes(table: Table) -> frozenset[RowKind]:
 
 def metadata_of(table: Table) -> dict[str, DataType]:
     """The keys of METADATA columns that the messages of a table have, with their natural types."""
-    found = change_format(table)
-    if found is None:
+    form = change_format(table)
+    if form is None:
         return {}
-    return {spelled: m.type for key, m in found.metadata.items() for spelled in (key, f"{VALUE}{key}")}
+    return {spelled: m.type for key, m in form.metadata.items() for spelled in (key, f"{VALUE}{key}")}
 
 
 def of_message(table: Table, column: Column) -> Metadata | None:
     """Where a METADATA column stands in the envelope; None where it is of the connector, or none."""
-    found = change_format(table)
-    if found is None or column.metadata_key is None:
+    form = change_format(table)
+    if form is None or column.metadata_key is None:
         return None
-    return found.metadata.get(column.metadata_key.removeprefix(VALUE))
+    return form.metadata.get(column.metadata_key.removeprefix(VALUE))
 
 
 def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     """What a table of changes cannot be: one whose rows are only added, or are never updated."""
-    found = change_format(table)
-    if found is None:
+    form = change_format(table)
+    if form is None:
         return
     if (mode := table.option("changelog-mode")) is not None and RowKind.UPDATE_AFTER not in table.changelog:
-        message = f"'changelog-mode' = '{mode}' does not fit the format \"{found.name}\", whose rows are also updated"
+        message = f"'changelog-mode' = '{mode}' does not fit the format \"{form.name}\", whose rows are also updated"
         hint = "Leave it out, or write 'I,UA,D' where messages lack the row of before, and declare the PRIMARY KEY."
         yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint=hint)

@@ -55,18 +55,18 @@ def decode_changes(
     columns: tuple[str, ...],
     values: Mapping[str, Any],
     keep: Mapping[str, SparkColumn],
-    place: SparkColumn | None,
+    position: SparkColumn | None,
 ) -> DataFrame:
     """The named columns out of the messages in the text column ``value``, those that ``keep`` makes of them by name,
     ROW_KIND, and BAD where the table tolerates bad rows. ``place`` is where a message came from.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    found = change_format(table)
-    assert found is not None, "a table of changes"
-    reader = _Reader(found, table, values)
+    form = change_format(table)
+    assert form is not None, "a table of changes"
+    reader = _Reader(form, table, values)
     kept = [column.alias(f"__kept{i}") for i, column in enumerate(keep.values())]
-    where = (F.lit(None) if place is None else place).cast("STRING").alias(_PLACE)
+    where = (F.lit(None) if position is None else position).cast("STRING").alias(_PLACE)
     texts = messages.select(*kept, F.col(value).alias(_TEXT), where).where(F.trim(F.col(_TEXT)) != "")
     # Spark moves no expression through the explosion of an array, and so computes it once.
     parsed = texts.select("*", F.explode(F.array(reader.message())).alias(_MESSAGE)).where(reader.included())
@@ -106,14 +106,14 @@ class _Reader:
         """The envelope as a struct, whose rows have texts for values of ``_AS_TEXT``."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        found = self.format
+        form = self.format
         row = ", ".join(f"{quoted(c.name)}: {_read_as(c.type)}" for c in self._columns)
-        rows = f"ARRAY<STRUCT<{row}>>" if found.lists else f"STRUCT<{row}>"
-        fields = {found.after: rows, found.before: rows, found.operation: "STRING"}
-        fields |= dict.fromkeys(found.include.values(), "STRING") | ({found.ddl: "BOOLEAN"} if found.ddl else {})
+        rows = f"ARRAY<STRUCT<{row}>>" if form.lists else f"STRUCT<{row}>"
+        fields = {form.after: rows, form.before: rows, form.operation: "STRING"}
+        fields |= dict.fromkeys(form.include.values(), "STRING") | ({form.ddl: "BOOLEAN"} if form.ddl else {})
         wanted = (of_message(self.table, column) for column in self.table.columns)
         beside = {m.path: m.read for m in wanted if m is not None}
-        schema = beside.pop("schema", None) if found.name == "debezium-json" else None
+        schema = beside.pop("schema", None) if form.name == "debezium-json" else None
         ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in (fields | beside).items())
         if self._nested:
             inner = ", ".join(f"{quoted(name)}: {kind}" for name, kind in (fields | beside).items())
@@ -133,23 +133,23 @@ class _Reader:
         from pyspark.sql import functions as F  # noqa: N812
 
         words = [word for word, meant in self.format.operations.items() if meant is operation]
-        found = self._at(self.format.operation).isin(words) if words else F.lit(False)
+        holds = self._at(self.format.operation).isin(words) if words else F.lit(False)
         if self.format.ddl is not None:
             changes_no_rows = F.coalesce(self._at(self.format.ddl), F.lit(False))
-            found = found | changes_no_rows if operation is Operation.SKIPPED else found & ~changes_no_rows
-        return F.coalesce(found, F.lit(False))
+            holds = holds | changes_no_rows if operation is Operation.SKIPPED else holds & ~changes_no_rows
+        return F.coalesce(holds, F.lit(False))
 
     def included(self) -> SparkColumn:
         """False for messages of databases and tables that the options leave out."""
         from pyspark.sql import functions as F  # noqa: N812
 
         patterns = ((self.values[self.format.key(key)], name) for key, name in self.format.include.items())
-        found = [
+        conditions = [
             F.coalesce(F.rlike(self._at(name), F.lit(rf"^(?:{pattern})\z")), F.lit(True))
             for pattern, name in patterns
             if pattern is not None
         ]
-        return reduce(and_, found, F.lit(True))
+        return reduce(and_, conditions, F.lit(True))
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
@@ -180,9 +180,9 @@ class _Reader:
         """What ``of_row`` makes of the row of a message; of a list of rows, ``joined`` from what it makes of each."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        found = self.format
-        after, before, names = self._at(found.after), self._at(found.before), self._changed_names()
-        if not found.lists:
+        form = self.format
+        after, before, names = self._at(form.after), self._at(form.before), self._changed_names()
+        if not form.lists:
             return of_row(_Images(after, before, names))
         # Without an old row for each new one, an update has none of them.
         old_rows = F.coalesce(before, F.transform(after, lambda _: F.lit(None).cast(self._raw_type)))
@@ -199,13 +199,13 @@ class _Reader:
         """The fields that the old row of an update has, NULL or not; one list for each of a list of rows."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        found = self.format
-        if not found.old or not self._tells_before:
-            return F.lit(None).cast("ARRAY<ARRAY<STRING>>" if found.lists else "ARRAY<STRING>")
+        form = self.format
+        if not form.old or not self._tells_before:
+            return F.lit(None).cast("ARRAY<ARRAY<STRING>>" if form.lists else "ARRAY<STRING>")
         kind = "MAP<STRING, STRING>"
-        fields = F.from_json(F.col(_TEXT), f"{quoted(found.before)} {f'ARRAY<{kind}>' if found.lists else kind}")
-        old = F.when(self._is(Operation.UPDATE), fields.getField(found.before))
-        return F.transform(old, F.map_keys) if found.lists else F.map_keys(old)
+        fields = F.from_json(F.col(_TEXT), f"{quoted(form.before)} {f'ARRAY<{kind}>' if form.lists else kind}")
+        old = F.when(self._is(Operation.UPDATE), fields.getField(form.before))
+        return F.transform(old, F.map_keys) if form.lists else F.map_keys(old)
 
     @property
     def _tells_before(self) -> bool:
@@ -272,11 +272,11 @@ class _Reader:
         unknown = F.concat(F.lit(f'"{self.format.operation}" is "'), shown(operation), F.lit('", which is no change'))
         hint = " (schema-include says whether it is within a payload)" if self.format.name == "debezium-json" else ""
         unknown = F.coalesce(unknown, F.lit(f'the message has no "{self.format.operation}"{hint}'))
-        known = reduce(lambda a, b: a | b, map(self._is, Operation))
+        has_operation = reduce(lambda a, b: a | b, map(self._is, Operation))
         return (
             F.when(~readable, F.coalesce(misfit, F.lit("the record is no JSON object")))
             .when(goes_on(text), more)
-            .when(~known, unknown)
+            .when(~has_operation, unknown)
             .when(~self._is(Operation.SKIPPED), self._error_of_rows())
         )
 
@@ -295,13 +295,13 @@ class _Reader:
     def _error_of_row(self, row: _Images) -> SparkColumn:
         from pyspark.sql import functions as F  # noqa: N812
 
-        found = self.format
-        after = self._error_of_image(row.after, found.after)
+        form = self.format
+        after = self._error_of_image(row.after, form.after)
         updated = [after]
         if self._tells_before:
-            lacks = F.when(row.before.isNull(), _lacking(found.before))
-            updated = [lacks, self._error_of_image(self._before(row), found.before), after]
-        deleted = self._error_of_image(self._deleted(row), found.after if found.old else found.before)
+            lacks = F.when(row.before.isNull(), _lacking(form.before))
+            updated = [lacks, self._error_of_image(self._before(row), form.before), after]
+        deleted = self._error_of_image(self._deleted(row), form.after if form.old else form.before)
         return (
             F.when(self._is(Operation.INSERT), after)
             .when(self._is(Operation.UPDATE), F.coalesce(*updated))
@@ -336,13 +336,13 @@ class _Reader:
         from pyspark.sql import functions as F  # noqa: N812
 
         column = next(c for c in self.table.columns if c.name == name)
-        found = of_message(self.table, column)
-        if found is None:
+        metadata = of_message(self.table, column)
+        if metadata is None:
             return F.col(f"{_CHANGE}.row.{quoted(name)}").alias(name)
-        if found.path == "schema" and not self._nested:
+        if metadata.path == "schema" and not self._nested:
             return F.lit(None).cast(column.type.ddl()).alias(name)
-        prefix = f"{_MESSAGE}.payload" if self._nested and found.path != "schema" else _MESSAGE
-        value = F.expr(found.sql.format(f"{prefix}.{quoted(found.path)}"))
+        prefix = f"{_MESSAGE}.payload" if self._nested and metadata.path != "schema" else _MESSAGE
+        value = F.expr(metadata.sql.format(f"{prefix}.{quoted(metadata.path)}"))
         return value.cast(column.type.ddl()).alias(name)
 
 
@@ -373,14 +373,14 @@ def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    found: ChangeFormat = CHANGE_FORMATS[values["format"]]
+    form: ChangeFormat = CHANGE_FORMATS[values["format"]]
     row = F.struct(*(F.col(quoted(name)) for name in rows.columns if name != ROW_KIND))
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)
     gone = kind.isin(RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
-    came, went = found.written
-    operation = F.when(gone, F.lit(went)).otherwise(F.lit(came)).alias(found.operation)
-    if found.old:
-        fields = [(F.array(row) if found.lists else row).alias(found.after), operation]
+    came, went = form.written
+    operation = F.when(gone, F.lit(went)).otherwise(F.lit(came)).alias(form.operation)
+    if form.old:
+        fields = [(F.array(row) if form.lists else row).alias(form.after), operation]
     else:
-        fields = [F.when(gone, row).alias(found.before), F.when(~gone, row).alias(found.after), operation]
+        fields = [F.when(gone, row).alias(form.before), F.when(~gone, row).alias(form.after), operation]
     return F.to_json(F.struct(*fields), writing(values))

@@ -280,8 +280,8 @@ class Connector:
 
     @property
     def _all_options(self) -> tuple[Option, ...]:
-        known = {o.key for o in self.options}
-        return (*self.options, *(o for o in OF_SOURCES if self.is_source and o.key not in known))
+        own_keys = {o.key for o in self.options}
+        return (*self.options, *(o for o in OF_SOURCES if self.is_source and o.key not in own_keys))
 
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
         """Everything that is wrong with the table's options and columns; ``spans`` are those of the options by key."""
@@ -291,13 +291,13 @@ class Connector:
 
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:
-            found = find(self._all_options, key)
+            option = find(self._all_options, key)
             if instead := PLANNED.get(key) or self.refused.get(key):
                 message = f'option "{key}" is not executed yet'
                 yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
-            elif found is None:
+            elif option is None:
                 yield self._unknown_option(key, spans.get(key))
-            elif wrong := self._wrong_value(found, key, value, table, spans):
+            elif wrong := self._wrong_value(option, key, value, table, spans):
                 yield wrong
 
     def _wrong_value(
@@ -330,11 +330,11 @@ class Connector:
                 yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
 
     def _wrong_metadata(self, table: Table) -> Iterable[Diagnostic]:
-        known = {**dict(self.metadata), **self.metadata_of(table)}
+        keys = {**dict(self.metadata), **self.metadata_of(table)}
         for column in table.columns:
-            if column.metadata_key is not None and column.metadata_key not in known:
+            if column.metadata_key is not None and column.metadata_key not in keys:
                 message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'
-                yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, known, "Metadata keys"))
+                yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, keys, "Metadata keys"))
 
 
 def _write_secretively(write: BatchWriter, secrets: Secrets, batch: DataFrame, number: int) -> None:

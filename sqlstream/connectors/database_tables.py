@@ -43,9 +43,9 @@ class StoredType:
 
 
 def stored_type(text: str) -> StoredType:
-    found = re.search(r"\((\d+)(?:,\s*(-?\d+))?\)", text)
+    sizes = re.search(r"\((\d+)(?:,\s*(-?\d+))?\)", text)
     name = re.sub(r"\([^)]*\)", "", text).lower()
-    return StoredType(name, int(found[2] or 0) if found is not None else None)
+    return StoredType(name, int(sizes[2] or 0) if sizes is not None else None)
 
 
 Allowed = Mapping[str, Set[str]]
@@ -59,7 +59,7 @@ def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowe
     that its declared one cannot hold.
     """
     columns = {c.name: c for c in table.physical_columns}
-    found: dict[str, StoredColumn] = {}
+    stored_columns: dict[str, StoredColumn] = {}
     wrong: list[Diagnostic] = []
     for name in dict.fromkeys(names):
         stored = _same_name(name, there)
@@ -70,10 +70,10 @@ def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowe
         kind = stored_type(there[stored])
         if not _fits(columns[name].type, kind, allowed):
             wrong.append(_wrong_type(table, columns[name], there[stored]))
-        found[name] = StoredColumn(columns[name].type, stored, kind.name)
+        stored_columns[name] = StoredColumn(columns[name].type, stored, kind.name)
     if wrong:
         raise SqlStreamError.of(wrong)
-    return found
+    return stored_columns
 
 
 def _same_name(name: str, there: Mapping[str, str]) -> str | None:
@@ -107,8 +107,8 @@ def _wrong_type(table: Table, column: Column, stored: str) -> Diagnostic:
 
 def no_table(table: Table, named: tuple[str, ...], others: Iterable[str], hint: str = "") -> ConnectorError:
     message = f'table "{".".join(named)}" of table "{table.name}" does not exist in the database'
-    known = sorted(others)[:_MOST_TABLES]
-    return ConnectorError(NO_TABLE, message, hint=hint or hint_of(named[-1], known, "Tables there"))
+    names = sorted(others)[:_MOST_TABLES]
+    return ConnectorError(NO_TABLE, message, hint=hint or hint_of(named[-1], names, "Tables there"))
 
 
 def filters(table: Table, comparison: Comparison) -> bool:

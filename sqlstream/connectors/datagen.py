@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def _decimal(text: str) -> Decimal:
     try:
-        found = Decimal(text.strip())
+        number = Decimal(text.strip())
     except InvalidOperation:
         raise ValueError(text) from None
-    if not found.is_finite():
+    if not number.is_finite():
         raise ValueError(text)
-    return found
+    return number
 
 
 NUMBER = Kind("number", "a number", _decimal)

@@ -56,9 +56,9 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
     values = resolved(CONNECTOR.values(table))
     path, parts = values["path"], values["table-name"]
     require_keys(table, request, DIALECT)
-    found = columns_there(table, path, lambda: _columns(table, path, parts), Error)
+    types = columns_there(table, path, lambda: _columns(table, path, parts), Error)
     names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
-    stored = matched(table, names, found, READABLE)
+    stored = matched(table, names, types, READABLE)
     connections, file = values["lookup.connections"], file_as_of(path)
     return DuckDbSource(table.name, path, parts, request, tuple(stored.items()), connections, file)
 
@@ -66,11 +66,11 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
 def _columns(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
     with closing(connect(path)) as database:
         schema = parts[-2] if len(parts) > 1 else "main"
-        found: dict[str, str] = dict(database.execute(_COLUMNS, [parts[-1], schema]).fetchall())
-        if not found:
+        types: dict[str, str] = dict(database.execute(_COLUMNS, [parts[-1], schema]).fetchall())
+        if not types:
             tables = database.execute("SELECT DISTINCT table_name FROM duckdb_columns() WHERE NOT internal").fetchall()
             raise no_table(table, parts, (name for (name,) in tables))
-    return found
+    return types
 
 
 CONNECTOR = Connector(

@@ -133,10 +133,10 @@ def wrong_schema(
     declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
         there = dict(zip(schema.names, schema.types, strict=True))
-        found = [*mismatches(there, wanted, nulls=missing_are_null(table))]
-        if found:
+        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table))]
+        if wrong:
             free = [name for name in schema.names if name.casefold() not in declared]
-            return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in found]
+            return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in wrong]
     return []
 
 
@@ -176,11 +176,11 @@ def _header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
 
 
 def _wrong_name(
-    table: Table, column: Column, place: int, there: str | None, file: str, names: Sequence[str]
+    table: Table, column: Column, index: int, there: str | None, file: str, names: Sequence[str]
 ) -> Diagnostic:
     shown = "no column" if there is None else f'"{there}"'
     message = (
-        f'column {place + 1} in the header of file "{file}" is {shown}, not "{column.name}" of table "{table.name}"'
+        f'column {index + 1} in the header of file "{file}" is {shown}, not "{column.name}" of table "{table.name}"'
     )
     order = f"A table of CSV files has their columns in their order: {', '.join(names)}."
     meant = did_you_mean(column.name, [name for name in names if name.casefold() != column.name.casefold()])
@@ -191,10 +191,10 @@ def _wrong_name(
 def _fields_of_header(line: str, values: Mapping[str, Any]) -> list[str]:
     import csv
 
-    found = csv_settings(values)
-    quote, escape = found["quote"] or None, found["escape"] if found["escape"] != found["quote"] else None
+    dialect = csv_settings(values)
+    quote, escape = dialect["quote"] or None, dialect["escape"] if dialect["escape"] != dialect["quote"] else None
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
-    return next(csv.reader([line], delimiter=found["sep"], quotechar=quote, escapechar=escape, quoting=quoting), [])
+    return next(csv.reader([line], delimiter=dialect["sep"], quotechar=quote, escapechar=escape, quoting=quoting), [])
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------
@@ -215,12 +215,12 @@ def misspelt_fields(
     if missing_are_null(table):
         return []
     free = {name.casefold(): name for name in fields if name not in declared}
-    found = []
+    diagnostics = []
     for column in columns:
         near = get_close_matches(column.name.casefold(), free, n=1, cutoff=_LIKENESS)
         if column.name not in fields and near:
-            found.append(_misspelt(table, column, free[near[0]], fields[free[near[0]]]))
-    return found
+            diagnostics.append(_misspelt(table, column, free[near[0]], fields[free[near[0]]]))
+    return diagnostics
 
 
 def _names_of_records(lines: Iterable[str]) -> Iterator[str]:

@@ -27,11 +27,11 @@ OPTIONS = (
 
 def check_types(table: Table, spans: Mapping[str, Span], types: Iterable[str]) -> Iterable[Diagnostic]:
     """SS505 for each column of a type that is not among ``types``, written as DDL or by its name."""
-    known = set(types)
+    readable = set(types)
     for column in table.physical_columns:
-        if not {column.type.name, column.type.ddl()} & known:
+        if not {column.type.name, column.type.ddl()} & readable:
             message = f'connector "{table.connector}" has no values of type {column.type} for column "{column.name}"'
-            hint = f"Its types are {', '.join(sorted(known))}."
+            hint = f"Its types are {', '.join(sorted(readable))}."
             yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
 
 
@@ -69,8 +69,8 @@ def file_as_of(path: str, *, changing: bool = False) -> str:
     """A word for the file as it is now. ``changing``: the database lets others write, and shows it to open connections,
     so that only a file in its place is another one."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):
         return ""
-    parts = (found.st_dev, found.st_ino, *(() if changing else (found.st_size, found.st_mtime_ns)))
+    parts = (status.st_dev, status.st_ino, *(() if changing else (status.st_size, status.st_mtime_ns)))
     return "-".join(map(str, parts))

@@ -62,11 +62,11 @@ def file_lookup(
         hint = "Let a job write the table into a database, and look it up there."
         raise UnsupportedError(OF_CHANGES, message, hint=hint)
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    found = _format(table, values, zone)
-    _check(table, request, found)
+    form = _format(table, values, zone)
+    _check(table, request, form)
     interval = values["lookup.full-cache.periodic-reload.interval"]
-    place = str(Path(path).absolute())
-    return FileSource(table.name, request, place, found, tuple(partitions), interval, as_of(place))
+    location = str(Path(path).absolute())
+    return FileSource(table.name, request, location, form, tuple(partitions), interval, as_of(location))
 
 
 def filters(table: Table, comparison: Comparison) -> bool:
@@ -75,16 +75,14 @@ def filters(table: Table, comparison: Comparison) -> bool:
     return kinds.get(comparison.column) in COMPARED
 
 
-def _check(table: Table, request: Request, found: FileFormat) -> None:
+def _check(table: Table, request: Request, form: FileFormat) -> None:
     for name, kind in request.keys:
         if not keys_can_be(kind):
             message = f'column "{name}" of type {kind.ddl()} cannot be the key of a lookup in files'
             raise UnsupportedError(NOT_A_KEY, message, hint="Compare a column of a plain type, a STRING for instance.")
     for name, kind in (*request.keys, *request.columns):
-        if not found.reads(kind):
-            message = (
-                f'lookups in table "{table.name}" cannot read column "{name}" of type {kind.ddl()} as {found.name}'
-            )
+        if not form.reads(kind):
+            message = f'lookups in table "{table.name}" cannot read column "{name}" of type {kind.ddl()} as {form.name}'
             raise UnsupportedError(NOT_IN_FORMAT, message, hint="Write the table as parquet.")
 
 

@@ -19,8 +19,8 @@ _INTERVAL = 10  # Spark's default of spark.sql.streaming.fileSink.log.compactInt
 
 def newest_batch(folder: Path) -> int | None:
     """The last micro-batch that a job has written into a directory; None where none has."""
-    found = (newest_logged(folder), newest_folder(folder))
-    return max((number for number in found if number is not None), default=None)
+    newest = (newest_logged(folder), newest_folder(folder))
+    return max((number for number in newest if number is not None), default=None)
 
 
 def newest_logged(folder: Path) -> int | None:
@@ -33,7 +33,7 @@ def newest_logged(folder: Path) -> int | None:
 
 def newest_folder(folder: Path) -> int | None:
     """The last micro-batch with a folder of its own; None where there is none."""
-    return max((int(found[1]) for path in folder.iterdir() if (found := _BATCH.fullmatch(path.name))), default=None)
+    return max((int(match[1]) for path in folder.iterdir() if (match := _BATCH.fullmatch(path.name))), default=None)
 
 
 def begin_after(folder: Path, batch: int) -> None:

@@ -175,8 +175,8 @@ def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
     if path is None:
         return []
     logged = any((root / "_spark_metadata").exists() for root in _matching(path))  # of the files there some count
-    found = [] if logged else walk(_matching(path)).files
-    wrong = [*islice(wrong_files(table, found, CONNECTOR.values(table)["format"]), _MOST_WRONG)]
+    paths = [] if logged else walk(_matching(path)).files
+    wrong = [*islice(wrong_files(table, paths, CONNECTOR.values(table)["format"]), _MOST_WRONG)]
     if wrong:
         return wrong
     files = newest_files(_matching(path))
@@ -264,11 +264,11 @@ def _json_rows(
     directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: beside[name] if name in beside else F.col(quoted(name)) for name in columns if name not in in_files}
-    place = _metadata("file.path") if tolerates_bad_rows(table) else None
+    position = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, schema, "text")
     read = decode_changes if has_kinds(table) else partial(decode, of_files=True)
-    rows = read(files, _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, place)
+    rows = read(files, _LINE, table, named, CONNECTOR.values(table), {**keep, **parts}, position)
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts)))
 
@@ -388,12 +388,12 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, Column]:
     stats = _stats(path)
     named = _share_times(stats, bounded)
     longest = max((f.st_size for f in stats), default=0)
-    modified, place = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
+    modified, split_start = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
     unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
     if not named and _least_split(spark) >= 1 << unit:
-        return {time: F.expr(f"{modified} + shiftright({place}, {unit})")}
+        return {time: F.expr(f"{modified} + shiftright({split_start}, {unit})")}
     names = {name: F.col("_metadata.file_path")} if named else {}
-    return {time: F.expr(modified), **names, start: F.col(place)}
+    return {time: F.expr(modified), **names, start: F.col(split_start)}
 
 
 def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
@@ -418,9 +418,9 @@ def _least_split(spark: SparkSession) -> int:
 
 def _bytes(size: str) -> int:
     """Of a size as Spark's settings have it, such as 4MB, 128m or 2000b; a plain number is bytes."""
-    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower())
-    assert found is not None, f"Spark takes sizes, not {size}"
-    return int(found[1]) << (10 * " kmgtp".index(found[2] or " "))
+    match = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower())
+    assert match is not None, f"Spark takes sizes, not {size}"
+    return int(match[1]) << (10 * " kmgtp".index(match[2] or " "))
 
 
 def _directory_or_pattern(path: str) -> str:
@@ -498,12 +498,12 @@ def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
     """What Spark's writer gets: rows, or the text of each change."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    found = refusing(rows, table, CONNECTOR.values(table), target.partitions)
+    checked = refusing(rows, table, CONNECTOR.values(table), target.partitions)
     if not has_kinds(table):
-        return found
-    changes = found.select(*(F.col(quoted(name)) for name in found.columns if name not in target.partitions))
+        return checked
+    changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
     text = encode_changes(changes, CONNECTOR.values(table)).alias(_LINE)
-    return found.select(text, *(F.col(quoted(name)) for name in target.partitions))
+    return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
 
 
 def place(table: Table) -> str:

@@ -66,12 +66,12 @@ def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
     quote = "" if values["csv.disable-quote-character"] else values["csv.quote-character"]
     # A quote that escapes itself is a doubled one (RFC 4180).
     escape = values["csv.escape-character"] or quote
-    found = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": escape}
+    options = {"sep": values["csv.field-delimiter"], "quote": quote, "escape": escape}
     if quote and escape == quote:  # else Spark takes NUL for a character that escapes it, which quoted texts then lose
-        found["charToEscapeQuoteEscaping"] = quote
+        options["charToEscapeQuoteEscaping"] = quote
     if values["csv.null-literal"] is not None:
-        found["nullValue"] = values["csv.null-literal"]
-    return found
+        options["nullValue"] = values["csv.null-literal"]
+    return options
 
 
 _NO_FIELD = "\0no field\0"
@@ -102,9 +102,9 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
     pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
     if values["format"] == "csv":
         spaces = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-        found = csv_settings(values)
-        empty = {"emptyValue": found["quote"] * 2}
-        return found | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
+        options = csv_settings(values)
+        empty = {"emptyValue": options["quote"] * 2}
+        return options | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
     if values["format"].endswith("json"):
         pattern = _TIMESTAMPS[values[f"{values['format']}.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
         nulls = str(bool(values.get(f"{values['format']}.encode.ignore-null-fields"))).lower()
@@ -146,7 +146,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield from (
             _not_held(table, c, "orc", held)
             for c in table.physical_columns
-            if any(part.name in _NOT_IN_ORC for part in c.type.parts())
+            if any(nested.name in _NOT_IN_ORC for nested in c.type.parts())
         )
     if chosen in ("text", "raw"):
         yield from _check_text(table, chosen)
@@ -171,7 +171,7 @@ def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnosti
 
 def _has_other_keys(kind: DataType) -> bool:
     """True where a MAP has keys that are no STRING."""
-    return any(part.name == "MAP" and part.args[0] != _STRING for part in kind.parts())
+    return any(nested.name == "MAP" and nested.args[0] != _STRING for nested in kind.parts())
 
 
 def wrong_keys_of_json(table: Table) -> Iterable[Diagnostic]:
@@ -209,7 +209,7 @@ def decode(
     columns: tuple[str, ...],
     values: Mapping[str, Any],
     keep: Mapping[str, SparkColumn] | None = None,
-    place: SparkColumn | None = None,
+    position: SparkColumn | None = None,
     *,
     of_files: bool = False,
 ) -> DataFrame:
@@ -230,7 +230,7 @@ def decode(
     fields = [F.col(f"{_ROW}.{quoted(name)}").alias(name) for name in columns]
     kept = [column.alias(f"__kept{i}") for i, column in enumerate((keep or {}).values())]
     fields += [F.col(f"__kept{i}").alias(name) for i, name in enumerate(keep or {})]
-    where = (F.lit(None) if place is None else place).cast("STRING").alias(_PLACE)
+    where = (F.lit(None) if position is None else position).cast("STRING").alias(_PLACE)
     texts = messages.select(*kept, F.col(value).alias(_TEXT), where)
     if not tolerant and not is_json:
         if not columns:  # nothing is parsed for what is known beside the text
@@ -303,7 +303,7 @@ def goes_on(text: SparkColumn) -> SparkColumn:
 
 
 def without_bad(
-    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, place: SparkColumn, none: SparkColumn
+    rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
 ) -> DataFrame:
     """The rows but for those of which ``none`` is true; at a ``bad`` one the job fails with SS402: what is ``wrong``,
     the place, the beginning of the record.
@@ -314,7 +314,7 @@ def without_bad(
 
     from sqlstream.planner.lowering.origin import of_file
 
-    at = F.coalesce(F.concat(F.lit(" at "), place), of_file())
+    at = F.coalesce(F.concat(F.lit(" at "), position), of_file())
     beginning = F.regexp_replace(shown(record), r"\s+", " ")
     text = F.concat(F.lit(f"{BAD_ROW}: a row"), at, F.lit(" cannot be read: "), wrong)
     text = F.concat(text, F.coalesce(F.concat(F.lit(": "), beginning), F.lit("")), F.lit(f"\nHINT: {BAD_ROW_HINT}"))
@@ -322,7 +322,7 @@ def without_bad(
 
 
 def bad_column(
-    table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, place: SparkColumn
+    table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, position: SparkColumn
 ) -> SparkColumn:
     """BAD: the record ``text``, what is wrong where it is ``bad``, and its place.
 
@@ -334,7 +334,7 @@ def bad_column(
     record = F.col(text).cast("BINARY").alias("record")
     wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
     error = F.when(bad, wrong).alias("error")
-    return F.struct(record, error, place.cast("STRING").alias("place")).alias(BAD)
+    return F.struct(record, error, position.cast("STRING").alias("place")).alias(BAD)
 
 
 def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
@@ -356,8 +356,8 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
         more = F.col(f"{prefix}{CORRUPT}").isNull() & goes_on(F.col(text))
         behind = F.when(F.is_valid_utf8(F.col(text)), "something follows the JSON object").otherwise("it is no UTF-8")
         form = F.when(more, behind).otherwise(form)
-    found = F.concat_ws(", ", *map(unread, columns))
-    return F.when(found == "", form).otherwise(found)
+    columns_unread = F.concat_ws(", ", *map(unread, columns))
+    return F.when(columns_unread == "", form).otherwise(columns_unread)
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:

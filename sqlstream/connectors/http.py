@@ -84,15 +84,15 @@ def _values(table: Table) -> dict[str, Any]:
 
 
 def _url(values: Mapping[str, Any], key: str) -> Template:
-    found = parse_template(values[key]).resolved(lambda part: str(resolved({key: part})[key]))
-    require_address(found, key)
-    return found
+    template = parse_template(values[key]).resolved(lambda text: str(resolved({key: text})[key]))
+    require_address(template, key)
+    return template
 
 
 def _body(values: Mapping[str, Any], key: str) -> Template | None:
     if values[key] is None:
         return None
-    return parse_json_template(values[key]).resolved(lambda part: str(resolved({key: part})[key]))
+    return parse_json_template(values[key]).resolved(lambda text: str(resolved({key: text})[key]))
 
 
 def _server(table: Table, values: Mapping[str, Any]) -> HttpServer:

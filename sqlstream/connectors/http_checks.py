@@ -23,10 +23,10 @@ _URL_HINT = "Write it as 'https://host/planes/{tailnum}', percent-encoded; colum
 
 
 def _statuses(text: str) -> tuple[int, ...]:
-    found = tuple(int(word) for word in text.split(",") if word.strip())
-    if not all(100 <= status <= 599 for status in found):
+    statuses = tuple(int(word) for word in text.split(",") if word.strip())
+    if not all(100 <= status <= 599 for status in statuses):
         raise ValueError(text)
-    return found
+    return statuses
 
 
 STATUSES = Kind("list", "HTTP statuses with commas, such as '404,204', or none", _statuses)
@@ -40,10 +40,10 @@ def require_address(template: Template, key: str) -> None:
 
 def is_address(template: Template) -> bool:
     """True where the host is fixed: a value never chooses whom to ask."""
-    fixed = "".join(part for part in template.parts if isinstance(part, str))
+    fixed = "".join(text for text in template.parts if isinstance(text, str))
     alone = len(template.parts) <= 1
-    found = _ADDRESS.fullmatch(template.start)
-    return found is not None and (alone or found[1] is not None) and _PRINTABLE.fullmatch(fixed) is not None
+    match = _ADDRESS.fullmatch(template.start)
+    return match is not None and (alone or match[1] is not None) and _PRINTABLE.fullmatch(fixed) is not None
 
 
 def check(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

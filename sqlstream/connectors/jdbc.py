@@ -58,11 +58,11 @@ def _check_url(url: str, span: Span | None) -> Iterable[Diagnostic]:
         yield Diagnostic(WRONG_VALUE, message, span, hint=hint)
         return
     try:
-        found = of_url(url)
+        parameters = of_url(url)
     except ValueError as error:
         yield Diagnostic(WRONG_VALUE, f'option "url" cannot be used: {error}', span, hint=hint)
         return
-    if not found["dbname"]:
+    if not parameters["dbname"]:
         yield Diagnostic(WRONG_VALUE, 'option "url" names no database', span, hint=hint)
 
 

@@ -129,9 +129,11 @@ def start_options(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _properties(values: Mapping[str, Any]) -> dict[str, str]:
     prefix = "properties."
-    found = {f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None}
-    found.pop("kafka.group.id", None)
-    return found
+    options = {
+        f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
+    }
+    options.pop("kafka.group.id", None)
+    return options
 
 
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:

@@ -66,9 +66,9 @@ def with_changes(rows: pa.Table | None, changes: pa.Table, keys: tuple[str, ...]
         changes = pa.concat_tables([before, changes])
     numbered = changes.select(list(keys)).append_column(_NUMBER, pa.array(np.arange(changes.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([(_NUMBER, "max")])[f"{_NUMBER}_max"]
-    found = changes.take(last.sort())
-    there = pc.invert(pc.is_in(found[ROW_KIND], pa.array(_GONE)))
-    return found.filter(there).drop_columns([ROW_KIND])
+    newest = changes.take(last.sort())
+    there = pc.invert(pc.is_in(newest[ROW_KIND], pa.array(_GONE)))
+    return newest.filter(there).drop_columns([ROW_KIND])
 
 
 def _rows(version: Path | None) -> pa.Table | None:

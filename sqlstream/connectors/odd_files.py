@@ -27,24 +27,24 @@ class Walk:
 
 def walk(roots: Iterable[Path]) -> Walk:
     """Links come last, so that they are what is left out."""
-    found, seen = Walk(), set[str]()
+    result, seen = Walk(), set[str]()
     waiting = [*roots]
     while waiting:
         links: list[Path] = []
         for path in waiting:
-            _visit(path, found, seen, links)
+            _visit(path, result, seen, links)
         waiting = links
-    return found
+    return result
 
 
-def _visit(path: Path, found: Walk, seen: set[str], links: list[Path]) -> None:
+def _visit(path: Path, result: Walk, seen: set[str], links: list[Path]) -> None:
     real = os.path.realpath(path)
     if real in seen:
-        found.links.append(path)
+        result.links.append(path)
         return
     seen.add(real)
     if not path.is_dir():
-        found.files.append(path)
+        result.files.append(path)
         return
     for child in sorted(path.iterdir()):
         if child.name.startswith(("_", ".")):
@@ -52,7 +52,7 @@ def _visit(path: Path, found: Walk, seen: set[str], links: list[Path]) -> None:
         if child.is_symlink():
             links.append(child)
         else:
-            _visit(child, found, seen, links)
+            _visit(child, result, seen, links)
 
 
 def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Diagnostic]:  # noqa: A002

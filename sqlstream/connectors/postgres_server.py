@@ -37,13 +37,13 @@ _NO_SERVER = 'Is the server running, and can it be reached from here? Its addres
 
 def parameters(values: Mapping[str, Any]) -> dict[str, str]:
     """libpq's connection parameters for the options of a table; ValueError for a url that names no server."""
-    found = {"connect_timeout": str(max(2, -(-values["connect-timeout"] // 1000)))}  # libpq takes 2 s at least
+    fixed = {"connect_timeout": str(max(2, -(-values["connect-timeout"] // 1000)))}  # libpq takes 2 s at least
     if values["url"] is not None:
-        found |= of_url(values["url"])
+        fixed |= of_url(values["url"])
     else:
-        found |= {"host": values["host"], "port": str(values["port"]), "dbname": values["database"]}
+        fixed |= {"host": values["host"], "port": str(values["port"]), "dbname": values["database"]}
     given = {"user": values["username"], "password": values["password"]}
-    return found | {key: value for key, value in given.items() if value is not None}
+    return fixed | {key: value for key, value in given.items() if value is not None}
 
 
 def of_url(url: str) -> dict[str, str]:
@@ -73,16 +73,16 @@ def _of_jdbc(url: str) -> dict[str, str]:
         port = parts.port or 5432
     except ValueError:
         raise ValueError("its port is no number from 1 to 65535") from None
-    found = {"host": parts.hostname or "localhost", "port": str(port), "dbname": parts.path.strip("/")}
+    result = {"host": parts.hostname or "localhost", "port": str(port), "dbname": parts.path.strip("/")}
     for key, value in parse_qsl(parts.query):
         if key == "currentSchema":
-            found["options"] = f"-c search_path={value}"
+            result["options"] = f"-c search_path={value}"
         elif key in _OF_JDBC:
-            found[_OF_JDBC[key]] = value
+            result[_OF_JDBC[key]] = value
         else:
-            known = ", ".join(sorted([*_OF_JDBC, "currentSchema"]))
-            raise ValueError(f'its property "{key}" is not known; known are {known}')
-    return found
+            allowed = ", ".join(sorted([*_OF_JDBC, "currentSchema"]))
+            raise ValueError(f'its property "{key}" is not known; known are {allowed}')
+    return result
 
 
 def require_psycopg() -> None:
@@ -140,15 +140,15 @@ _UNIQUE = """
 
 
 def regclass(parts: tuple[str, ...]) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join('"' + identifier.replace('"', '""') + '"' for identifier in parts)
 
 
 def columns_there(server: Connection, table: Table, parts: tuple[str, ...], hint: str = "") -> dict[str, str]:
     """All columns with their types; SS563 where there is no such table."""
-    found: dict[str, str] = dict(server.execute(_COLUMNS, [regclass(parts)]).fetchall())
-    if not found:
+    types: dict[str, str] = dict(server.execute(_COLUMNS, [regclass(parts)]).fetchall())
+    if not types:
         raise no_table(table, parts, (name for (name,) in server.execute(_TABLES).fetchall()), hint)
-    return found
+    return types
 
 
 def unique_keys(server: Connection, parts: tuple[str, ...]) -> list[set[str]]:

@@ -96,10 +96,10 @@ class PostgresWriter:
 
     def newest(self, server: Connection) -> int:
         """The newest batch of this run that is in the table; -1 where there is none."""
-        found = server.execute(
+        row = server.execute(
             f"SELECT epoch FROM {self.epochs} WHERE run = %s AND target = %s", [self.run, self.target]
         ).fetchone()
-        return -1 if found is None else int(found[0])
+        return -1 if row is None else int(row[0])
 
     def make_staging(self, server: Connection, number: int) -> None:
         """Anew: the rows of an attempt that failed are of no use."""
@@ -174,9 +174,9 @@ class Staging:
 
         task = TaskContext.get()
         with hiding(self.writer.secrets):
-            part = self.stage(batches, task.partitionId() if task is not None else 0)
-        if part is not None:
-            yield pa.record_batch({"part": [part]})
+            staged = self.stage(batches, task.partitionId() if task is not None else 0)
+        if staged is not None:
+            yield pa.record_batch({"part": [staged]})
 
     def stage(self, batches: Iterator[pa.RecordBatch], partition: int) -> str | None:
         """The name of a new part; None where there are no rows. One COPY is one transaction."""
@@ -184,7 +184,7 @@ class Staging:
         first = next(filled, None)
         if first is None:
             return None
-        writer, part = self.writer, uuid.uuid4().hex
+        writer, staged = self.writer, uuid.uuid4().hex
         names = f"{writer._names}, {_PART}, {_PARTITION}, {_POSITION}, {_KIND}"
         copying = f"COPY {writer.staging(self.number)} ({names}) FROM STDIN"
         position = 0
@@ -195,9 +195,9 @@ class Staging:
         ):
             for batch in _with_first(first, filled):
                 for *values, kind in self._rows(batch):
-                    copy.write_row((*values, part, partition, position, kind))
+                    copy.write_row((*values, staged, partition, position, kind))
                     position += 1
-        return part
+        return staged
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         """The values of the columns in UTC, and the kind."""

@@ -54,9 +54,9 @@ def masked(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 def without_secrets(plan: Node) -> Node:
     """The plan with the options of its tables as they may be shown."""
-    found = _shown(plan)
-    assert isinstance(found, Node)
-    return found
+    shown = _shown(plan)
+    assert isinstance(shown, Node)
+    return shown
 
 
 def _shown(value: Any) -> Any:

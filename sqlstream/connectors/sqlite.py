@@ -27,20 +27,20 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
     values = resolved(CONNECTOR.values(table))
     path, parts = values["path"], values["table-name"]
     require_keys(table, request, DIALECT)
-    found = columns_there(table, path, lambda: _columns(table, path, parts), sqlite3.Error)
+    columns = columns_there(table, path, lambda: _columns(table, path, parts), sqlite3.Error)
     names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
-    stored = matched(table, names, found, {})
+    stored = matched(table, names, columns, {})
     connections, file = values["lookup.connections"], file_as_of(path, changing=True)
     return SqliteSource(table.name, path, parts, request, tuple(stored.items()), connections, file)
 
 
 def _columns(table: Table, path: str, parts: tuple[str, ...]) -> dict[str, str]:
     with closing(connect(path)) as database:
-        found = database.execute("SELECT name FROM pragma_table_info(?)", [parts[-1]]).fetchall()
-        if not found or parts[:-1] not in ((), ("main",)):
+        rows = database.execute("SELECT name FROM pragma_table_info(?)", [parts[-1]]).fetchall()
+        if not rows or parts[:-1] not in ((), ("main",)):
             tables = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
             raise no_table(table, parts, (name for (name,) in tables))
-    return {name: "" for (name,) in found}
+    return {name: "" for (name,) in rows}
 
 
 CONNECTOR = Connector(

@@ -36,10 +36,10 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    found, named = faults(table, values, partitions), {c.name: c for c in table.physical_columns}
+    wrong, named = faults(table, values, partitions), {c.name: c for c in table.physical_columns}
     return rows.select(
         *(
-            _refused(table, named[name], found[name], values).alias(name) if found.get(name) else F.col(quoted(name))
+            _refused(table, named[name], wrong[name], values).alias(name) if wrong.get(name) else F.col(quoted(name))
             for name in rows.columns
         )
     )
@@ -50,14 +50,14 @@ def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = 
     from pyspark.sql import functions as F  # noqa: N812
 
     of_files = _FORMATS.get(values["format"], _nothing)
-    found = {
+    faults_by_column = {
         c.name: _faults(c.type, F.col(quoted(c.name)), values, _in_a_directory if c.name in partitions else of_files)
         for c in table.physical_columns
     }
     in_files = [c for c in table.physical_columns if c.name not in partitions]
     if in_files and values["format"] == "csv":
-        found[in_files[0].name] += _of_lines(in_files, values)
-    return found
+        faults_by_column[in_files[0].name] += _of_lines(in_files, values)
+    return faults_by_column
 
 
 def _refused(table: Table, column: Column, faults: Sequence[Fault], values: Mapping[str, Any]) -> SparkColumn:
@@ -68,11 +68,11 @@ def _refused(table: Table, column: Column, faults: Sequence[Fault], values: Mapp
     shown = F.left(F.replace(F.replace(text, F.lit("\n"), F.lit("\\n")), F.lit("\r"), F.lit("\\r")), F.lit(_SHOWN))
     name = f'column "{column.name}" of table "{table.name}"'
     result = value
-    for found, wrong in reversed(faults):
+    for condition, wrong in reversed(faults):
         start = F.lit(f'{UNHELD}: {name} has a value that format "{values["format"]}" cannot hold: ')
         end = F.lit(f" {wrong}\nHINT: {_hint(wrong, values)}")
         message = F.concat(start, F.coalesce(F.concat(F.lit('"'), shown, F.lit('"')), F.lit("NULL")), end)
-        result = F.when(found, F.raise_error(message)).otherwise(result)
+        result = F.when(condition, F.raise_error(message)).otherwise(result)
     return result
 
 
@@ -109,16 +109,16 @@ def _faults(kind: DataType, value: SparkColumn, values: Mapping[str, Any], find:
         for i, (_, wrong) in enumerate(of(F.lit(None).cast(member.ddl()))):
             yield F.exists(elements, nth(i)), wrong
 
-    found = [*find(kind, value, values)]
+    faults = [*find(kind, value, values)]
     match kind.name:
         case "STRUCT":
             for name, member in kind.fields():
-                found += _faults(member, value.getField(name), values, find)
+                faults += _faults(member, value.getField(name), values, find)
         case "ARRAY":
-            found += in_list(value, kind.args[0])
+            faults += in_list(value, kind.args[0])
         case "MAP":
-            found += [*in_list(F.map_keys(value), kind.args[0]), *in_list(F.map_values(value), kind.args[1])]
-    return found
+            faults += [*in_list(F.map_keys(value), kind.args[0]), *in_list(F.map_values(value), kind.args[1])]
+    return faults
 
 
 def _nothing(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:

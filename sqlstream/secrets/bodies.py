@@ -14,10 +14,10 @@ _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"(?P<name>\s*:)?|[{}\[\],:\s]+|[^{}\[\]
 
 def body_pieces(text: str) -> list[Piece]:
     """The pieces of a body; a text that is no JSON is secret as a whole."""
-    found = aside(text)
-    if found is None or not _is_json(found.text):
+    set_aside = aside(text)
+    if set_aside is None or not _is_json(set_aside.text):
         return guarded(text)
-    return found.all_restored(_pieces(found.text))
+    return set_aside.all_restored(_pieces(set_aside.text))
 
 
 def _is_json(text: str) -> bool:

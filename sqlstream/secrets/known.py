@@ -38,8 +38,8 @@ class Secrets:
     @classmethod
     def of(cls, secrets: Iterable[str]) -> Secrets:
         """Secrets with those that they hold: of ``Bearer …`` the token, of ``user:password`` the password."""
-        found = dict.fromkeys(part for secret in secrets for part in _parts(secret) if _is_telling(part))
-        return cls(tuple(found))
+        telling = dict.fromkeys(text for secret in secrets for text in _parts(secret) if _is_telling(text))
+        return cls(tuple(telling))
 
     def __add__(self, other: Secrets) -> Secrets:
         return Secrets(tuple(dict.fromkeys((*self.known, *other.known))))
@@ -57,8 +57,8 @@ NO_SECRETS = Secrets()
 
 def _parts(secret: str) -> Iterator[str]:
     yield secret
-    for found in _INNER.finditer(secret):
-        yield from filter(None, found.groups())
+    for match in _INNER.finditer(secret):
+        yield from filter(None, match.groups())
     yield from (secret.partition(":")[2], *_ENDS.split(secret))
     if len(lines := secret.splitlines()) > 1:  # messages may show one of them, or all in one line
         yield from (" ".join(secret.split()), *(line.strip() for line in lines))
@@ -70,9 +70,9 @@ def _is_telling(secret: str) -> bool:
 
 
 @lru_cache(64)
-def _pattern(known: tuple[str, ...]) -> re.Pattern[str]:
+def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
     """Longer secrets first: one may be a part of another."""
-    spelled = sorted({form for secret in known for form in _spellings(secret)}, key=lambda form: (-len(form), form))
+    spelled = sorted({form for secret in secrets for form in _spellings(secret)}, key=lambda form: (-len(form), form))
     return re.compile("|".join(map(_expression, spelled)))
 
 
@@ -99,7 +99,7 @@ def _spellings(secret: str) -> Iterator[str]:
 def _unescaped(secret: str) -> str:
     """Of a text that stands in JSON."""
     try:
-        found = json.loads(f'"{secret}"')
+        decoded = json.loads(f'"{secret}"')
     except ValueError:
         return secret
-    return found if isinstance(found, str) else secret
+    return decoded if isinstance(decoded, str) else secret

@@ -112,12 +112,12 @@ def text_pieces(text: str) -> list[Piece]:
         return url_pieces(text)
     if "://" in text:
         return [piece for word in _WORD.findall(text) for piece in _of_word(word)]
-    found, end = [], 0
+    pieces, end = [], 0
     for named in _NAMED_VALUE.finditer(text):
         if _NEVER.search(named[1]):
-            found += [Piece(text[end : named.start(3)]), *guarded(named[3])]
+            pieces += [Piece(text[end : named.start(3)]), *guarded(named[3])]
             end = named.end()
-    return [*found, Piece(text[end:])]
+    return [*pieces, Piece(text[end:])]
 
 
 def _host_pieces(text: str) -> list[Piece]:

@@ -53,8 +53,8 @@ class Aside(NamedTuple):
         return "".join(self._restored(character) for character in text)
 
     def _restored(self, character: str) -> str:
-        place = ord(character) - _FIRST
-        return self.placeholders[place] if 0 <= place < len(self.placeholders) else character
+        index = ord(character) - _FIRST
+        return self.placeholders[index] if 0 <= index < len(self.placeholders) else character
 
     def all_restored(self, pieces: Iterable[Piece]) -> list[Piece]:
         """The pieces with their placeholders; those that are made of them alone are no secrets."""
@@ -64,8 +64,8 @@ class Aside(NamedTuple):
 
 def aside(text: str) -> Aside | None:
     """None where the text holds such characters itself, or too many placeholders."""
-    found = tuple(PLACEHOLDER.findall(text))
-    if len(found) > _MOST or any(_FIRST <= ord(character) < _FIRST + _MOST for character in text):
+    placeholders = tuple(PLACEHOLDER.findall(text))
+    if len(placeholders) > _MOST or any(_FIRST <= ord(character) < _FIRST + _MOST for character in text):
         return None
     numbers = iter(range(_FIRST, _FIRST + _MOST))
-    return Aside(PLACEHOLDER.sub(lambda _: chr(next(numbers)), text), found)
+    return Aside(PLACEHOLDER.sub(lambda _: chr(next(numbers)), text), placeholders)

@@ -60,14 +60,14 @@ def shown_script(text: str) -> str:
 @lru_cache(16)
 def secrets_of_script(text: str) -> Secrets:
     """What ``shown_script`` hides, for messages; these may name a single word where a mistake is."""
-    found = [(text[place.start : place.end], place.whole) for place in _places(text)]
-    words = [word for secret, whole in found if not whole for word in _WORD.findall(secret)]
-    return Secrets.of([*(secret for secret, _ in found), *words]) if found else NO_SECRETS
+    secrets = [(text[hidden.start : hidden.end], hidden.whole) for hidden in _places(text)]
+    words = [word for secret, whole in secrets if not whole for word in _WORD.findall(secret)]
+    return Secrets.of([*(secret for secret, _ in secrets), *words]) if secrets else NO_SECRETS
 
 
-def option_at(text: str, place: int) -> str | None:
+def option_at(text: str, offset: int) -> str | None:
     """The key of the option in whose value a place of a script is; None where it is in none."""
-    keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= place < o.end(3))
+    keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= offset < o.end(3))
     return next(keys, None)
 
 
@@ -80,13 +80,13 @@ def _places(text: str) -> tuple[_Place, ...]:
     text = _LOOKUP_HINT.sub(lambda hint: " " * len(hint[0]), text)
     options = list(_OPTION.finditer(text))
     values = {option.start(3) for option in options}
-    found = [place for o in options for place in _secret(pieces_of(o[1][1:-1], o[3][1:-1]), o.start(3) + 1)]
-    lists = [(found.start(), found.end()) for found in _LIST.finditer(text)]
+    match = [hidden for o in options for hidden in _secret(pieces_of(o[1][1:-1], o[3][1:-1]), o.start(3) + 1)]
+    lists = [(match.start(), match.end()) for match in _LIST.finditer(text)]
     for name in _NAME.finditer(text):
         listed = name["set"] is not None or any(start < name.start() < end for start, end in lists)
-        found += _behind(name, text, listed)
+        match += _behind(name, text, listed)
     others = (string for string in _LITERAL.finditer(text) if string.start() not in values)
-    return (*found, *(place for o in others for place in _secret(text_pieces(o[0][1:-1]), o.start() + 1)))
+    return (*match, *(hidden for o in others for hidden in _secret(text_pieces(o[0][1:-1]), o.start() + 1)))
 
 
 def _secret(pieces: Iterable[Piece], start: int) -> Iterator[_Place]:

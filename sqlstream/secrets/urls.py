@@ -44,15 +44,15 @@ def is_harmless(name: str) -> bool:
 
 def url_pieces(text: str) -> list[Piece]:
     """The pieces of a URL; a text that is none is secret as a whole."""
-    found = aside(text)
-    if found is None or any(character in text for character in "\t\r\n"):  # the parser drops them
+    set_aside = aside(text)
+    if set_aside is None or any(character in text for character in "\t\r\n"):  # the parser drops them
         return guarded(text)
     try:
-        pieces = list(_pieces(found.text))
+        pieces = list(_pieces(set_aside.text))
     except ValueError:  # brackets around no address, or characters that look like others
         return guarded(text)
-    assert "".join(piece.text for piece in pieces) == found.text, "no character is lost"
-    return found.all_restored(pieces)
+    assert "".join(piece.text for piece in pieces) == set_aside.text, "no character is lost"
+    return set_aside.all_restored(pieces)
 
 
 def is_clear(text: str) -> bool:
@@ -66,9 +66,9 @@ def is_clear(text: str) -> bool:
 
 def _begin(text: str) -> tuple[int, str] | None:
     """Where the host or the user begins, and the scheme; a URL may begin with a placeholder in place of all that."""
-    found = _BEGIN.match(text)
-    if found is not None:
-        return found.end(), found[1].casefold()
+    match = _BEGIN.match(text)
+    if match is not None:
+        return match.end(), match[1].casefold()
     return (0, "") if _OPEN_BEGIN.match(text) else None
 
 
@@ -130,20 +130,20 @@ def _user(text: str, scheme: str) -> Iterator[Piece]:
 
 def _host(host: str, path: str) -> Iterator[Piece]:
     """Hosts with their ports. What is no port is the password of a user whose host was forgotten, without an end."""
-    found = _NO_PORT.search(host)
-    end = len(host) if found is None else found.start(1)
-    yield from _with_parameters(host[:end] if found else host + path)
-    if found is not None:
+    match = _NO_PORT.search(host)
+    end = len(host) if match is None else match.start(1)
+    yield from _with_parameters(host[:end] if match else host + path)
+    if match is not None:
         yield Piece(host[end:] + path, secret=True)
 
 
 def _with_parameters(path: str) -> Iterator[Piece]:
     """``;name=value`` may stand behind each part of a path, and behind the host in some URLs of JDBC."""
     end = 0
-    for found in _PARAMETER.finditer(path):
-        yield Piece(path[end : found.end(1)])
-        yield Piece(found[2], secret=not is_harmless(found[1][1:-1]))
-        end = found.end()
+    for match in _PARAMETER.finditer(path):
+        yield Piece(path[end : match.end(1)])
+        yield Piece(match[2], secret=not is_harmless(match[1][1:-1]))
+        end = match.end()
     yield Piece(path[end:])
 
 

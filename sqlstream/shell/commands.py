@@ -95,13 +95,13 @@ def meaning(command: Command, span: Span) -> Command | str:
     if short is None:
         hint = did_you_mean(command.name, _SHORT, "commands")
         raise ParseError(UNKNOWN_COMMAND, f'"{command.name}" is not a command of the shell', span, hint=hint)
-    found = short.with_argument if command.argument else short.alone
-    if found is None:
+    spelled = short.with_argument if command.argument else short.alone
+    if spelled is None:
         wrong = "takes no argument" if command.argument else "needs an argument"
         raise ParseError(UNKNOWN_COMMAND, f'"{command.name}" {wrong}', span, hint='"\\?" shows the commands.')
-    if found.islower():
-        return Command(found, _unquoted(command.argument), command.end)
-    return found.format(command.argument)
+    if spelled.islower():
+        return Command(spelled, _unquoted(command.argument), command.end)
+    return spelled.format(command.argument)
 
 
 def _unquoted(path: str) -> str:

@@ -19,6 +19,6 @@ class SqlStreamLexer(SqlLexer):  # type: ignore[misc]
     filenames: ClassVar[list[str]] = []
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
-        known = keywords()
-        for place, kind, value in super().get_tokens_unprocessed(text):
-            yield place, Keyword if kind is Name and value.upper() in known else kind, value
+        reserved = keywords()
+        for offset, kind, value in super().get_tokens_unprocessed(text):
+            yield offset, Keyword if kind is Name and value.upper() in reserved else kind, value

@@ -112,14 +112,14 @@ class Shell:
         return self._run(joined([*parts, *last]))
 
     def _run(self, parts: Iterable[Part]) -> bool:
-        for part in parts:
+        for entry in parts:
             try:
-                if part.command is None:
-                    self._statements(part.piece)
-                elif not self._command(part):
+                if entry.command is None:
+                    self._statements(entry.piece)
+                elif not self._command(entry):
                     return False
             except SqlStreamError as error:
-                self._fail(str(part.located(error)))
+                self._fail(str(entry.located(error)))
             except KeyboardInterrupt:
                 self._say("interrupted")
             self._background.tell()
@@ -127,9 +127,9 @@ class Shell:
 
     # --- commands ---
 
-    def _command(self, part: Part) -> bool:
-        assert part.command is not None
-        match meaning(part.command, Span(0, len(part.piece.rstrip()))):
+    def _command(self, entry: Part) -> bool:
+        assert entry.command is not None
+        match meaning(entry.command, Span(0, len(entry.piece.rstrip()))):
             case Command(name="help"):
                 self._say(HELP)
             case Command(name="source", argument=path):
@@ -161,8 +161,8 @@ class Shell:
         """Nothing of the text runs where any of it is wrong; that shows without waiting for Spark."""
         if wrong := self._session.check(text):
             raise SqlStreamError.of(wrong)
-        for found in self._session.warnings(text):
-            sys.stderr.write(found.render() + "\n")
+        for warning in self._session.warnings(text):
+            sys.stderr.write(warning.render() + "\n")
         try:
             for statement in parse_script(text):
                 self._show(statement, self._executed(statement, text))

@@ -55,25 +55,25 @@ def split(text: str, start: int = 0) -> tuple[list[Part], int]:
 
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
-    found: list[Part] = []
+    entries: list[Part] = []
     while True:
         begin = _behind_blank(text, start)
         command = command_at(text, begin)
         end = _end_of_statement(text, begin) if command is None else command.end
         if end is None:
-            return found, start
-        found.append(Part(text, begin, end, command))
+            return entries, start
+        entries.append(Part(text, begin, end, command))
         start = end
 
 
 def joined(parts: Sequence[Part]) -> Iterator[Part]:
     """The parts, statements that follow each other as one: nothing of them runs where any of them is wrong."""
     before: Part | None = None
-    for part in parts:
-        if before is not None and (before.command or part.command):
+    for entry in parts:
+        if before is not None and (before.command or entry.command):
             yield before
             before = None
-        before = part if before is None else replace(before, end=part.end)
+        before = entry if before is None else replace(before, end=entry.end)
     if before is not None:
         yield before
 

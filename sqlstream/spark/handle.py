@@ -132,9 +132,9 @@ class SparkHandle:
                 raise
 
 
-def _is_set(found: str | None, key: str, value: str) -> bool:
+def _is_set(actual: str | None, key: str, value: str) -> bool:
     """Options of the JVM stand before those that sqlstream adds to them when it starts Spark."""
-    return found == value or (key in JAVA_OPTIONS and (found or "").startswith(f"{value} "))
+    return actual == value or (key in JAVA_OPTIONS and (actual or "").startswith(f"{value} "))
 
 
 def _not_changeable(key: str) -> ConnectorError:
@@ -147,12 +147,12 @@ def _not_changeable(key: str) -> ConnectorError:
 
 def spark_settings(settings: Settings) -> Mapping[str, str]:
     """Spark's settings for those of the session."""
-    found = dict(settings.spark)
+    wanted = dict(settings.spark)
     if settings["table.local-time-zone"] is not None:
-        found["spark.sql.session.timeZone"] = settings["table.local-time-zone"]
+        wanted["spark.sql.session.timeZone"] = settings["table.local-time-zone"]
     if settings["parallelism.default"] is not None:
-        found["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
+        wanted["spark.sql.shuffle.partitions"] = str(settings["parallelism.default"])
     retained = settings["execution.checkpointing.num-retained"]
     if retained is not None:
-        found[RETAINED_BY_SPARK] = str(max(retained, LEAST_RETAINED))
-    return found
+        wanted[RETAINED_BY_SPARK] = str(max(retained, LEAST_RETAINED))
+    return wanted

@@ -41,7 +41,7 @@ def _object(path: str) -> Any:
 
 def attribute(value: object, *names: str) -> Any:
     """What is behind the names; None where one of them is not there."""
-    return reduce(lambda found, name: getattr(found, name, None), names, value)
+    return reduce(lambda inner, name: getattr(inner, name, None), names, value)
 
 
 def java_of(spark: SparkSession) -> Any:
@@ -58,8 +58,8 @@ def java_process() -> subprocess.Popen[bytes] | None:
     """The Java that PySpark has started from this process."""
     from pyspark import SparkContext
 
-    found: subprocess.Popen[bytes] | None = attribute(SparkContext, "_gateway", "proc")
-    return found
+    process: subprocess.Popen[bytes] | None = attribute(SparkContext, "_gateway", "proc")
+    return process
 
 
 def start_java(settings: Mapping[str, str]) -> None:
@@ -86,12 +86,12 @@ def end_connection() -> None:
 
 def connect_endpoint(spark: SparkSession) -> str | None:
     """Host and port of a session of Spark Connect; None for builders other than the default one."""
-    found: str | None = attribute(spark, "client", "_builder", "endpoint")
-    return found
+    endpoint: str | None = attribute(spark, "client", "_builder", "endpoint")
+    return endpoint
 
 
 def java_trace(error: BaseException) -> str | None:
     """Where Spark failed in Java, with all causes."""
     through_connect = getattr(error, "getStackTrace", None)
-    found: str | None = through_connect() if through_connect is not None else getattr(error, "_stackTrace", None)
-    return found
+    trace: str | None = through_connect() if through_connect is not None else getattr(error, "_stackTrace", None)
+    return trace

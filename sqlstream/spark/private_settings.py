@@ -87,7 +87,7 @@ def properties_text(settings: Mapping[str, str]) -> str:
 
 def _escaped(text: str) -> str:
     units = text.translate(_ESCAPES).encode("utf-16-be", "surrogatepass")
-    codes = (int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2))
+    codes = (int.from_bytes(units[offset : offset + 2]) for offset in range(0, len(units), 2))
     return "".join(chr(code) if code < 0x7F else f"\\u{code:04x}" for code in codes)
 
 

@@ -72,5 +72,5 @@ def _place(master: str) -> str:
     """The master as Spark calls it; of a URL of Spark Connect without user, token and other options."""
     if master.startswith("k8s://") and "://" not in master.removeprefix("k8s://"):
         return master.replace("k8s://", "k8s://https://")
-    found = _CONNECT_URL.match(master)
-    return master if found is None else f"{_CONNECT}{found[1]}:{found[2] or _CONNECT_PORT}"
+    url = _CONNECT_URL.match(master)
+    return master if url is None else f"{_CONNECT}{url[1]}:{url[2] or _CONNECT_PORT}"

@@ -150,10 +150,10 @@ def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
 def require_suitable(spark: SparkSession) -> None:
     """ExecutionError SS493 that lists the settings under which results would be wrong."""
     wrong = [
-        Diagnostic(UNSUITABLE_SESSION, f'Spark\'s setting "{key}" is "{found}"', hint=f'Set it to "{needed}".')
+        Diagnostic(UNSUITABLE_SESSION, f'Spark\'s setting "{key}" is "{actual}"', hint=f'Set it to "{needed}".')
         for key, needed in STREAMING.items()
         if key.endswith(("noDataMicroBatches.enabled", "multipleWatermarkPolicy"))
-        and (found := spark.conf.get(key, needed)) != needed
+        and (actual := spark.conf.get(key, needed)) != needed
     ]
     if wrong:
         raise ExecutionError.of(wrong)

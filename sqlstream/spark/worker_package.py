@@ -91,11 +91,11 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _digest(root: Path, sources: Mapping[Path, bytes]) -> str:
-    found = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for path, content in sources.items():
-        found.update(f"{path.relative_to(root)} {len(content)}\n".encode())
-        found.update(content)
-    return found.hexdigest()[:12]
+        digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
 
 
 def _folder() -> Path:

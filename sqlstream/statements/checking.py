@@ -28,16 +28,16 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
     """
     statements, errors = parse_script_recovering(text)
     scratch, broken = workspace.copy(), set[str]()
-    found = [d for error in errors for d in error.diagnostics]
+    mistakes = [d for error in errors for d in error.diagnostics]
     for statement in statements:
         try:
-            known = _check(statement, scratch, text)
+            defined = _check(statement, scratch, text)
         except SqlStreamError as error:
-            found += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
-            known = False
-        if not known and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
+            mistakes += [d for d in error.diagnostics if not any(name in d.message.casefold() for name in broken)]
+            defined = False
+        if not defined and isinstance(statement, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
             broken.add(f'"{statement.name}" does not exist'.casefold())
-    attached = [d if d.source is not None else replace(d, source=text) for d in found]
+    attached = [d if d.source is not None else replace(d, source=text) for d in mistakes]
     return tuple(sorted(attached, key=lambda d: d.span.start if d.span and d.source == text else len(text)))
 
 
@@ -45,7 +45,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
 def script_warnings(text: str) -> tuple[Diagnostic, ...]:
     """What the statements of a script say that is allowed and hardly meant, as far as they parse."""
     statements, _ = parse_script_recovering(text)
-    return tuple(replace(found, source=text) for statement in statements for found in warnings_of(statement))
+    return tuple(replace(warning, source=text) for statement in statements for warning in warnings_of(statement))
 
 
 def _check_create_as(statement: nodes.CreateTable, query: exp.Expression, scratch: Workspace) -> bool:

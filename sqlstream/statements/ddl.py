@@ -50,6 +50,6 @@ def _watermark(watermark: Watermark) -> exp.Expression:
     delay = f" - {as_interval(watermark.delay_ms)}" if watermark.delay_ms else ""
     query = parse_query(f"SELECT {column.sql(dialect='spark')}{delay}")
     assert isinstance(query, exp.Select)
-    found = query.selects[0]
-    assert isinstance(found, exp.Expression)
-    return found
+    expression = query.selects[0]
+    assert isinstance(expression, exp.Expression)
+    return expression

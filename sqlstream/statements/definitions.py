@@ -47,8 +47,8 @@ def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
     wrong = connectors.validate(table, {option.key: option.span for option in statement.options})
     if wrong:
         raise SqlStreamError.of(wrong)
-    found = connectors.connector(table.connector)
-    return replace(table, bounded=found.bounded(table), streamed=found.is_source and not found.answers(table))
+    kind = connectors.connector(table.connector)
+    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
 
 
 @define.register
@@ -119,8 +119,8 @@ def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> Table:
         raise UnsupportedError("SS341", "CREATE TABLE … AS with columns is not executed", statement.span, hint=hint)
     plan = plan_of(nodes.Query(statement.query, span=statement.span), workspace)
     assert isinstance(plan, Output)
-    found = zip(plan.names, plan.schema, strict=True)
-    return _table(statement, [(name, field.type, field.nullable) for name, field in found], workspace)
+    named_fields = zip(plan.names, plan.schema, strict=True)
+    return _table(statement, [(name, field.type, field.nullable) for name, field in named_fields], workspace)
 
 
 def table_of_columns(statement: nodes.CreateTable, columns: Columns, workspace: Workspace) -> Table:
@@ -128,9 +128,11 @@ def table_of_columns(statement: nodes.CreateTable, columns: Columns, workspace: 
     return _table(statement, [(name, type_, True) for name, type_ in columns], workspace)
 
 
-def _table(statement: nodes.CreateTable, found: Iterable[tuple[str, DataType, bool]], workspace: Workspace) -> Table:
+def _table(
+    statement: nodes.CreateTable, typed_names: Iterable[tuple[str, DataType, bool]], workspace: Workspace
+) -> Table:
     columns = tuple(
         nodes.PhysicalColumn(name, type_.to_sqlglot(), nullable, span=statement.name.span)
-        for name, type_, nullable in found
+        for name, type_, nullable in typed_names
     )
     return declared_table(replace(statement, columns=columns, query=None), workspace.catalog)

@@ -87,8 +87,8 @@ def _chosen(statement: nodes.Explain) -> nodes.Query | nodes.Insert | None:
 def _batch_of(statement: nodes.Explain, workspace: Workspace) -> Batch | None:
     _require_format(statement)
     inner = _chosen(statement)
-    found = None if inner is None else chosen(inner, workspace)
-    return found if isinstance(found, Batch) else None
+    way = None if inner is None else chosen(inner, workspace)
+    return way if isinstance(way, Batch) else None
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:

@@ -27,14 +27,14 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
 
 def _describe(name: nodes.Name, workspace: Workspace) -> Rows:
     catalog = workspace.catalog
-    found = catalog.required(name)
-    if isinstance(found, Table):
-        return describe_table(found)
+    relation = catalog.required(name)
+    if isinstance(relation, Table):
+        return describe_table(relation)
     try:
-        plan = bind_query(found.query, catalog)
+        plan = bind_query(relation.query, catalog)
     except SqlStreamError as error:
-        raise _unknown_columns(found, name, workspace, error) from None
-    return describe_view(found.columns or plan.names, plan.schema)
+        raise _unknown_columns(relation, name, workspace, error) from None
+    return describe_view(relation.columns or plan.names, plan.schema)
 
 
 def _unknown_columns(view: View, name: nodes.Name, workspace: Workspace, error: SqlStreamError) -> SqlStreamError:

@@ -52,10 +52,10 @@ def _passes(name: str, names: nodes.NameFilter) -> bool:
 
 
 def _table(name: nodes.Name, catalog: Catalog) -> Table:
-    found = catalog.required(name)
-    if not isinstance(found, Table):
-        raise BindError(DOES_NOT_EXIST, f'"{found.name}" is a view, not a table', name.span)
-    return found
+    relation = catalog.required(name)
+    if not isinstance(relation, Table):
+        raise BindError(DOES_NOT_EXIST, f'"{relation.name}" is a view, not a table', name.span)
+    return relation
 
 
 _FUNCTION = ("function name", "kind", "origin", "arguments", "returns", "target")
@@ -67,8 +67,8 @@ def _users(functions: Iterable[Function]) -> list[_Line]:
 
 def _built_in() -> list[_Line]:
     """Ours and Spark's, as far as a query may call them."""
-    found = {**OWN_FUNCTIONS, **{name: kind.value for name, kind in callable_functions().items()}}
-    return [(name, found[name], "built-in", "", "", "") for name in sorted(found)]
+    kinds = {**OWN_FUNCTIONS, **{name: kind.value for name, kind in callable_functions().items()}}
+    return [(name, kinds[name], "built-in", "", "", "") for name in sorted(kinds)]
 
 
 def _signature(function: Function) -> str:
@@ -79,8 +79,8 @@ _CONNECTOR = ("connector name", "source", "sink", "lookup", "description")
 
 
 def _connectors() -> list[_Line]:
-    found = [connectors.connector(name) for name in connectors.NAMES]
-    return [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in found]
+    all_connectors = [connectors.connector(name) for name in connectors.NAMES]
+    return [(c.name, *(_yes(can) for can in (c.is_source, c.is_sink, c.is_lookup)), c.doc) for c in all_connectors]
 
 
 def _yes(answer: bool) -> str:

@@ -46,12 +46,12 @@ def _both(plan: StatementSet, statement: nodes.StatementSet) -> Iterable[Diagnos
 
 
 def _one_place(plan: StatementSet, statement: nodes.StatementSet) -> Iterable[Diagnostic]:
-    found: dict[object, Table] = {}
+    table_at: dict[object, Table] = {}
     for table in _written(plan):
-        place = connector(table.connector).place(table)
-        if place is None:
+        location = connector(table.connector).place(table)
+        if location is None:
             continue
-        other = found.setdefault((table.connector, place), table)
+        other = table_at.setdefault((table.connector, location), table)
         if other.name != table.name:
             message = f'tables "{other.name}" and "{table.name}" of one statement set write to the same place'
             hint = f'Give them places of their own, or write INSERT INTO "{other.name}" in both statements.'

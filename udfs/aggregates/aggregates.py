@@ -74,22 +74,24 @@ class Aggregates:
     @_as_in_sql
     def merge(self, accumulators: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
         """``count`` rows of accumulators. ``groups``: the group of each accumulator; parts are in order."""
-        found = Groups(groups, count)
+        merged_groups = Groups(groups, count)
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
-        return self._table([c for a, p in zip(self._distinct, parts, strict=True) for c in a.merge(p, found)], count)
+        return self._table(
+            [c for a, p in zip(self._distinct, parts, strict=True) for c in a.merge(p, merged_groups)], count
+        )
 
     @_as_in_sql
     def of_ranges(self, accumulators: pa.Table, start: np.ndarray, stop: np.ndarray) -> pa.Table | None:
         """A row of accumulators for each range ``[start, stop)`` of them, as ``merge`` would give it; None where some
         of the calls cannot tell it from running totals."""
-        found: list[pa.Array] = []
+        columns_of_ranges: list[pa.Array] = []
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
-        for accumulator, part in zip(self._distinct, parts, strict=True):
-            columns = accumulator.of_ranges(part, start, stop)
+        for accumulator, own_columns in zip(self._distinct, parts, strict=True):
+            columns = accumulator.of_ranges(own_columns, start, stop)
             if columns is None:
                 return None
-            found += columns
-        return self._table(found, len(start))
+            columns_of_ranges += columns
+        return self._table(columns_of_ranges, len(start))
 
     @_as_in_sql
     def finish(self, accumulators: pa.Table) -> pa.Table:
@@ -123,8 +125,8 @@ class Aggregates:
         """True where the results stay what they are when rows go whose accumulators are ``gone``."""
         names = self._accumulators.names
         parts = (_split(_columns(table, names), self._distinct) for table in (accumulators, gone))
-        found = (a.survives(own, left) for a, own, left in zip(self._distinct, *parts, strict=True))
-        return np.asarray(np.logical_and.reduce(list(found)))
+        flags = (a.survives(own, left) for a, own, left in zip(self._distinct, *parts, strict=True))
+        return np.asarray(np.logical_and.reduce(list(flags)))
 
     @cached_property
     def _plans(self) -> tuple[Plan, ...]:

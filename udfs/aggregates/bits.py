@@ -35,6 +35,6 @@ class Bits(Accumulator):
 
     def _combined(self, column: pa.Array, groups: Groups) -> pa.Array:
         numbers = numbers_of(column)
-        found = np.full(groups.count, -1 if self.function == "bit_and" else 0, numbers.dtype)
-        _OPERATIONS[self.function].at(found, groups.ids, numbers)
-        return column_of(found, self.type, groups.empty)
+        combined = np.full(groups.count, -1 if self.function == "bit_and" else 0, numbers.dtype)
+        _OPERATIONS[self.function].at(combined, groups.ids, numbers)
+        return column_of(combined, self.type, groups.empty)

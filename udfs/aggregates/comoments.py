@@ -111,5 +111,5 @@ def regr_intercept(s: Sums) -> tuple[np.ndarray, np.ndarray]:
 
 def regr_r2(s: Sums) -> tuple[np.ndarray, np.ndarray]:
     """1 where the dependent variable does not vary, NULL where the other does not."""
-    found = np.where(s.xx == 0, 1.0, s.xy * s.xy / (s.xx * s.yy))
-    return found, (s.n == 0) | (s.yy == 0)
+    ratio = np.where(s.xx == 0, 1.0, s.xy * s.xy / (s.xx * s.yy))
+    return ratio, (s.n == 0) | (s.yy == 0)

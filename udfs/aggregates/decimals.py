@@ -89,11 +89,11 @@ def _quotient(result: pa.DataType, total: pa.Array, count: pa.Array) -> pa.Array
 def _divided(digits: Sequence[np.ndarray], divisors: np.ndarray) -> list[np.ndarray]:
     """Long division of numbers that are not negative by divisors below 2**46."""
     remainder = np.zeros_like(divisors)
-    found: list[np.ndarray] = []
+    quotients: list[np.ndarray] = []
     for digit in reversed(digits):
         quotient, remainder = np.divmod((remainder << _BITS) + digit, divisors)
-        found.insert(0, quotient)
-    return found
+        quotients.insert(0, quotient)
+    return quotients
 
 
 def _totals(column: pa.Array, groups: Groups) -> list[np.ndarray]:
@@ -127,18 +127,18 @@ def _stored(column: pa.Array, type_: type[np.integer]) -> np.ndarray:
     width = 16 // np.dtype(type_).itemsize
     if not len(column):
         return np.zeros((0, width), type_)
-    found: np.ndarray = np.frombuffer(column.buffers()[1], type_).reshape(-1, width)
-    return found[column.offset : column.offset + len(column)]
+    integers: np.ndarray = np.frombuffer(column.buffers()[1], type_).reshape(-1, width)
+    return integers[column.offset : column.offset + len(column)]
 
 
 def _carried(digits: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The same numbers with all digits but the last within 16 bits."""
-    found, carry = [], np.zeros_like(digits[0])
+    carried, carry = [], np.zeros_like(digits[0])
     for digit in digits[:-1]:
         total = digit + carry
-        found.append(total & _MASK)
+        carried.append(total & _MASK)
         carry = total >> _BITS
-    return [*found, digits[-1] + carry]
+    return [*carried, digits[-1] + carry]
 
 
 def _decimals(digits: Sequence[np.ndarray], type_: pa.DataType, missing: np.ndarray, function: str) -> pa.Array:
@@ -148,14 +148,14 @@ def _decimals(digits: Sequence[np.ndarray], type_: pa.DataType, missing: np.ndar
         raise overflow(function, type_)
     stored = np.stack(carried, axis=1).astype(np.uint16)
     validity = pa.array(~missing).buffers()[1]
-    found = pa.Array.from_buffers(type_, len(missing), [validity, pa.py_buffer(np.ascontiguousarray(stored))])
-    if not _fit(found):
+    decimals = pa.Array.from_buffers(type_, len(missing), [validity, pa.py_buffer(np.ascontiguousarray(stored))])
+    if not _fit(decimals):
         raise overflow(function, type_)
-    return found
+    return decimals
 
 
 def _fit(column: pa.Array) -> bool:
     nines = (9,) * column.type.precision
     least, greatest = (Decimal((sign, nines, -column.type.scale)) for sign in (1, 0))
-    found = pc.min_max(column).as_py()
-    return found["min"] is None or (least <= found["min"] and found["max"] <= greatest)
+    extremes = pc.min_max(column).as_py()
+    return extremes["min"] is None or (least <= extremes["min"] and extremes["max"] <= greatest)

@@ -40,16 +40,19 @@ class DistinctValues(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         values, rows = exploded(columns[0])
-        found, of = tuple(members(values, len(self.columns))), Groups(groups.ids[rows.ids], groups.count)
+        distinct_values, owners = tuple(members(values, len(self.columns))), Groups(groups.ids[rows.ids], groups.count)
         if self.by_number:
-            order = by_number(found[-1], of)
-            found, of = tuple(c.take(pa.array(order)) for c in found), Groups(of.ids[order], of.count)
-        return self._distinct(found, of)
+            order = by_number(distinct_values[-1], owners)
+            distinct_values, owners = (
+                tuple(c.take(pa.array(order)) for c in distinct_values),
+                Groups(owners.ids[order], owners.count),
+            )
+        return self._distinct(distinct_values, owners)
 
     def _distinct(self, columns: Columns, groups: Groups) -> Columns:
         kept = first_of_each(columns[: self.compared], groups)
-        found = items([c.take(pa.array(kept)) for c in columns])
-        return (Groups(groups.ids[kept], groups.count).lists(found),)
+        distinct_items = items([c.take(pa.array(kept)) for c in columns])
+        return (Groups(groups.ids[kept], groups.count).lists(distinct_items),)
 
 
 def first_of_each(columns: Columns, groups: Groups) -> np.ndarray:
@@ -78,8 +81,8 @@ def _value_ids(columns: Columns) -> np.ndarray:
 def numbered(columns: Columns, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
     """Numbers the combinations of values within groups: the number of each row, the first row of each number."""
     names = [str(i) for i in range(len(columns) + 1)]
-    found = dense_ids(pa.Table.from_arrays([pa.array(groups.ids), *columns], names), names)
-    return found.ids, found.first
+    ids = dense_ids(pa.Table.from_arrays([pa.array(groups.ids), *columns], names), names)
+    return ids.ids, ids.first
 
 
 def _without_negative_zeros(column: pa.Array) -> pa.Array:

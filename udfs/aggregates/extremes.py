@@ -36,30 +36,30 @@ class Extreme(Accumulator):
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
         """Where all values that go are greater than the least one, or less than the greatest."""
-        both = pa.concat_arrays([columns[0], gone[0]])
+        combined = pa.concat_arrays([columns[0], gone[0]])
         count = len(columns[0])
-        present = truths_of(both.is_valid())
+        present = truths_of(combined.is_valid())
         rank = np.zeros(2 * count, np.int64)
-        rank[present] = ranks(both.drop_null())
+        rank[present] = ranks(combined.drop_null())
         inside = rank[count:] < rank[:count] if self.greatest else rank[count:] > rank[:count]
         survives: np.ndarray = ~present[count:] | (inside & present[:count])
         return survives
 
     def _extremes(self, column: pa.Array, groups: Groups) -> pa.Array:
         if is_number(self.type):
-            found = extremes(numbers_of(column), groups, self.greatest)
+            numbers = extremes(numbers_of(column), groups, self.greatest)
             # Zeros have two signs: the first row decides.
-            if not kinds.is_floating(self.type) or found.all():
-                return column_of(found, self.type, groups.empty)
+            if not kinds.is_floating(self.type) or numbers.all():
+                return column_of(numbers, self.type, groups.empty)
         return column.take(first_extreme(ranks(column), groups, self.greatest))
 
 
 def extremes(numbers: np.ndarray, groups: Groups, greatest: bool) -> np.ndarray:
     """The least or greatest number of each group, NaN being the greatest; any number for empty groups."""
     start, pick = _FLOATS[greatest] if numbers.dtype.kind == "f" else _integers(numbers.dtype, greatest)
-    found = np.full(groups.count, start, numbers.dtype)
-    pick.at(found, groups.ids, numbers)
-    return found
+    result = np.full(groups.count, start, numbers.dtype)
+    pick.at(result, groups.ids, numbers)
+    return result
 
 
 def _integers(type_: np.dtype[Any], greatest: bool) -> tuple[float, np.ufunc]:
@@ -80,7 +80,7 @@ def first_extreme(ranks: np.ndarray, groups: Groups, greatest: bool, *, last: bo
 def first_rows(rows: np.ndarray, groups: Groups, *, last: bool = False) -> pa.Array:
     """The first (or ``last``) of ``rows``, which ascend, in each group; NULL for groups without any."""
     ordered = rows if last else rows[::-1]
-    found = np.full(groups.count, -1, np.int64)
+    first_row = np.full(groups.count, -1, np.int64)
     # Of several assignments to one place numpy keeps the last.
-    found[groups.ids[ordered]] = ordered
-    return pa.array(found, mask=found < 0)
+    first_row[groups.ids[ordered]] = ordered
+    return pa.array(first_row, mask=first_row < 0)

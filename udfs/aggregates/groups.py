@@ -20,14 +20,14 @@ class Groups:
     @cached_property
     def sizes(self) -> np.ndarray:
         """Rows per group."""
-        found: np.ndarray = np.bincount(self.ids, minlength=self.count)
-        return found
+        counts: np.ndarray = np.bincount(self.ids, minlength=self.count)
+        return counts
 
     @cached_property
     def empty(self) -> np.ndarray:
         """True for groups without rows."""
-        found: np.ndarray = self.sizes == 0
-        return found
+        is_empty: np.ndarray = self.sizes == 0
+        return is_empty
 
     @cached_property
     def order(self) -> np.ndarray | None:
@@ -93,10 +93,10 @@ class Batch:
 
     def _rows_of(self, kept: tuple[frozenset[str], frozenset[str]]) -> tuple[np.ndarray | None, Groups]:
         """The rows that are left over (None: all of them) and their groups."""
-        found = self._kept.get(kept)
-        if found is None:
-            found = self._kept[kept] = self._select_rows(*kept)
-        return found
+        selection = self._kept.get(kept)
+        if selection is None:
+            selection = self._kept[kept] = self._select_rows(*kept)
+        return selection
 
     def _select_rows(self, filters: frozenset[str], required: frozenset[str]) -> tuple[np.ndarray | None, Groups]:
         conditions = [pc.fill_null(self._column(f), False) for f in sorted(filters)]
@@ -109,11 +109,11 @@ class Batch:
         return np.flatnonzero(mask), Groups(self._groups.ids[mask], self._groups.count)
 
     def _selected(self, name: str, kept: tuple[frozenset[str], frozenset[str]]) -> pa.Array:
-        found = self._columns.get((name, *kept))
-        if found is None:
+        selected = self._columns.get((name, *kept))
+        if selected is None:
             rows, column = self._rows_of(kept)[0], self._column(name)
-            found = self._columns[name, *kept] = column if rows is None else column.take(pa.array(rows))
-        return found
+            selected = self._columns[name, *kept] = column if rows is None else column.take(pa.array(rows))
+        return selected
 
     def _column(self, name: str) -> pa.Array:
         key = (name, frozenset[str](), frozenset[str]())

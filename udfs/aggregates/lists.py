@@ -60,8 +60,8 @@ def concatenated(lists: pa.Array, groups: Groups) -> pa.Array:
 
 
 def lengths_of(lists: pa.Array) -> np.ndarray:
-    found: np.ndarray = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
-    return found.astype(np.int64)
+    lengths: np.ndarray = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64)
 
 
 def exploded(lists: pa.Array) -> tuple[pa.Array, Groups]:
@@ -113,8 +113,8 @@ def _ordered(order: tuple[Ordering, ...], lists: pa.Array) -> pa.Array:
     """The first members of the lists' items, sorted by the others."""
     if not order:
         return lists
-    found, groups = exploded(lists)
-    values, *keys = members(found, 1 + len(order))
+    values_and_keys, groups = exploded(lists)
+    values, *keys = members(values_and_keys, 1 + len(order))
     by_least = [_sort_key(key, ordering) for key, ordering in zip(keys, order, strict=True)]
     rows = np.lexsort([*reversed(by_least), groups.ids])
     return groups.lists(values.take(pa.array(rows)))
@@ -125,6 +125,6 @@ def _sort_key(column: pa.Array, ordering: Ordering) -> np.ndarray:
     present = truths_of(column.is_valid())
     # Dense places leave room for NULL at either end.
     places = np.unique(ranks(column.drop_null()), return_inverse=True)[1]
-    found = np.full(len(column), -1 if ordering.nulls_first else len(column), np.int64)
-    found[present] = len(places) - 1 - places if ordering.descending else places
-    return found
+    sort_key = np.full(len(column), -1 if ordering.nulls_first else len(column), np.int64)
+    sort_key[present] = len(places) - 1 - places if ordering.descending else places
+    return sort_key

@@ -42,8 +42,8 @@ class Moments(Accumulator):
 def means_of(numbers: np.ndarray, groups: Groups) -> np.ndarray:
     """The mean of each group, exactly the number where all are equal: they then have no variance."""
     reference = _one_of_each(numbers, groups)
-    found: np.ndarray = reference + add_up(numbers - reference[groups.ids], groups) / np.maximum(groups.sizes, 1)
-    return found
+    means: np.ndarray = reference + add_up(numbers - reference[groups.ids], groups) / np.maximum(groups.sizes, 1)
+    return means
 
 
 def merged_means(counts: np.ndarray, means: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
@@ -57,20 +57,20 @@ def merged_means(counts: np.ndarray, means: np.ndarray, groups: Groups) -> tuple
 
 def _one_of_each(numbers: np.ndarray, groups: Groups) -> np.ndarray:
     """Any number of each group, 0 for empty ones."""
-    found = np.zeros(groups.count)
-    found[groups.ids] = numbers
-    return found
+    samples = np.zeros(groups.count)
+    samples[groups.ids] = numbers
+    return samples
 
 
 def _shifted(counts: np.ndarray, distance: np.ndarray, powers: list[np.ndarray]) -> list[np.ndarray]:
     """The sums of powers around a mean that is ``distance`` below a part's own (Pébay 2008)."""
     second, *higher = powers
-    found = [second + counts * distance**2]
+    sums = [second + counts * distance**2]
     if higher:
-        found.append(higher[0] + 3 * distance * second + counts * distance**3)
+        sums.append(higher[0] + 3 * distance * second + counts * distance**3)
     if len(higher) > 1:
-        found.append(higher[1] + 4 * distance * higher[0] + 6 * distance**2 * second + counts * distance**4)
-    return found
+        sums.append(higher[1] + 4 * distance * higher[0] + 6 * distance**2 * second + counts * distance**4)
+    return sums
 
 
 def variance(source: Source, *, sample: bool, root: bool) -> Plan:
@@ -80,8 +80,8 @@ def variance(source: Source, *, sample: bool, root: bool) -> Plan:
 
 def _variance(sample: bool, root: bool, count: pa.Array, mean: pa.Array, second: pa.Array) -> pa.Array:
     freedom = count.to_numpy() - int(sample)
-    found = second.to_numpy() / np.maximum(freedom, 1)
-    return column_of(np.sqrt(found) if root else found, pa.float64(), freedom < 1)
+    variance = second.to_numpy() / np.maximum(freedom, 1)
+    return column_of(np.sqrt(variance) if root else variance, pa.float64(), freedom < 1)
 
 
 def skewness(source: Source) -> Plan:

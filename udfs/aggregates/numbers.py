@@ -17,8 +17,8 @@ def numbers_of(column: pa.Array) -> np.ndarray:
     """The numbers of a column without NULLs; booleans as 0 and 1, times as what Arrow stores."""
     if is_time(column.type):
         column = column.view(f"int{column.type.bit_width}")
-    found: np.ndarray = column.to_numpy(zero_copy_only=False)
-    return found.view(np.uint8) if found.dtype == np.bool_ else found
+    numbers: np.ndarray = column.to_numpy(zero_copy_only=False)
+    return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
 
 
 def column_of(numbers: np.ndarray, type_: pa.DataType, missing: np.ndarray | None = None) -> pa.Array:
@@ -33,11 +33,11 @@ def column_of(numbers: np.ndarray, type_: pa.DataType, missing: np.ndarray | Non
 
 def truths_of(column: pa.Array) -> np.ndarray:
     """The booleans of a column, False for NULL."""
-    found: np.ndarray = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
-    return found
+    truths: np.ndarray = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return truths
 
 
 def doubles_of(column: pa.Array) -> np.ndarray:
     """The numbers of a column without NULLs as DOUBLE."""
-    found: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    return found
+    doubles: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    return doubles

@@ -34,14 +34,14 @@ def ranks(column: pa.Array) -> np.ndarray:
         return numbers_of(column).astype(np.int64, copy=False)
     encoded = column.dictionary_encode()
     places = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy().astype(np.int64)
-    found: np.ndarray = places[encoded.indices.to_numpy()]
-    return found
+    result: np.ndarray = places[encoded.indices.to_numpy()]
+    return result
 
 
 def _float_ranks(numbers: np.ndarray) -> np.ndarray:
     """Bits of IEEE 754 numbers are ordered like the numbers, those of negative ones the other way round."""
     numbers = numbers.astype(np.float64) + 0.0
     bits = numbers.view(np.int64)
-    found = np.where(bits < 0, bits ^ _NAN, bits)
-    found[np.isnan(numbers)] = _NAN
-    return found
+    ordered_bits = np.where(bits < 0, bits ^ _NAN, bits)
+    ordered_bits[np.isnan(numbers)] = _NAN
+    return ordered_bits

@@ -35,8 +35,8 @@ class _Sorted:
     def rows(self, places: np.ndarray) -> np.ndarray:
         """The row of the value at a place of each group, counted from 0; any row for empty groups."""
         start, end = self.groups.offsets[:-1], self.groups.offsets[1:]
-        found = end - 1 - places if self.descending else start + places
-        inside: np.ndarray = np.clip(found, 0, max(len(self.values) - 1, 0))
+        positions = end - 1 - places if self.descending else start + places
+        inside: np.ndarray = np.clip(positions, 0, max(len(self.values) - 1, 0))
         return inside
 
 
@@ -54,19 +54,19 @@ def interpolated(source: Source, type_: pa.DataType, percentages: Percentages, *
 
 
 def _interpolated(percentages: Percentages, descending: bool, lists: pa.Array) -> pa.Array:
-    found = _sorted(lists, descending)
-    numbers, missing = doubles_of(found.values), found.groups.empty
-    return _for_each(percentages, lambda p: column_of(_between(found, numbers, p), pa.float64(), missing), missing)
+    by_group = _sorted(lists, descending)
+    numbers, missing = doubles_of(by_group.values), by_group.groups.empty
+    return _for_each(percentages, lambda p: column_of(_between(by_group, numbers, p), pa.float64(), missing), missing)
 
 
-def _between(found: _Sorted, numbers: np.ndarray, percentage: float) -> np.ndarray:
+def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.ndarray:
     if not len(numbers):
-        return np.zeros(found.groups.count)
-    place = np.maximum(found.groups.sizes - 1, 0) * percentage
-    low, high = np.floor(place), np.ceil(place)
-    lower, upper = (numbers[found.rows(p.astype(np.int64))] for p in (low, high))
+        return np.zeros(by_group.groups.count)
+    position = np.maximum(by_group.groups.sizes - 1, 0) * percentage
+    low, high = np.floor(position), np.ceil(position)
+    lower, upper = (numbers[by_group.rows(p.astype(np.int64))] for p in (low, high))
     same = (low == high) | (lower == upper)
-    between: np.ndarray = np.where(same, lower, (high - place) * lower + (place - low) * upper)
+    between: np.ndarray = np.where(same, lower, (high - position) * lower + (position - low) * upper)
     return between
 
 
@@ -76,12 +76,12 @@ def discrete(source: Source, type_: pa.DataType, percentages: Percentages, *, de
 
 
 def _discrete(percentages: Percentages, descending: bool, lists: pa.Array) -> pa.Array:
-    found = _sorted(lists, descending)
-    sizes, missing = found.groups.sizes, found.groups.empty
+    by_group = _sorted(lists, descending)
+    sizes, missing = by_group.groups.sizes, by_group.groups.empty
 
     def picked(percentage: float) -> pa.Array:
         places = np.maximum(np.ceil(sizes * percentage), 1).astype(np.int64) - 1
-        return found.values.take(pa.array(found.rows(places), mask=missing))
+        return by_group.values.take(pa.array(by_group.rows(places), mask=missing))
 
     return _for_each(percentages, picked, missing)
 

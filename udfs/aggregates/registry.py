@@ -92,9 +92,9 @@ class _Call:
 
     def require(self, good: Callable[[pa.DataType], bool], index: int = 0) -> None:
         """SS395 where an argument has a type that the function does not take."""
-        found = self.types[index]
-        if not good(found):
-            reason = f"is not executed for the type {from_arrow(found)}"
+        argument_type = self.types[index]
+        if not good(argument_type):
+            reason = f"is not executed for the type {from_arrow(argument_type)}"
             raise self.refused(reason, "Convert the argument, as in CAST(x AS DOUBLE).")
 
 
@@ -120,17 +120,17 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
     rows are taken out again, as far as its accumulators let them.
     """
     name = _SYNONYMS.get(call.function, call.function)
-    known = _Call(call, schema, by_number and shows_arrival(call), retracting)
+    typed_call = _Call(call, schema, by_number and shows_arrival(call), retracting)
     if call.distinct and (call.implementation is not None or name not in _IDEMPOTENT):
-        return _over_distinct(known)
+        return _over_distinct(typed_call)
     if call.implementation is not None:
-        return _user(known)
+        return _user(typed_call)
     if name not in _PLANNERS:
-        raise known.refused("is not executed", "A Python class can be an aggregate function: CREATE FUNCTION.")
+        raise typed_call.refused("is not executed", "A Python class can be an aggregate function: CREATE FUNCTION.")
     planner, arity = _PLANNERS[name]
     if arity is not None and len(call.arguments) != arity:
-        raise known.refused(f"is executed with {arity} column{'s' * (arity != 1)}, not {len(call.arguments)}")
-    return planner(known)
+        raise typed_call.refused(f"is executed with {arity} column{'s' * (arity != 1)}, not {len(call.arguments)}")
+    return planner(typed_call)
 
 
 def _over_distinct(call: _Call) -> Plan:
@@ -343,11 +343,11 @@ def _descending(call: _Call) -> bool:
 
 
 def _percentages(call: _Call) -> percentiles.Percentages:
-    found = call.call.constants[0] if call.call.constants else None
-    numbers = tuple(map(_number, found)) if isinstance(found, tuple) else (_number(found),)
+    constant = call.call.constants[0] if call.call.constants else None
+    numbers = tuple(map(_number, constant)) if isinstance(constant, tuple) else (_number(constant),)
     if not all(0 <= n <= 1 for n in numbers):
         raise call.refused("needs percentages between 0 and 1", "Write the median as 0.5.")
-    return numbers if isinstance(found, tuple) else numbers[0]
+    return numbers if isinstance(constant, tuple) else numbers[0]
 
 
 def _number(constant: object) -> float:

@@ -56,10 +56,14 @@ class HyperLogLog(Accumulator):
     def _kept(self, entries: np.ndarray, groups: Groups) -> Columns:
         """The greatest rank of each register in each group."""
         shift = self.bits + _RANK_BITS
-        found = np.sort(groups.ids << shift | entries)
-        found = found[np.append(found[1:] >> _RANK_BITS != found[:-1] >> _RANK_BITS, True)[: len(found)]]
-        kept = Groups(found >> shift, groups.count)
-        return (kept.lists(pa.array((found & ((1 << shift) - 1)).astype(np.int32))),)
+        ranked_entries = np.sort(groups.ids << shift | entries)
+        ranked_entries = ranked_entries[
+            np.append(ranked_entries[1:] >> _RANK_BITS != ranked_entries[:-1] >> _RANK_BITS, True)[
+                : len(ranked_entries)
+            ]
+        ]
+        kept = Groups(ranked_entries >> shift, groups.count)
+        return (kept.lists(pa.array((ranked_entries & ((1 << shift) - 1)).astype(np.int32))),)
 
 
 def approximate_count(source: Source, error: float) -> Plan:
@@ -76,11 +80,11 @@ def _estimates(bits: int, lists: pa.Array) -> pa.Array:
     linear = size * np.log(size / np.maximum(unset, 1))
     raw = _alpha(size) * size**2 / (add_up(2.0**-ranks, groups) + unset)
     small = (unset > 0) & ((linear <= _threshold(bits)) | (raw <= 2.5 * size))
-    found = linear
+    estimates = linear
     for group in np.flatnonzero(~small):
         start, end = groups.offsets[group : group + 2]
-        found[group] = _ertl(np.bincount(ranks[start:end], minlength=66 - bits), unset[group], bits)
-    return pa.array(np.round(found).astype(np.int64))
+        estimates[group] = _ertl(np.bincount(ranks[start:end], minlength=66 - bits), unset[group], bits)
+    return pa.array(np.round(estimates).astype(np.int64))
 
 
 def _alpha(size: int) -> float:

@@ -36,14 +36,14 @@ class UserState(Accumulator):
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         aggregate = self.implementation()
         states: dict[int, object] = {}
-        for group, part in zip(groups.ids.tolist(), map(pickle.loads, columns[0].to_pylist()), strict=True):
-            states[group] = self._changed(aggregate.merge, states[group], part) if group in states else part
+        for group, other in zip(groups.ids.tolist(), map(pickle.loads, columns[0].to_pylist()), strict=True):
+            states[group] = self._changed(aggregate.merge, states[group], other) if group in states else other
         return (_pickled(states[g] if g in states else self._call(aggregate.create) for g in range(groups.count)),)
 
     def _changed(self, change: Callable[..., object], state: object, *arguments: object) -> object:
         """The state after a change, which returns the new one, or None where it changed the given one."""
-        found = self._call(change, state, *arguments)
-        return state if found is None else found
+        changed = self._call(change, state, *arguments)
+        return state if changed is None else changed
 
     def _call(self, function: Callable[..., object], *arguments: object) -> object:
         return called(self.function, function, arguments)

@@ -90,8 +90,8 @@ def _holding(time: Times, start: Times, end: Times, zone: str | None) -> Assigne
     """Of the candidates, one line for each row, those that end after the row."""
     row, candidate = np.nonzero(end > time[:, np.newaxis])
     chosen = start[row, candidate], end[row, candidate]
-    found = Assigned(row.astype(np.int64, copy=False), start_of(chosen[0], zone), end_of(chosen[1], zone))
-    return found if zone is None else _once(found)
+    assigned = Assigned(row.astype(np.int64, copy=False), start_of(chosen[0], zone), end_of(chosen[1], zone))
+    return assigned if zone is None else _once(assigned)
 
 
 def _once(assigned: Assigned) -> Assigned:

@@ -64,9 +64,9 @@ def _holding_start(asked: Intervals, others: Intervals, arrival: Rows) -> Rows:
         np.minimum.at(minima, left[here], arrival[here])
         np.minimum.at(minima, right[here] - width, arrival[here])
         wider = minima
-    found = np.full(len(start), NEVER)
-    found[order] = wider if len(wider) else NEVER
-    return found
+    arrivals = np.full(len(start), NEVER)
+    arrivals[order] = wider if len(wider) else NEVER
+    return arrivals
 
 
 def _levels(widths: Rows) -> Rows:

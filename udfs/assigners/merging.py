@@ -50,10 +50,10 @@ class Sessions(NamedTuple):
 
 def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:
     """The sessions of ``stored`` and ``rows``. Where there is no lateness, ``watermark`` is NO_WATERMARK."""
-    taken = taken_windows(stored, rows, watermark, allowed)
-    if taken.all():
+    in_time = taken_windows(stored, rows, watermark, allowed)
+    if in_time.all():
         return merge_windows(stored, rows)
-    return _with_late_rows(merge_windows(stored, Windows(*(part[taken] for part in rows))), taken)
+    return _with_late_rows(merge_windows(stored, Windows(*(column[in_time] for column in rows))), in_time)
 
 
 def taken_windows(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Flags:
@@ -70,19 +70,19 @@ def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
 
 def merge_windows(stored: Windows, rows: Windows) -> Sessions:
     """The sessions of windows of which none is late."""
-    both = stored + rows
-    if len(both.key) == 0:
-        return Sessions(both, rows.key, stored.key)
-    line = on_line(both)
+    combined = stored + rows
+    if len(combined.key) == 0:
+        return Sessions(combined, rows.key, stored.key)
+    line = on_line(combined)
     order = np.argsort(line.start)
     start, reach = line.start[order], np.maximum.accumulate(line.end[order])
     first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
     session = np.empty(len(order), np.int64)
     session[order] = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
-    ends = np.maximum.reduceat(both.end[order], first)
+    ends = np.maximum.reduceat(combined.end[order], first)
     leading = order[first]
     count = len(stored.key)
-    return Sessions(Windows(both.key[leading], both.start[leading], ends), session[count:], session[:count])
+    return Sessions(Windows(combined.key[leading], combined.start[leading], ends), session[count:], session[:count])
 
 
 def on_line(windows: Windows) -> Intervals:
@@ -107,17 +107,17 @@ def _rescued(stored: Windows, rows: Windows, late: Flags) -> Flags:
     """
     line = on_line(stored + rows)
     arrival = np.concatenate((np.full(len(stored.key), _STORED), np.arange(len(rows.key))))
-    taken = np.concatenate((np.ones(len(stored.key), np.bool_), ~late))
-    waiting, met = np.flatnonzero(~taken), np.flatnonzero(taken)
+    joined = np.concatenate((np.ones(len(stored.key), np.bool_), ~late))
+    waiting, met = np.flatnonzero(~joined), np.flatnonzero(joined)
     while len(waiting) and len(met):
         earliest = earliest_meeting(line.take(waiting), line.take(met), arrival[met])
         live = earliest < arrival[waiting]
         met, waiting = waiting[live], waiting[~live]
-        taken[met] = True
-    return taken[len(stored.key) :]
+        joined[met] = True
+    return joined[len(stored.key) :]
 
 
-def _with_late_rows(sessions: Sessions, taken: Flags) -> Sessions:
-    row = np.full(len(taken), LATE, np.int64)
-    row[taken] = sessions.row
+def _with_late_rows(sessions: Sessions, in_time: Flags) -> Sessions:
+    row = np.full(len(in_time), LATE, np.int64)
+    row[in_time] = sessions.row
     return sessions._replace(row=row)

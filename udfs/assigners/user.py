@@ -80,15 +80,18 @@ class User:
     def assign(self, rows: pa.Table, context: Context) -> Assigned:
         seen = _context(context)
         times = (times_of(rows, self.time, context) // MILLISECOND).tolist()
-        found = [self._windows(row, time, seen) for row, time in zip(self._rows(rows), times, strict=True)]
-        row = np.repeat(np.arange(len(found)), [len(windows) for windows in found])
-        bounds = np.array([bound for windows in found for bound in windows], np.int64).reshape(-1, 2) * MILLISECOND
+        windows_of_rows = [self._windows(row, time, seen) for row, time in zip(self._rows(rows), times, strict=True)]
+        row = np.repeat(np.arange(len(windows_of_rows)), [len(row_windows) for row_windows in windows_of_rows])
+        bounds = (
+            np.array([bound for row_windows in windows_of_rows for bound in row_windows], np.int64).reshape(-1, 2)
+            * MILLISECOND
+        )
         return Assigned(row, bounds[:, 0], bounds[:, 1])
 
     def _windows(self, row: object, time: int, context: AssignerContext) -> list[tuple[int, int]]:
         """In order of their ends."""
-        found = called(self.name, self._instance.assign, (row, time, context))
-        return sorted(_checked(self.name, found), key=lambda window: (window[1], window[0]))
+        returned = called(self.name, self._instance.assign, (row, time, context))
+        return sorted(_checked(self.name, returned), key=lambda window: (window[1], window[0]))
 
     def _rows(self, rows: pa.Table) -> Iterator[object]:
         if not self.columns:
@@ -113,9 +116,9 @@ def _context(context: Context) -> AssignerContext:
     return AssignerContext(clock_ms(context.processing_time), watermark_ms(context.watermark))
 
 
-def _checked(name: str, found: Any) -> list[tuple[int, int]]:
+def _checked(name: str, returned: Any) -> list[tuple[int, int]]:
     try:
-        windows = [(int(start), int(end)) for start, end in found]
+        windows = [(int(start), int(end)) for start, end in returned]
     except (TypeError, ValueError) as error:
         raise FunctionError(f'{WRONG_RESULT}: assigner "{name}" returned what is no list of windows') from error
     for start, end in windows:

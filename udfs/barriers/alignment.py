@@ -70,7 +70,7 @@ class _Walk:
     def passage(self) -> Passage:
         waiting = [rows[self._rows_taken[channel] :] for channel, rows in self._rows.items()]
         waiting += [np.array(marks[self._marks_seen[c] :], np.int64) for c, marks in self._marks.items()]
-        parts = [part for part in self._parts if part.begins or len(part.rows)]
+        parts = [segment for segment in self._parts if segment.begins or len(segment.rows)]
         return Passage(parts, _sorted(waiting), self._events, self._released)
 
     # --- marks ------------------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ class _Walk:
 def _by_channel(items: Items) -> tuple[dict[int, Values], dict[int, list[int]]]:
     """The positions of the rows, and of the marks, of each channel."""
     order = np.argsort(items.channel, kind="stable")
-    found, starts = np.unique(items.channel[order], return_index=True)
-    cut = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
+    channels, starts = np.unique(items.channel[order], return_index=True)
+    cut = dict(zip(channels.tolist(), np.split(order, starts[1:]), strict=False))
     is_row = items.kind == Kind.ROW
     rows = {channel: positions[is_row[positions]] for channel, positions in cut.items()}
     return rows, {channel: positions[~is_row[positions]].tolist() for channel, positions in cut.items()}

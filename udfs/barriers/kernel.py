@@ -170,9 +170,9 @@ class Call:
         now, timeout = self._context.processing_time, self._kernel.timeout
         assert timeout is not None, "there is a timer of processing time"
         memory = self._kept.memory
-        known = [p if p.since != NO_WATERMARK else p.started(now) for p in memory.pending]
-        memory.pending = [p for p in known if p.since > now - timeout]
-        if not memory.pending and known and self._kernel.exactly_once:
+        timed = [p if p.since != NO_WATERMARK else p.started(now) for p in memory.pending]
+        memory.pending = [p for p in timed if p.since > now - timeout]
+        if not memory.pending and timed and self._kernel.exactly_once:
             self._pass_all(ends=now == END_OF_TIME)
         self._done()
 
@@ -275,11 +275,11 @@ class Call:
 
     def _emit(self, rows: pa.Table, passage: Passage) -> None:
         places, barriers, told = [], [], []
-        for part in passage.parts:
-            mark = [-1] if part.begins and self._kernel.tells else []
-            count = len(part.rows) + len(mark)
-            places.append(np.concatenate([np.array(mark, np.int64), part.rows]))
-            barriers.append((part.barrier, count))
+        for segment in passage.parts:
+            mark = [-1] if segment.begins and self._kernel.tells else []
+            count = len(segment.rows) + len(mark)
+            places.append(np.concatenate([np.array(mark, np.int64), segment.rows]))
+            barriers.append((segment.barrier, count))
             told.append(np.arange(count) < len(mark))
         if places:
             self._context.emit(self._table(rows, np.concatenate(places), barriers, np.concatenate(told)))

@@ -118,8 +118,8 @@ class Memory:
     @staticmethod
     def from_json(text: str) -> Memory:
         newest, aligned, pending, ended = json.loads(text)
-        found = [Pending(number, since, frozenset(arrived)) for number, since, arrived in pending]
-        return Memory(newest, aligned, found, frozenset(ended))
+        pending_barriers = [Pending(number, since, frozenset(arrived)) for number, since, arrived in pending]
+        return Memory(newest, aligned, pending_barriers, frozenset(ended))
 
 
 def waiting_since(pending: Iterable[Pending]) -> int | None:

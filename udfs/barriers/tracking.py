@@ -25,9 +25,9 @@ def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
     aligned = [event for event in events if event.outcome is Outcome.ALIGNED]
     cuts = np.searchsorted(rows, [event.position for event in aligned])
     parts = np.split(rows, cuts)
-    found = [Part(first, parts[0])] if len(parts[0]) else []
-    found += [Part(event.id, part, True) for event, part in zip(aligned, parts[1:], strict=True)]
-    return Passage(found, _NOTHING, events)
+    segments = [Part(first, parts[0])] if len(parts[0]) else []
+    segments += [Part(event.id, row_indices, True) for event, row_indices in zip(aligned, parts[1:], strict=True)]
+    return Passage(segments, _NOTHING, events)
 
 
 def _taken(memory: Memory, items: Items, position: int, channels: int, now: int) -> list[Event]:
@@ -36,7 +36,7 @@ def _taken(memory: Memory, items: Items, position: int, channels: int, now: int)
         case Kind.MARKER:
             _marker(memory, channel, barrier, now)
         case Kind.CANCEL:
-            return [Event(position, Outcome.CANCELLED, found) for found in _cancelled(memory, barrier)]
+            return [Event(position, Outcome.CANCELLED, cancelled) for cancelled in _cancelled(memory, barrier)]
         case Kind.END:
             memory.ended |= {channel}
     return _completed(memory, position, channels)

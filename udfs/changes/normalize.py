@@ -57,13 +57,13 @@ class NormalizeKernel(Kernel):
         rows = self.combine(rows)
         gone = pc.is_in(rows.column(ROW_KIND), value_set=_GONE).to_numpy(zero_copy_only=False)
         state = self._state(context)
-        known = state.load(rows.column(KEY_HASH).to_numpy())
-        place = places(rows, known, self.keys)
-        self._emit(rows.select(self.passed), known.select(self.passed), place, gone, context)
-        others = np.ones(known.num_rows, np.bool_)
-        others[place[place >= 0]] = False
+        stored = state.load(rows.column(KEY_HASH).to_numpy())
+        stored_row = places(rows, stored, self.keys)
+        self._emit(rows.select(self.passed), stored.select(self.passed), stored_row, gone, context)
+        others = np.ones(stored.num_rows, np.bool_)
+        others[stored_row[stored_row >= 0]] = False
         new = self._kept(rows.filter(pa.array(~gone)), context)
-        state.replace(pa.concat_tables([known.filter(pa.array(others)), new]))
+        state.replace(pa.concat_tables([stored.filter(pa.array(others)), new]))
         self._living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -76,18 +76,18 @@ class NormalizeKernel(Kernel):
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _emit(self, rows: pa.Table, known: pa.Table, place: Indices, gone: Flags, context: Context) -> None:
+    def _emit(self, rows: pa.Table, stored: pa.Table, stored_row: Indices, gone: Flags, context: Context) -> None:
         """``place``: the known row of each row's key, -1 for none."""
-        was = place >= 0
+        was = stored_row >= 0
         before, after = np.flatnonzero(was & gone), np.flatnonzero(~was & ~gone)
         updated = np.flatnonzero(was & ~gone)
         if not self.ttl:
-            updated = updated[differ(known.take(pa.array(place[updated])), rows.take(pa.array(updated)))]
+            updated = updated[differ(stored.take(pa.array(stored_row[updated])), rows.take(pa.array(updated)))]
         parts = [
             _changes(rows, after, "+I"),
-            _changes(known, place[updated], "-U"),
+            _changes(stored, stored_row[updated], "-U"),
             _changes(rows, updated, "+U"),
-            _changes(known, place[before], "-D"),
+            _changes(stored, stored_row[before], "-D"),
         ]
         order = np.argsort(np.concatenate([after, updated, updated, before]), kind="stable")
         if len(order):

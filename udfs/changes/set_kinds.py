@@ -25,9 +25,9 @@ class SetKind(Enum):
     def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """How often a row comes out that the sides have so often."""
         if self.intersects:
-            found: np.ndarray = np.minimum(left, right)
+            count: np.ndarray = np.minimum(left, right)
         elif self.repeats:
-            found = np.maximum(left - right, 0)
+            count = np.maximum(left - right, 0)
         else:
-            found = np.where(right > 0, 0, left)
-        return found if self.repeats else np.minimum(found, 1)
+            count = np.where(right > 0, 0, left)
+        return count if self.repeats else np.minimum(count, 1)

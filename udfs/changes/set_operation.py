@@ -49,22 +49,22 @@ class SetOperationKernel(Kernel):
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         changed, more = self._net(rows)
         state = KeyedState(context.store, "rows", self._stored)
-        known = state.load(changed.column(KEY_HASH).to_numpy())
-        place = places(changed, known, self.rows.names)
-        was = place >= 0
+        stored = state.load(changed.column(KEY_HASH).to_numpy())
+        stored_row = places(changed, stored, self.rows.names)
+        was = stored_row >= 0
         before = np.zeros_like(more)
         for side, name in enumerate(_SIDES):
-            before[side, was] = known.column(name).to_numpy()[place[was]]
+            before[side, was] = stored.column(name).to_numpy()[stored_row[was]]
         after = before + more
         context.count(IGNORED, int(np.maximum(-after, 0).sum()))
         after = np.maximum(after, 0)
         self._emit(changed, self.kind.times(*after) - self.kind.times(*before), context)
-        others = np.ones(known.num_rows, np.bool_)
-        others[place[was]] = False
+        others = np.ones(stored.num_rows, np.bool_)
+        others[stored_row[was]] = False
         timers = self.living.timers(changed.num_rows, context)
         now = pa.Table.from_arrays([*changed.columns, *map(pa.array, after), *timers], schema=self._stored)
         there = now.filter(pa.array(after.any(axis=0)))
-        state.replace(pa.concat_tables([known.filter(pa.array(others)), there]))
+        state.replace(pa.concat_tables([stored.filter(pa.array(others)), there]))
         self.living.close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -83,9 +83,9 @@ class SetOperationKernel(Kernel):
         more = np.zeros((2, ids.count), np.int64)
         start = 0
         for port in sorted(rows):
-            gone, of = gone_of(rows[port]), ids.ids[start : start + rows[port].num_rows]
-            more[port] = np.bincount(of, None if gone is None else np.where(gone, -1, 1), ids.count)
-            start += len(of)
+            gone, row_ids = gone_of(rows[port]), ids.ids[start : start + rows[port].num_rows]
+            more[port] = np.bincount(row_ids, None if gone is None else np.where(gone, -1, 1), ids.count)
+            start += len(row_ids)
         return whole.take(pa.array(ids.first)).replace_schema_metadata(None), more
 
     def _emit(self, rows: pa.Table, more: np.ndarray, context: Context) -> None:
@@ -93,9 +93,9 @@ class SetOperationKernel(Kernel):
         for kind, times in (("-D", -more), ("+I", more)):
             chosen = np.repeat(np.arange(len(times)), np.maximum(times, 0))
             if len(chosen):
-                found = rows.select(self.rows.names).take(pa.array(chosen))
+                chosen_rows = rows.select(self.rows.names).take(pa.array(chosen))
                 kinds = [pa.repeat(kind, len(chosen))] if self.updates else []
-                context.emit(pa.Table.from_arrays([*found.columns, *kinds], schema=self.output))
+                context.emit(pa.Table.from_arrays([*chosen_rows.columns, *kinds], schema=self.output))
 
     @cached_property
     def _stored(self) -> pa.Schema:

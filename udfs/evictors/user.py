@@ -78,10 +78,10 @@ class User:
 
     def _kept(self, rows: list[object], window: Window, seen: EvictorContext, method: Any) -> list[bool]:
         """Rows are told apart by their identity, because equal ones may come twice."""
-        found: Any = called(self.name, method, (list(rows), window, seen))
-        place = {id(row): number for number, row in enumerate(rows)}
+        returned: Any = called(self.name, method, (list(rows), window, seen))
+        index_of = {id(row): number for number, row in enumerate(rows)}
         try:
-            kept = {place[id(row)] for row in found}
+            kept = {index_of[id(row)] for row in returned}
         except (TypeError, KeyError):
             message = f'{WRONG_RESULT}: evictor "{self.name}" returned something else than rows of the window'
             raise FunctionError(message) from None

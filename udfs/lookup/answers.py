@@ -30,19 +30,19 @@ class AnswerShape:
 
     def lists(self, answers: Sequence[Sequence[Row] | None]) -> pa.ListArray:
         """One list per answer; NULL for None."""
-        found = [rows or () for rows in answers]
-        offsets = np.zeros(len(found) + 1, np.int32)
-        np.cumsum(np.fromiter(map(len, found), np.int32, len(found)), out=offsets[1:])
-        structs = self._structs(list(chain.from_iterable(found)))
+        row_lists = [rows or () for rows in answers]
+        offsets = np.zeros(len(row_lists) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, row_lists), np.int32, len(row_lists)), out=offsets[1:])
+        structs = self._structs(list(chain.from_iterable(row_lists)))
         mask = pa.array([rows is None for rows in answers]) if None in answers else None
         return pa.ListArray.from_arrays(pa.array(offsets), structs, type=self.type, mask=mask)
 
-    def checked(self, keys: int, found: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:
+    def checked(self, keys: int, returned: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:
         """The answer of each key, or what is wrong with it. WrongAnswer where answers and keys do not pair."""
         try:
-            answers = [list(rows) for rows in found]
+            answers = [list(rows) for rows in returned]
         except TypeError:
-            raise WrongAnswer(f"an answer must be a list of rows for each key, not {shown(found)}") from None
+            raise WrongAnswer(f"an answer must be a list of rows for each key, not {shown(returned)}") from None
         if len(answers) != keys:
             raise WrongAnswer(f"{keys} keys got {len(answers)} answers")
         if self._defect([row for rows in answers for row in rows]) is None:

@@ -84,9 +84,9 @@ class Asker:
         identity = key if self.identity is None else self.identity(key)
         request = self._requests.get(identity)
         if request is None:
-            known = self.cache.get((identity,))[0] if self.cache else None
-            if known is not None:
-                waiter.sink(waiter, known)
+            cached = self.cache.get((identity,))[0] if self.cache else None
+            if cached is not None:
+                waiter.sink(waiter, cached)
                 return
             request = self._new(key, identity, self._rows, waiter.meter)
         waiter.request = request
@@ -115,9 +115,9 @@ class Asker:
         outcome = self._left_over.pop(identity)
         if outcome is not None:
             return outcome
-        known = self.cache.get((identity,))[0] if self.cache else None
-        if known is not None:
-            return known
+        cached = self.cache.get((identity,))[0] if self.cache else None
+        if cached is not None:
+            return cached
         request = self._requests.get(identity)
         if request is None:
             request = self._new(key, identity, self._background, self._unwatched)
@@ -184,8 +184,8 @@ class Asker:
             if client is None:
                 client = self._client = await self._opened()
                 self._begin(attempt)
-            found = await client.ask([request.key for request in requests])
-            answers = self.shape.checked(len(requests), found)
+            returned = await client.ask([request.key for request in requests])
+            answers = self.shape.checked(len(requests), returned)
         except asyncio.CancelledError:
             answers = () if attempt.cancelled else [Cancelled("the request was cancelled")] * len(requests)
         except Exception as error:

@@ -111,8 +111,8 @@ class DeferredLookups(Kernel):
         came = np.array([outcome is not None for outcome in outcomes])[asked.ids]
         if not came.any():
             return rows
-        found = [outcome or PASSES_BY for outcome in outcomes]
-        return self._filled(rows, np.flatnonzero(deferred)[came], asked.ids[came], found, asker)
+        known_outcomes = [outcome or PASSES_BY for outcome in outcomes]
+        return self._filled(rows, np.flatnonzero(deferred)[came], asked.ids[came], known_outcomes, asker)
 
     def _filled(
         self, rows: pa.Table, at: np.ndarray, ids: np.ndarray, outcomes: list[Outcome], asker: Asker
@@ -158,8 +158,8 @@ class DeferredLookups(Kernel):
 def _replaced(rows: pa.Table, name: str, values: pa.Array, at: np.ndarray, numbers: np.ndarray) -> pa.Table:
     """A column with ``values[numbers]`` at these rows. Arrow replaces no lists, but takes them."""
     old = rows.column(name)
-    both = pa.chunked_array([*old.chunks, values.cast(old.type)], old.type).combine_chunks()
+    old_and_new = pa.chunked_array([*old.chunks, values.cast(old.type)], old.type).combine_chunks()
     source = np.arange(len(old))
     source[at] = len(old) + numbers
-    taken = both.take(pa.array(source))
-    return rows.set_column(rows.column_names.index(name), rows.schema.field(name), taken)
+    column = old_and_new.take(pa.array(source))
+    return rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)

@@ -96,5 +96,5 @@ def percentile(counts: Mapping[str, int], share: float) -> float | None:
 
 def percentiles(counts: Mapping[str, int]) -> dict[str, float]:
     """``p50``, ``p95`` and ``p99`` in ms; empty without requests."""
-    found = {f"p{share}": percentile(counts, share / 100) for share in (50, 95, 99)}
-    return {name: value for name, value in found.items() if value is not None}
+    shares = {f"p{share}": percentile(counts, share / 100) for share in (50, 95, 99)}
+    return {name: value for name, value in shares.items() if value is not None}

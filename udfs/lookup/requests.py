@@ -107,17 +107,17 @@ class Lane:
 
     def remove(self, request: KeyRequest) -> bool:
         """False where it does not wait here."""
-        found = request in self._waiting
+        waits = request in self._waiting
         self._waiting.pop(request, None)
-        return found
+        return waits
 
     def next(self) -> list[KeyRequest]:
         """The keys of the next question; none where nothing may be asked now."""
         if not self._sends or not self.has_room:
             return []
-        taken = [self._waiting.popitem(last=False)[0] for _ in range(min(self._batch, len(self._waiting)))]
-        self.due = max(0, self.due - len(taken))
-        return taken
+        requests = [self._waiting.popitem(last=False)[0] for _ in range(min(self._batch, len(self._waiting)))]
+        self.due = max(0, self.due - len(requests))
+        return requests
 
     def window_is_over(self) -> None:
         self.window = None

@@ -36,13 +36,13 @@ class StepKeys:
     ) -> None:
         asked = _asked(table, columns, late)
         some = table if asked is None else table.filter(pa.array(asked))
-        found = dense_ids(some, columns)
-        distinct = some.take(pa.array(found.first)) if found.count < some.num_rows else some
+        key_ids = dense_ids(some, columns)
+        distinct = some.take(pa.array(key_ids.first)) if key_ids.count < some.num_rows else some
         values = [python_values(distinct.column(name)) for name in columns]
         self.keys: list[Key] = list(zip(*values, strict=True))
         self.identities: Sequence[Hashable] = self.keys if identity is None else list(map(identity, self.keys))
-        self.outcomes: list[Outcome | None] = [*[None] * found.count, NOT_ASKED, PASSES_BY]
-        self.ids = found.ids if asked is None else _with_gaps(found, asked, late)
+        self.outcomes: list[Outcome | None] = [*[None] * key_ids.count, NOT_ASKED, PASSES_BY]
+        self.ids = key_ids.ids if asked is None else _with_gaps(key_ids, asked, late)
         self._sizes: np.ndarray | None = None
 
     @property
@@ -83,11 +83,11 @@ def _asked(table: pa.Table, columns: Sequence[str], late: np.ndarray | None) -> 
     return np.logical_and.reduce(valid) if valid else None
 
 
-def _with_gaps(found: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.ndarray:
-    ids = np.full(len(asked), found.count)
-    ids[asked] = found.ids
+def _with_gaps(key_ids: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.ndarray:
+    ids = np.full(len(asked), key_ids.count)
+    ids[asked] = key_ids.ids
     if late is not None:
-        ids[late] = found.count + 1
+        ids[late] = key_ids.count + 1
     return ids
 
 

@@ -29,9 +29,9 @@ class WholeTable:
         shape = AnswerShape(self.source.request)
         for batch in batches:
             for _ in range(batch.num_rows):
-                found = self._asked(shape)
-                for start in range(0, len(found), _PACK):
-                    yield pa.RecordBatch.from_struct_array(shape.lists([found[start : start + _PACK]]).flatten())
+                table_rows = self._asked(shape)
+                for start in range(0, len(table_rows), _PACK):
+                    yield pa.RecordBatch.from_struct_array(shape.lists([table_rows[start : start + _PACK]]).flatten())
 
     def _asked(self, shape: AnswerShape) -> Sequence[Row]:
         try:

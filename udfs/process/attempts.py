@@ -33,12 +33,12 @@ class Attempts:
     def made(self, call: Callable[[], list[Any]], slot: int, record: Callable[[], str]) -> list[Any]:
         """The rows of a call for the key of a number. ``record`` says what it was made for."""
         if not self._kernel.tolerant:
-            found = call()
+            returned = call()
             self._timers.commit()
-            return found
+            return returned
         try:
-            found = call()
-            self._kernel.calls.check(found)
+            returned = call()
+            self._kernel.calls.check(returned)
             self._memories.check(slot, self._log)
         except FunctionError as error:
             if not str(error).startswith(_OF_A_ROW):
@@ -49,11 +49,11 @@ class Attempts:
             return []
         self._log.forget()
         self._timers.commit()
-        return found
+        return returned
 
 
 def _failure(error: FunctionError, record: str) -> Failure:
     """Without the detail, which the record has; the place is that of the user's exception, where there was one."""
     cause = error.__cause__
-    place = None if cause is None or isinstance(cause, FunctionError) else place_of(cause)
-    return {"record": record, "error": str(error).partition("\nDETAIL: ")[0], "place": place}
+    line = None if cause is None or isinstance(cause, FunctionError) else place_of(cause)
+    return {"record": record, "error": str(error).partition("\nDETAIL: ")[0], "place": line}

@@ -113,8 +113,8 @@ class Call:
 
     def _now(self) -> dict[Domain, int]:
         """Up to when time has passed."""
-        found = {Domain.EVENT: self._outside.watermark, Domain.PROCESSING: self._outside.processing_time}
-        return {domain: time for domain, time in found.items() if time != NO_WATERMARK}
+        passed = {Domain.EVENT: self._outside.watermark, Domain.PROCESSING: self._outside.processing_time}
+        return {domain: time for domain, time in passed.items() if time != NO_WATERMARK}
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class Call:
         schema = self._kernel.layout.keys
         parts = [rows.select(schema.names), self._keys_of_timers(), *self._expired()]
         keys = pa.concat_tables(parts).combine_chunks()
-        found = dense_ids(keys, schema.names)
-        self._keys_table = keys.take(pa.array(found.first))
+        key_ids = dense_ids(keys, schema.names)
+        self._keys_table = keys.take(pa.array(key_ids.first))
         self._cells = self._memories.open(self._keys_table)
         self._memories.expire()
         columns = [self._keys_table.column(name).combine_chunks() for name in schema.names]
@@ -134,7 +134,7 @@ class Call:
         key_type = namedtuple("Key", self._kernel.key_names, rename=True)  # type: ignore[misc]
         shown = [python_values(column) for column in columns[1:]]
         self._keys = [key_type(*key) for key in zip(*shown, strict=True)] if shown else [key_type()] * len(raw)
-        return np.asarray(found.ids[: rows.num_rows])
+        return np.asarray(key_ids.ids[: rows.num_rows])
 
     def _keys_of_timers(self) -> pa.Table:
         timers = [timer for firing in self._firing.values() for timer in firing.left()]
@@ -160,12 +160,12 @@ class Call:
             parameter, row = made[index]
             time = None if times is None else times[index]
             self._at(slot, None if time is None else milliseconds(time), parameter)
-            found = self._attempts.made(
+            returned = self._attempts.made(
                 partial(calls.eval, self._shown, row, self._cells[slot]),
                 slot,
                 partial(self._record, rows, index, parameter, slot),
             )
-            results.add(found, slot, index, time)
+            results.add(returned, slot, index, time)
             if waited is None and self._kernel.has_timers:
                 self._fire(None, results)
 
@@ -191,8 +191,8 @@ class Call:
         record = partial(record_of_timer, self._key(slot), shown.name, shown.time, domain.value)
         calls = self._kernel.calls
         with self._access.firing():
-            found = self._attempts.made(partial(calls.on_timer, self._shown, shown, self._cells[slot]), slot, record)
-        results.add(found, slot, None, timer.time if is_event else None)
+            returned = self._attempts.made(partial(calls.on_timer, self._shown, shown, self._cells[slot]), slot, record)
+        results.add(returned, slot, None, timer.time if is_event else None)
 
     def _record(self, rows: pa.Table, index: int, parameter: str, slot: int) -> str:
         """What a row was, from the columns that came: user code may have changed what it got."""
@@ -217,6 +217,6 @@ def _made(rows: pa.Table, kernel: ProcessCall) -> list[tuple[str, Any]]:
     made: list[tuple[str, Any]] = [("", None)] * rows.num_rows
     for number, table in enumerate(kernel.tables):
         places = np.flatnonzero(of_table == number)
-        for place, row in zip(places.tolist(), table.rows(rows.take(pa.array(places))), strict=True):
-            made[place] = table.parameter, row
+        for index, row in zip(places.tolist(), table.rows(rows.take(pa.array(places))), strict=True):
+            made[index] = table.parameter, row
     return made

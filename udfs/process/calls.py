@@ -106,17 +106,17 @@ class Calls:
         named: Mapping[str, object],
         given: tuple[object, ...],
         cells: Mapping[str, Any],
-        place: Callable[[], str],
+        location: Callable[[], str],
     ) -> list[Any]:
         vars(self._instance)[CELLS] = cells
         try:
-            found = method(*given, **named)
-            return self._rows(found)
+            returned = method(*given, **named)
+            return self._rows(returned)
         except FunctionError as error:
-            raise FunctionError(f"{error}\nDETAIL: {place()}") from error
+            raise FunctionError(f"{error}\nDETAIL: {location()}") from error
         except Exception as error:
             raise FunctionError(
-                f"{FAILED}: {self._said(error, method.__name__)}\nDETAIL: {place()}{see_line(error)}"
+                f"{FAILED}: {self._said(error, method.__name__)}\nDETAIL: {location()}{see_line(error)}"
             ) from error
         finally:
             vars(self._instance).pop(CELLS, None)
@@ -125,12 +125,14 @@ class Calls:
         words = " ".join(str(error).split())
         return f'process function "{self.name}" failed in {method}: {type(error).__name__}: {words}'
 
-    def _rows(self, found: Any) -> list[Any]:
+    def _rows(self, returned: Any) -> list[Any]:
         """What the function returned, as rows; a generator runs here."""
-        if found is None:
+        if returned is None:
             return []
-        one = isinstance(found, str | bytes | dict) or is_record(type(found)) or not isinstance(found, Iterable)
-        rows = [found] if one else list(found)
+        is_single = (
+            isinstance(returned, str | bytes | dict) or is_record(type(returned)) or not isinstance(returned, Iterable)
+        )
+        rows = [returned] if is_single else list(returned)
         if self._row.num_fields == 1:
             rows = [self._single(row) for row in rows]
         for row in rows:
@@ -163,10 +165,10 @@ class Calls:
     def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
         """The rows as columns. ``places`` says where the row of a number came from."""
         try:
-            found = arrow_array(self.name, rows, self._row)
+            structs = arrow_array(self.name, rows, self._row)
         except FunctionError:
             raise self._misfit(rows, places) from None
-        flat: list[pa.Array] = found.flatten()
+        flat: list[pa.Array] = structs.flatten()
         return flat
 
     def _misfit(self, rows: list[Any], places: Callable[[int], str]) -> FunctionError:

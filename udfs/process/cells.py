@@ -62,38 +62,38 @@ class Slots:
     log: UndoLog | None = None
     _count: int = 0
 
-    def fill(self, place: object, entry: Entry) -> None:
+    def fill(self, slot: object, entry: Entry) -> None:
         """An entry that was stored, behind those that are there."""
-        self.entries[place] = entry
+        self.entries[slot] = entry
         entry.number = self._count
         self._count += 1
 
     def live(self) -> dict[object, Entry]:
         """Without what has outlived its time. An entry whose time is not known begins to age now."""
         if self.ttl is not None and self.clock.is_known and self.entries:
-            for place, entry in list(self.entries.items()):
+            for slot, entry in list(self.entries.items()):
                 if entry.written == NO_WATERMARK:
                     entry.written, self.changed = self.clock.now, True
                 elif self.clock.now >= entry.written + self.ttl:
-                    del self.entries[place]
+                    del self.entries[slot]
                     self.changed = True
         return self.entries
 
-    def write(self, place: object, value: object, key: object = None) -> None:
+    def write(self, slot: object, value: object, key: object = None) -> None:
         """``key``: that of a map."""
-        before = self.live().get(place)
+        before = self.live().get(slot)
         number = self._count if before is None else before.number
         self._count += before is None
-        self.entries[place] = entry = Entry(_own(value), self.clock.now, key, number)
+        self.entries[slot] = entry = Entry(_own(value), self.clock.now, key, number)
         self.changed = True
         if self.log is not None:
-            self.log.wrote(self, place, before, entry)
+            self.log.wrote(self, slot, before, entry)
 
-    def remove(self, place: object) -> None:
-        before = self.live().pop(place)
+    def remove(self, slot: object) -> None:
+        before = self.live().pop(slot)
         self.changed = True
         if self.log is not None:
-            self.log.removed(self, place, before)
+            self.log.removed(self, slot, before)
 
     def clear(self) -> None:
         before, self.entries = self.entries, {}
@@ -101,18 +101,18 @@ class Slots:
         if before and self.log is not None:
             self.log.cleared(self, before)
 
-    def restore(self, place: object, before: Entry) -> None:
+    def restore(self, slot: object, before: Entry) -> None:
         """Puts back what was removed, where it stood."""
-        self.entries[place] = before
-        self.entries = dict(sorted(self.entries.items(), key=lambda found: found[1].number))
+        self.entries[slot] = before
+        self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].number))
 
     @property
     def expiry(self) -> int:
         """The processing time whose passing ends the first entry; END_OF_TIME for never."""
         if self.ttl is None:
             return END_OF_TIME
-        known = (e.written for e in self.entries.values() if e.written != NO_WATERMARK)
-        return min((written + self.ttl - _MILLISECOND for written in known), default=END_OF_TIME)
+        times = (e.written for e in self.entries.values() if e.written != NO_WATERMARK)
+        return min((written + self.ttl - _MILLISECOND for written in times), default=END_OF_TIME)
 
 
 class UndoLog:
@@ -124,19 +124,19 @@ class UndoLog:
 
     def written(self) -> Iterator[tuple[str, Entry]]:
         """The entries that the call has written and left, with the names of their states."""
-        for slots, place, entry in self._written:
-            if slots.entries.get(place) is entry:
+        for slots, slot, entry in self._written:
+            if slots.entries.get(slot) is entry:
                 yield slots.name, entry
 
-    def wrote(self, slots: Slots, place: object, before: Entry | None, entry: Entry) -> None:
-        self._written.append((slots, place, entry))
+    def wrote(self, slots: Slots, slot: object, before: Entry | None, entry: Entry) -> None:
+        self._written.append((slots, slot, entry))
         if before is None:
-            self._undo.append(lambda: slots.entries.pop(place))
+            self._undo.append(lambda: slots.entries.pop(slot))
         else:
-            self._undo.append(lambda: slots.entries.update({place: before}))
+            self._undo.append(lambda: slots.entries.update({slot: before}))
 
-    def removed(self, slots: Slots, place: object, before: Entry) -> None:
-        self._undo.append(lambda: slots.restore(place, before))
+    def removed(self, slots: Slots, slot: object, before: Entry) -> None:
+        self._undo.append(lambda: slots.restore(slot, before))
 
     def cleared(self, slots: Slots, before: dict[object, Entry]) -> None:
         self._undo.append(lambda: setattr(slots, "entries", before))
@@ -172,8 +172,8 @@ class ValueCell(Cell, Generic[T]):
 
     @property
     def value(self) -> T:
-        found = self._slots.live().get(0)
-        return cast(T, _own(self._default if found is None else found.value))
+        entry = self._slots.live().get(0)
+        return cast(T, _own(self._default if entry is None else entry.value))
 
     @value.setter
     def value(self, value: T | None) -> None:
@@ -191,9 +191,9 @@ class ListCell(Cell, Collection[T], Generic[T]):
 
     def add(self, value: T) -> None:
         live = self._slots.live()
-        place = next(reversed(live), -1)
-        assert isinstance(place, int), "places in lists are numbers"
-        self._slots.write(place + 1, value)
+        last = next(reversed(live), -1)
+        assert isinstance(last, int), "places in lists are numbers"
+        self._slots.write(last + 1, value)
 
     def extend(self, values: Iterable[T]) -> None:
         for value in values:

@@ -57,8 +57,8 @@ class State(Generic[C]):
         cells = vars(instance).get(CELLS)
         if cells is None:
             raise AttributeError(f'state "{self.name}" is that of a key: it is there while eval or on_timer runs')
-        found: C = cells[self.name]
-        return found
+        cell: C = cells[self.name]
+        return cell
 
     def __set__(self, instance: object, value: object) -> None:
         raise AttributeError(f'state "{self.name}" is written by its methods, as in self.{self.name}.update(…)')
@@ -103,34 +103,34 @@ class MapState(State[MapCell[K, T]], Generic[K, T]):
 
 def states_of(function: type) -> tuple[State[Any], ...]:
     """What a class and those that it extends declare, by name."""
-    found = {name: value for c in reversed(function.__mro__) for name, value in vars(c).items()}
-    return tuple(value for _, value in sorted(found.items()) if isinstance(value, State))
+    members = {name: value for c in reversed(function.__mro__) for name, value in vars(c).items()}
+    return tuple(value for _, value in sorted(members.items()) if isinstance(value, State))
 
 
 def type_of(kind: object) -> DataType:
     """The SQL type of a declaration. TypeError where it has none."""
     try:
-        found = parse_type(kind) if isinstance(kind, str) else sql_type(kind)
+        sql = parse_type(kind) if isinstance(kind, str) else sql_type(kind)
     except SqlStreamError as error:
         raise TypeError(str(error)) from error
-    if found is None or found.is_unknown:
+    if sql is None or sql.is_unknown:
         raise TypeError(f"{kind} is no SQL type: state holds int, float, str, datetime, list[…], NamedTuple and so on")
-    return found
+    return sql
 
 
 def milliseconds_of(duration: str | datetime.timedelta) -> int:
     """Of a ``timedelta``, or of a text such as "90 s", "1 hour" or "7 days". ValueError where it is no duration."""
     if isinstance(duration, datetime.timedelta):
-        found = round(duration.total_seconds() * 1000)
+        milliseconds = round(duration.total_seconds() * 1000)
     else:
         match = _DURATION.fullmatch(duration)
         unit = _UNITS.get(match[2].lower()) or _UNITS.get(match[2].lower() + "s") if match else None
         if match is None or unit is None:
             raise ValueError(f'"{duration}" is no duration: write "30 seconds", "1 hour" or "7 days"')
-        found = int(match[1]) * unit
-    if found <= 0:
+        milliseconds = int(match[1]) * unit
+    if milliseconds <= 0:
         raise ValueError(f"a duration is longer than nothing, not {duration}")
-    return found
+    return milliseconds
 
 
 def names_of(states: Iterable[State[Any]]) -> tuple[str, ...]:

@@ -51,8 +51,8 @@ def describe_process_function(name: str, kind: Any, target: str) -> Function:
 
 
 def is_table(annotation: object) -> bool:
-    found = present(annotation)
-    return found is Row or typing.get_origin(found) is Row
+    inner = present(annotation)
+    return inner is Row or typing.get_origin(inner) is Row
 
 
 def row_type(kind: Any, parameter: str) -> type | None:
@@ -68,13 +68,13 @@ def _check_class(kind: Any, target: str) -> None:
     hint = "Write def eval(self, ctx: ProcessContext, input: Row) -> Iterator[R]."
     if not hasattr(kind, "eval"):
         raise ConnectorError(NOT_A_FUNCTION, f'process function "{target}" has no method eval', hint=hint)
-    found = list(inspect.signature(kind.eval).parameters.values())
-    if len(found) < 3 or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in found):
+    parameters = list(inspect.signature(kind.eval).parameters.values())
+    if len(parameters) < 3 or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
         message = f'eval of process function "{target}" must name its parameters: self, ctx, a table and the others'
         raise ConnectorError(NOT_A_FUNCTION, message, hint=hint)
-    taken = [p.name for p in found if p.name in IMPLICIT]
-    if taken:
-        message = f'parameter "{taken[0]}" of process function "{target}" has the name of an argument of every call'
+    reserved = [p.name for p in parameters if p.name in IMPLICIT]
+    if reserved:
+        message = f'parameter "{reserved[0]}" of process function "{target}" has the name of an argument of every call'
         raise ConnectorError(NOT_A_FUNCTION, message, hint="Give it another name.")
     missing = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty and p.kind < 2]
     if missing:
@@ -97,30 +97,30 @@ def _table(parameter: inspect.Parameter, hints: dict[str, object], target: str) 
     arguments = typing.get_args(present(annotation))
     if not arguments:
         return TableParameter(parameter.name)
-    found = sql_type(arguments[0])
-    if found is None or not is_record(arguments[0]):
+    row_type = sql_type(arguments[0])
+    if row_type is None or not is_record(arguments[0]):
         message = f'rows of "{parameter.name}" of process function "{target}" are {arguments[0]}, which is no SQL row'
         raise ConnectorError(NO_TYPE, message, hint="Write Row[T] with a NamedTuple or dataclass T of SQL types.")
-    return TableParameter(parameter.name, tuple(m for m in found.args if isinstance(m, tuple)))
+    return TableParameter(parameter.name, tuple(m for m in row_type.args if isinstance(m, tuple)))
 
 
 def _constant(parameter: inspect.Parameter, hints: dict[str, object], target: str) -> DataType:
-    found = sql_type(hints.get(parameter.name))
-    if found is None or found.is_unknown:
+    constant_type = sql_type(hints.get(parameter.name))
+    if constant_type is None or constant_type.is_unknown:
         message = f'parameter "{parameter.name}" of process function "{target}" has no SQL type'
         hint = "Annotate it, as in int, str or float; Row for a table, Descriptor for columns."
         raise ConnectorError(NO_TYPE, message, hint=hint)
-    return found
+    return constant_type
 
 
 def _row(name: str, kind: Any, target: str) -> DataType:
     """The STRUCT of the rows of both methods, which are of one type."""
     methods = [method for method in ("eval", "on_timer") if hasattr(kind, method)]
-    found = {method: _row_of(getattr(kind, method)) for method in methods}
-    types = {method: sql_type(a) for method, a in found.items() if a is not type(None) and a is not None}
+    annotations = {method: _row_of(getattr(kind, method)) for method in methods}
+    types = {method: sql_type(a) for method, a in annotations.items() if a is not type(None) and a is not None}
     unknown = next((m for m, t in types.items() if t is None or t.is_unknown), None)
     if unknown is not None or not types:
-        said = f"returns {found[unknown]}, which is no SQL type" if unknown else "does not say what it returns"
+        said = f"returns {annotations[unknown]}, which is no SQL type" if unknown else "does not say what it returns"
         hint = 'Annotate eval or on_timer "-> Iterator[R]" with a NamedTuple or dataclass R of SQL types.'
         raise ConnectorError(NO_TYPE, f'process function "{target}" {said}', hint=hint)
     if len(set(types.values())) > 1:

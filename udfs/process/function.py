@@ -115,7 +115,7 @@ class ProcessContext:
 class TimerAccess:
     """What stands behind a context's timers, for the key that it is about."""
 
-    def time(self, found: int | None) -> int:
+    def time(self, event_time: int | None) -> int:
         raise NotImplementedError
 
     def clock(self) -> int:

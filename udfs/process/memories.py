@@ -51,12 +51,12 @@ class Layout:
 
 
 def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
-    found = [(f"{state.name}.values", pa.list_(state.type.to_arrow()))]
+    columns = [(f"{state.name}.values", pa.list_(state.type.to_arrow()))]
     if state.key_type is not None:
-        found.append((f"{state.name}.keys", pa.list_(state.key_type.to_arrow())))
+        columns.append((f"{state.name}.keys", pa.list_(state.key_type.to_arrow())))
     if state.ttl_ms is not None:
-        found.append((f"{state.name}.written", pa.list_(pa.int64())))
-    return found
+        columns.append((f"{state.name}.written", pa.list_(pa.int64())))
+    return columns
 
 
 class Memories:
@@ -123,8 +123,8 @@ class Memories:
     def _owners(self, keys: pa.Table, stored: pa.Table) -> np.ndarray:
         """The number of each stored row's key among the keys, -1 for other keys."""
         names = self._layout.keys.names
-        found = dense_ids(pa.concat_tables([keys, stored.select(names)]), names).ids[keys.num_rows :]
-        return np.where(found < keys.num_rows, found, -1)
+        key_numbers = dense_ids(pa.concat_tables([keys, stored.select(names)]), names).ids[keys.num_rows :]
+        return np.where(key_numbers < keys.num_rows, key_numbers, -1)
 
     def _empty(self) -> dict[str, Slots]:
         return {s.name: Slots(self._clock, _ttl(s), s.name, log=self._log) for s in self._layout.states}
@@ -147,8 +147,8 @@ class Memories:
         for state in self._layout.states:
             entries = [list(self._slots[i][state.name].entries.values()) for i in kept]
             for name, kind in _columns(state):
-                part = name.rpartition(".")[2]
-                rows = rows.append_column(name, self._array(state, kind, [_part(part, e) for e in entries], kept))
+                aspect = name.rpartition(".")[2]
+                rows = rows.append_column(name, self._array(state, kind, [_part(aspect, e) for e in entries], kept))
         if self._layout.ages:
             timers = [min(s.expiry for s in self._slots[i].values()) for i in kept]
             rows = rows.append_column(PROCESSING_TIMER, pa.array(timers, pa.int64()))
@@ -200,6 +200,6 @@ def _entries(columns: dict[str, Any], value: Restore | None, key: Restore | None
     ]
 
 
-def _part(part: str, entries: Sequence[Entry]) -> list[Any]:
-    attribute = {"values": "value", "keys": "key", "written": "written"}[part]
+def _part(aspect: str, entries: Sequence[Entry]) -> list[Any]:
+    attribute = {"values": "value", "keys": "key", "written": "written"}[aspect]
     return [getattr(entry, attribute) for entry in entries]

@@ -28,12 +28,12 @@ class Results:
         self._times: list[int | None] = []
         self._tables: list[pa.Table] = []
 
-    def add(self, found: Sequence[Any], slot: int, index: int | None, time: int | None) -> None:
+    def add(self, rows: Sequence[Any], slot: int, index: int | None, time: int | None) -> None:
         """Rows for a key; ``index``: the row they were made for, None at a timer."""
-        self._found += found
-        self._slots += [slot] * len(found)
-        self._indices += [index] * len(found)
-        self._times += [time] * len(found)
+        self._found += rows
+        self._slots += [slot] * len(rows)
+        self._indices += [index] * len(rows)
+        self._times += [time] * len(rows)
         if len(self._found) >= _MOST_OBJECTS:
             self._pack()
 

@@ -63,8 +63,8 @@ class RowByRow:
             passing = _passing(table)
             context = RowContext(_passed(table))
             Call(self.kernel, context).rows(table.filter(pc.invert(passing)))
-            found = [*context.emitted, self._passed_by(table.filter(passing))]
-            yield from pa.concat_tables(found).combine_chunks().to_batches()
+            tables = [*context.emitted, self._passed_by(table.filter(passing))]
+            yield from pa.concat_tables(tables).combine_chunks().to_batches()
 
     def _passed_by(self, rows: pa.Table) -> pa.Table:
         """Rows with nothing but what the kernel passes through."""

@@ -57,12 +57,12 @@ class KeyTimers(TimerAccess):
         self._told.clear()
         self._at_the_end = self._at_the_end_before
 
-    def time(self, found: int | None) -> int:
-        if found is None:
+    def time(self, event_time: int | None) -> int:
+        if event_time is None:
             message = f'process function "{self._kernel.name}" asks for an event time that there is not'
             hint = "Add on_time => DESCRIPTOR(ts) to the call; timers of processing time have no event time."
             raise FunctionError(f"{NOT_DECLARED}: {message}\nHINT: {hint}")
-        return found
+        return event_time
 
     def clock(self) -> int:
         self._check_clock("processing_time is read")

@@ -24,9 +24,9 @@ def restorer(annotation: object) -> Restore | None:
         return None
     if len(arguments) == 2:
         key, value = (i or _same for i in inner)
-        return _or_none(lambda found: {key(k): value(v) for k, v in found.items()})
+        return _or_none(lambda raw: {key(k): value(v) for k, v in raw.items()})
     element = inner[0] or _same
-    return _or_none(lambda found: [element(v) for v in found])
+    return _or_none(lambda raw: [element(v) for v in raw])
 
 
 def is_record(kind: type) -> bool:
@@ -40,11 +40,11 @@ def record_of(kind: type, values: Mapping[str, Any]) -> Any:
 
 def _record(kind: type) -> Restore:
     members = {name: restorer(annotation) or _same for name, annotation in annotations_of(kind).items()}
-    return _or_none(lambda found: kind(**{name: restore(found[name]) for name, restore in members.items()}))
+    return _or_none(lambda raw: kind(**{name: restore(raw[name]) for name, restore in members.items()}))
 
 
 def _or_none(restore: Restore) -> Restore:
-    return lambda found: None if found is None else restore(found)
+    return lambda raw: None if raw is None else restore(raw)
 
 
 def present(annotation: object) -> object:

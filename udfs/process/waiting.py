@@ -32,9 +32,9 @@ class Waiting:
         rows = self._state.loaded()
         due = rows.column(EVENT_TIMER).to_numpy() <= watermark
         self._state.replace(rows.filter(pa.array(~due)))
-        found = rows.filter(pa.array(due))
-        order = np.argsort(found.column(EVENT_TIMER).to_numpy(), kind="stable")
-        return found.take(pa.array(order)).drop_columns([EVENT_TIMER]).combine_chunks()
+        due_rows = rows.filter(pa.array(due))
+        order = np.argsort(due_rows.column(EVENT_TIMER).to_numpy(), kind="stable")
+        return due_rows.take(pa.array(order)).drop_columns([EVENT_TIMER]).combine_chunks()
 
     def times(self, rows: pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._time).to_numpy())

@@ -48,7 +48,7 @@ class KernelProcessor:
     ) -> None:
         self._stages = (Stage(kernel, late_table), *above)
         self._clocks = clocks
-        self._own = [entry_key(place) for place in range(len(self._stages))]
+        self._own = [entry_key(number) for number in range(len(self._stages))]
 
     def begin(self, entries: Entries) -> None:
         self._entries = entries
@@ -65,50 +65,50 @@ class KernelProcessor:
     def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
         """What waits in all state of a key group, by stage."""
         store = MemoryStore(dict(entries))
-        for place, stage in enumerate(self._stages):
-            (found,) = store.get([self._own[place]])
-            entry = GroupEntry.from_bytes(found)
-            context = GroupContext(Part(store, place), entry.watermark, entry.clock)
-            yield from ((place, wait) for wait in stage.kernel.waits(context))
+        for number, stage in enumerate(self._stages):
+            (entry_bytes,) = store.get([self._own[number]])
+            entry = GroupEntry.from_bytes(entry_bytes)
+            context = GroupContext(Part(store, number), entry.watermark, entry.clock)
+            yield from ((number, wait) for wait in stage.kernel.waits(context))
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""
         store = CallStore(self._entries, self._expected)
-        before = [GroupEntry.from_bytes(found) for found in store.get(self._own)]
+        before = [GroupEntry.from_bytes(entry) for entry in store.get(self._own)]
         if self._stages[0].kernel.deferring and arrived.only_calls and not before[0].waits:
             return ()  # all key groups are called in every micro-batch
-        parts = [Part(store, place) for place in range(len(self._stages))]
+        parts = [Part(store, number) for number in range(len(self._stages))]
         ran = run_stages(self._stages, self._clocks, parts, before, arrived)
-        self._expected = tuple(key for part in parts for key in part.began_with)
+        self._expected = tuple(key for stage_store in parts for key in stage_store.began_with)
         changed = {own: stage.after.to_bytes() for own, stage in zip(self._own, ran, strict=True)
                    if stage.after != stage.before}  # fmt: skip
         if changed:
             store.put(changed)
-        known, timer = _earliest(stage.before for stage in ran), _earliest(stage.after for stage in ran)
-        moved = timer != known
-        deleted = known if moved and known not in (0, fired) else None
+        scheduled, timer = _earliest(stage.before for stage in ran), _earliest(stage.after for stage in ran)
+        moved = timer != scheduled
+        deleted = scheduled if moved and scheduled not in (0, fired) else None
         store.flush(deleted, timer if moved and timer else None)
         return self._results(ran)
 
     def _results(self, ran: Sequence[Ran]) -> Iterator[Row]:
         last = ran[-1].context
         for ahead, emitted in (last.emitted if last is not None else {}).items():
-            for is_folded, parts in groupby(emitted, lambda part: isinstance(part, Folded)):
-                tables = [part.rows if isinstance(part, Folded) else part for part in parts]
+            for is_folded, parts in groupby(emitted, lambda emission: isinstance(emission, Folded)):
+                tables = [emission.rows if isinstance(emission, Folded) else emission for emission in parts]
                 pieces = tables if is_folded else _pieces(tables)
                 yield from (_row(ahead=ahead, folded=is_folded, rows=to_bytes(piece)) for piece in pieces)
-        for place, (stage, found) in enumerate(zip(self._stages, ran, strict=True)):
-            if found.context is not None:
-                yield from self._told(place, stage, found.context, found.held)
+        for number, (stage, stage_run) in enumerate(zip(self._stages, ran, strict=True)):
+            if stage_run.context is not None:
+                yield from self._told(number, stage, stage_run.context, stage_run.held)
 
-    def _told(self, place: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
+    def _told(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
         """What a stage says beside its results."""
         if stage.late_table is not None:
             yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))
         if context.counters.get(LATE_ROWS):
-            yield _row(late_rows=context.counters[LATE_ROWS], stage=place)
+            yield _row(late_rows=context.counters[LATE_ROWS], stage=number)
         if held is not None:
-            yield _row(hold=held, pending=context.held_rows, stage=place)
+            yield _row(hold=held, pending=context.held_rows, stage=number)
 
 
 def _earliest(entries: Iterable[GroupEntry]) -> int:
@@ -121,9 +121,9 @@ def _pieces(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _blob(row: Row) -> Blob:
-    found: Mapping[str, Any] = row.asDict()
-    content = bytes(found["bytes"]) if found["bytes"] is not None else None
-    return Blob(**{**found, "content": Content(found["content"]), "bytes": content})
+    fields: Mapping[str, Any] = row.asDict()
+    content = bytes(fields["bytes"]) if fields["bytes"] is not None else None
+    return Blob(**{**fields, "content": Content(fields["content"]), "bytes": content})
 
 
 def _late(table: str | None, rows: bytes | None) -> Row:

@@ -106,8 +106,8 @@ class Decoder:
                     yield self._alone({LATE_TABLE: blob["late_table"], LATE: blob["bytes"]})
                 elif blob["bytes"] is not None:
                     rows = from_bytes(blob["bytes"])
-                    for part in self.kernel.unfold(rows) if blob["folded"] else [rows]:
-                        yield from self._main(part, blob["ahead"])
+                    for piece in self.kernel.unfold(rows) if blob["folded"] else [rows]:
+                        yield from self._main(piece, blob["ahead"])
                 elif blob["hold"] is not None:
                     held.append(blob["hold"])
         if held and self.hold:
@@ -122,9 +122,9 @@ class Decoder:
 
     def _alone(self, values: dict[str, object]) -> pa.RecordBatch:
         """A row of hidden columns."""
-        known = {EMITTED_AHEAD: False, **values}
+        values_by_name = {EMITTED_AHEAD: False, **values}
         nulls = [pa.nulls(1, f.type) for f in self.schema]
-        return self._batch([*nulls, *(pa.array([known.get(f.name)], f.type) for f in self.hidden)])
+        return self._batch([*nulls, *(pa.array([values_by_name.get(f.name)], f.type) for f in self.hidden)])
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
         fields = [*(f.with_nullable(True) for f in self.schema), *self.hidden]
@@ -158,13 +158,13 @@ class WindowsOfRows:
 
     def _in_order(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Barriers keep their places among the rows."""
-        known = BARRIER in batch.schema.names
-        barriers = np.flatnonzero(np.asarray(pc.is_valid(batch.column(BARRIER)))).tolist() if known else []
+        has_barriers = BARRIER in batch.schema.names
+        barriers = np.flatnonzero(np.asarray(pc.is_valid(batch.column(BARRIER)))).tolist() if has_barriers else []
         start = 0
-        for place in barriers:
-            yield from self._assigned(batch.slice(start, place - start))
-            yield _with_bounds(batch.slice(place, 1), pa.nulls(1, _INSTANT), pa.nulls(1, _INSTANT))
-            start = place + 1
+        for barrier in barriers:
+            yield from self._assigned(batch.slice(start, barrier - start))
+            yield _with_bounds(batch.slice(barrier, 1), pa.nulls(1, _INSTANT), pa.nulls(1, _INSTANT))
+            start = barrier + 1
         yield from self._assigned(batch.slice(start))
 
     def _assigned(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -173,8 +173,8 @@ class WindowsOfRows:
         size = max(1, MOST_RESULTS // windows_of_a_row(self.assigner))
         for start in range(0, max(batch.num_rows, 1), size):
             rows = batch.slice(start, size)
-            found = self.assigner.assign(pa.Table.from_batches([rows]), no_context)
-            yield _with_bounds(rows.take(pa.array(found.row)), *(pa.array(t).view(_INSTANT) for t in found[1:]))
+            assigned = self.assigner.assign(pa.Table.from_batches([rows]), no_context)
+            yield _with_bounds(rows.take(pa.array(assigned.row)), *(pa.array(t).view(_INSTANT) for t in assigned[1:]))
 
 
 _INSTANT = pa.timestamp("us", "UTC")

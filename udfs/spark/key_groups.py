@@ -17,8 +17,8 @@ def numbers_of(groups: int) -> np.ndarray:
     candidates = groups
     while True:
         candidates *= 2
-        found, first = np.unique(murmur3(np.arange(candidates, dtype=np.uint32)) % groups, return_index=True)
-        if len(found) == groups:
+        groups_hit, first = np.unique(murmur3(np.arange(candidates, dtype=np.uint32)) % groups, return_index=True)
+        if len(groups_hit) == groups:
             return first.astype(np.int32)
 
 

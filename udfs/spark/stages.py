@@ -33,15 +33,17 @@ class Stage:
     def handed(self, below: Kernel, emitted: Mapping[bool, Sequence[Emitted]]) -> dict[Content, pa.Table]:
         """What the kernel below has emitted, ahead of the watermark and not, as rows of this one."""
         contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
-        return {content: self._rows(below, found) for content, found in contents if found}
+        return {content: self._rows(below, emissions) for content, emissions in contents if emissions}
 
     def _rows(self, below: Kernel, emitted: Sequence[Emitted]) -> pa.Table:
         """Results that are folded are combined part by part."""
         assert self.handover is not None, "the lowest stage takes blobs"
-        plain = [part for part in emitted if not isinstance(part, Folded)]
+        plain = [emission for emission in emitted if not isinstance(emission, Folded)]
         if len(plain) == len(emitted):
             return self.kernel.combine(self.handover.rows(plain))
-        return pa.concat_tables(self.kernel.combine(self.handover.rows([part])) for part in unfolded(below, emitted))
+        return pa.concat_tables(
+            self.kernel.combine(self.handover.rows([emission])) for emission in unfolded(below, emitted)
+        )
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,9 @@ class Ran:
 class Part:
     """The state of the stage ``place`` within that of all."""
 
-    def __init__(self, whole: Store, place: int) -> None:
+    def __init__(self, whole: Store, number: int) -> None:
         self._whole = whole
-        self._place = place
+        self._place = number
         self._first: tuple[StateKey, ...] | None = None
 
     @property
@@ -82,29 +84,29 @@ class Part:
         return (f"{self._place}/{key[0]}", key[1]) if self._place else key
 
 
-def entry_key(place: int) -> StateKey:
+def entry_key(number: int) -> StateKey:
     """Where the entry of a stage is, in the state of all."""
-    return KEY[0], KEY[1] + place
+    return KEY[0], KEY[1] + number
 
 
 def run_stages(
     stages: Sequence[Stage], clocks: Clocks, parts: Sequence[Store], entries: Sequence[GroupEntry], arrived: Arrived
 ) -> list[Ran]:
     """Lets rows and clocks reach all stages, the lowest first."""
-    found: list[Ran] = []
-    for number, (stage, part, entry) in enumerate(zip(stages, parts, entries, strict=True)):
+    runs: list[Ran] = []
+    for number, (stage, stage_store, entry) in enumerate(zip(stages, parts, entries, strict=True)):
         if number:
-            below = found[-1].context
+            below = runs[-1].context
             handed = {} if below is None else stage.handed(stages[number - 1].kernel, below.emitted)
             arrived = Arrived(arrived.watermark_ms, handed=handed)
         due = 0 < entry.spark_timer <= arrived.watermark_ms
         called = bool(arrived.blobs or arrived.handed) or due or len(stages) == 1
-        found.append(_ran(stage.kernel, clocks, part, entry, arrived) if called else Ran(entry, entry))
-    return found
+        runs.append(_ran(stage.kernel, clocks, stage_store, entry, arrived) if called else Ran(entry, entry))
+    return runs
 
 
-def _ran(kernel: Kernel, clocks: Clocks, part: Store, entry: GroupEntry, arrived: Arrived) -> Ran:
-    context, after = run(kernel, clocks, part, entry, arrived)
+def _ran(kernel: Kernel, clocks: Clocks, stage_store: Store, entry: GroupEntry, arrived: Arrived) -> Ran:
+    context, after = run(kernel, clocks, stage_store, entry, arrived)
     timer = clocks.spark_timer(after.event_timer, after.processing_timer, after.watermark) or 0
     if arrived.held_back and timer <= arrived.watermark_ms:
         timer = 0  # the next micro-batch says again what is held, or that nothing is

@@ -28,8 +28,8 @@ def waits_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]
     def counted(entries: pa.Table) -> pa.Table:
         keys = zip(entries.column("name").to_pylist(), entries.column("number").to_pylist(), strict=True)
         state = dict(zip(keys, from_texts(entries.column("text").to_pylist()), strict=True))
-        found = [(stage, *_values(wait)) for stage, wait in processor.waits(state)]
-        columns = zip(*found, strict=True) if found else ((),) * len(_WAITS)
+        counts = [(stage, *_values(wait)) for stage, wait in processor.waits(state)]
+        columns = zip(*counts, strict=True) if counts else ((),) * len(_WAITS)
         return pa.table([pa.array(values, f.type) for values, f in zip(columns, _WAITS, strict=True)], schema=_WAITS)
 
     return counted

@@ -64,8 +64,8 @@ class _OneByOne:
         self._state = state
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        found = (self._state.getValue(key) for key in keys)
-        return _values([None if row is None else row[0] for row in found])
+        rows = (self._state.getValue(key) for key in keys)
+        return _values([None if row is None else row[0] for row in rows])
 
     def write(
         self,
@@ -114,9 +114,9 @@ class _Pipelined:
     def _ask(self, requests: Sequence[Any]) -> list[bytes]:
         answers: list[bytes] = []
         for start in range(0, len(requests), _IN_FLIGHT):
-            part = requests[start : start + _IN_FLIGHT]
-            self._send(part)
-            answers += [self._receive() for _ in part]
+            window = requests[start : start + _IN_FLIGHT]
+            self._send(window)
+            answers += [self._receive() for _ in window]
         return answers
 
     def _send(self, requests: Sequence[Any]) -> None:
@@ -131,8 +131,8 @@ class _Pipelined:
         status, error, value = self._client._receive_proto_message()
         if status != 0:
             raise RuntimeError(f"Spark's state server: {error}")
-        found: bytes = value
-        return found
+        received: bytes = value
+        return received
 
     # --- requests ---------------------------------------------------------------------------------------------
 

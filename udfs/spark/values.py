@@ -64,14 +64,14 @@ def _texts(packed: Sequence[bytes]) -> list[str]:
     words[:, :_BYTES] = joined
     _spread(words.view("<u8"))
     text = words.tobytes().decode("ascii")
-    return [text[part] for part in _parts([len(value) // _BYTES * _CHARACTERS for value in packed])]
+    return [text[span] for span in _parts([len(value) // _BYTES * _CHARACTERS for value in packed])]
 
 
 def _bytes(texts: Sequence[str]) -> list[memoryview]:
     words = np.frombuffer(bytearray("".join(texts), "ascii"), np.uint8).reshape(-1, _CHARACTERS)
     _gather(words.view("<u8"))
     joined = memoryview(words[:, :_BYTES].tobytes())
-    return [joined[part] for part in _parts([len(text) // _CHARACTERS * _BYTES for text in texts])]
+    return [joined[span] for span in _parts([len(text) // _CHARACTERS * _BYTES for text in texts])]
 
 
 def _parts(lengths: Sequence[int]) -> list[slice]:

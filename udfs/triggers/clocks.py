@@ -247,8 +247,8 @@ class EveryInterval(_LateAtOnce):
         return self.domain is Domain.PROCESSING or super().quiet(run)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        found = super().fires(state, run)
-        return found if self.domain is Domain.EVENT else fires_at(np.zeros(0, np.int64))
+        firings = super().fires(state, run)
+        return firings if self.domain is Domain.EVENT else fires_at(np.zeros(0, np.int64))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
         closed = run.windows.closed

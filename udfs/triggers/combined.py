@@ -34,8 +34,8 @@ class Purging(Trigger):
         return (self.inner,)
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        found = self.inner.fire(state.parts[0], run, cursor)
-        return Fire(found.position, np.ones_like(found.purge), (found,))
+        inner_fire = self.inner.fire(state.parts[0], run, cursor)
+        return Fire(inner_fire.position, np.ones_like(inner_fire.purge), (inner_fire,))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
         self.inner.take(state.parts[0], run, start, stop, fire.parts[0])
@@ -47,15 +47,15 @@ class Purging(Trigger):
         return self.inner.quiet(run)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        found = self.inner.fires(state.parts[0], run)
-        return found._replace(purge=np.ones_like(found.purge))
+        inner_fires = self.inner.fires(state.parts[0], run)
+        return inner_fires._replace(purge=np.ones_like(inner_fires.purge))
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
         return self.inner.timer(state.parts[0], domain, windows)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        found = self.inner.on_time(state.parts[0], due)
-        return found._replace(purges=found.fires)
+        inner_answer = self.inner.on_time(state.parts[0], due)
+        return inner_answer._replace(purges=inner_answer.fires)
 
 
 class _Pair(Trigger):
@@ -67,15 +67,15 @@ class _Pair(Trigger):
         return self.left, self.right
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        for part, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
-            part.take(of_part, run, start, stop, its)
+        for trigger, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
+            trigger.take(of_part, run, start, stop, its)
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
-        for part, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
-            part.restart(of_part, run, position, its)
+        for trigger, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
+            trigger.restart(of_part, run, position, its)
 
     def quiet(self, run: Run) -> bool:
-        return all(part.quiet(run) for part in self.parts)
+        return all(trigger.quiet(run) for trigger in self.parts)
 
     def _fires(self, state: TriggerState, run: Run, cursor: Values) -> tuple[Fire, Fire]:
         left, right = (p.fire(s, run, cursor) for p, s in zip(self.parts, state.parts, strict=True))
@@ -111,9 +111,9 @@ class Or(_Pair):
         """Where one side fires at no row, the other one decides alone."""
         for quiet, loud in ((1, 0), (0, 1)):
             if self.parts[quiet].quiet(run):
-                found = self.parts[loud].fires(state.parts[loud], run)
-                _watch(self.parts[quiet], state.parts[quiet], run, found)
-                return found
+                loud_fires = self.parts[loud].fires(state.parts[loud], run)
+                _watch(self.parts[quiet], state.parts[quiet], run, loud_fires)
+                return loud_fires
         return super().fires(state, run)
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
@@ -121,8 +121,8 @@ class Or(_Pair):
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
         left, right = (p.on_time(s, due) for p, s in zip(self.parts, state.parts, strict=True))
-        for part, of_part, own in zip(self.parts, state.parts, (left, right), strict=True):
-            _rest_where(part, of_part, (left.fires | right.fires) & ~own.fires)
+        for trigger, of_part, own in zip(self.parts, state.parts, (left, right), strict=True):
+            _rest_where(trigger, of_part, (left.fires | right.fires) & ~own.fires)
         return Answer(left.fires | right.fires, left.purges | right.purges)
 
 
@@ -162,9 +162,9 @@ class And(_Pair):
         return np.minimum(np.where(state["left"] > 0, NONE, left), np.where(state["right"] > 0, NONE, right))
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        for name, part, of_part in zip(("left", "right"), self.parts, state.parts, strict=True):
-            found = part.on_time(of_part, due)
-            state[name] = np.where((state[name] == 0) & found.fires, 1 + found.purges, state[name])
+        for name, trigger, of_part in zip(("left", "right"), self.parts, state.parts, strict=True):
+            answer = trigger.on_time(of_part, due)
+            state[name] = np.where((state[name] == 0) & answer.fires, 1 + answer.purges, state[name])
         fires = (state["left"] > 0) & (state["right"] > 0)
         purges = fires & ((state["left"] == 2) | (state["right"] == 2))
         _rest_where(self, state, fires)
@@ -241,14 +241,14 @@ class AfterWatermark(Trigger):
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
         state["armed"] = ~run.windows.closed
         for number, chosen in enumerate((~run.windows.closed, run.windows.closed)):
-            part = state.parts[number].at(chosen)
+            own_state = state.parts[number].at(chosen)
             its = fire.parts[number].at(chosen)
-            self.parts[number].take(part, run.at(chosen), start[chosen], stop[chosen], its)
-            state.parts[number].put(chosen, part)
+            self.parts[number].take(own_state, run.at(chosen), start[chosen], stop[chosen], its)
+            state.parts[number].put(chosen, own_state)
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
-        for part, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
-            part.restart(of_part, run, position, its)
+        for trigger, of_part, its in zip(self.parts, state.parts, fire.parts, strict=True):
+            trigger.restart(of_part, run, position, its)
 
     def quiet(self, run: Run) -> bool:
         return not run.windows.closed.any() and self.early.quiet(run)
@@ -256,12 +256,12 @@ class AfterWatermark(Trigger):
     def fires(self, state: TriggerState, run: Run) -> Fires:
         closed = run.windows.closed
         state["armed"] = ~closed
-        found = []
+        firings = []
         for number, chosen in enumerate((~closed, closed)):
-            part = state.parts[number].at(chosen)
-            found.append(self.parts[number].fires(part, run.at(chosen)))
-            state.parts[number].put(chosen, part)
-        return in_order(found)
+            own_state = state.parts[number].at(chosen)
+            firings.append(self.parts[number].fires(own_state, run.at(chosen)))
+            state.parts[number].put(chosen, own_state)
+        return in_order(firings)
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
         early, late = (p.timer(s, domain, windows) for p, s in zip(self.parts, state.parts, strict=True))
@@ -288,18 +288,18 @@ def _rest_where(trigger: Trigger, state: TriggerState, chosen: Values) -> None:
         state.put(chosen, some)
 
 
-def _watch(trigger: Trigger, state: TriggerState, run: Run, found: Fires) -> None:
+def _watch(trigger: Trigger, state: TriggerState, run: Run, fires: Fires) -> None:
     """A trigger that fires at no row sees the rows, beginning again at the last firing of another one."""
     silent = silence(trigger, run.count)
-    last = np.searchsorted(found.position, run.ends) - 1
+    last = np.searchsorted(fires.position, run.ends) - 1
     fired = np.zeros(run.count, bool)
     stop = run.starts.copy()
-    if len(found.position):
-        at = found.position[np.maximum(last, 0)]
+    if len(fires.position):
+        at = fires.position[np.maximum(last, 0)]
         fired = (last >= 0) & (at >= run.starts)
         stop = np.where(fired, at + 1, run.starts)
-        some, part = run.at(fired), state.at(fired)
-        trigger.take(part, some, some.starts, stop[fired], silent.at(fired))
-        trigger.restart(part, some, stop[fired] - 1, silent.at(fired))
-        state.put(fired, part)
+        some, own_state = run.at(fired), state.at(fired)
+        trigger.take(own_state, some, some.starts, stop[fired], silent.at(fired))
+        trigger.restart(own_state, some, stop[fired] - 1, silent.at(fired))
+        state.put(fired, own_state)
     trigger.take(state, run, stop, run.ends, silent)

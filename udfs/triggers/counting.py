@@ -143,6 +143,6 @@ class Delta(Trigger):
             return present
 
         first = first_where(np.where(unknown, start, stop), stop, has_value)
-        found = first != NONE
-        reference = np.where(found, value[np.where(found, first, 0)], reference)
-        return reference, np.where(unknown, np.where(found, first + 1, stop), start)
+        has_first = first != NONE
+        reference = np.where(has_first, value[np.where(has_first, first, 0)], reference)
+        return reference, np.where(unknown, np.where(has_first, first + 1, stop), start)

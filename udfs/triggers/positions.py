@@ -24,14 +24,14 @@ def first_where(starts: Values, ends: Values, holds: Callable[[Values, Values], 
 
     Looks at stretches of doubling length, so that it costs about as much as the distance to what it finds.
     """
-    found = np.full(len(starts), NONE, np.int64)
+    first = np.full(len(starts), NONE, np.int64)
     cursor, active, length = starts.copy(), np.flatnonzero(starts < ends), FIRST_STRETCH
     while len(active):
         stretch = np.minimum(ends[active] - cursor[active], length)
         position, owner = spread(cursor[active], stretch)
         hits = np.flatnonzero(holds(position, active[owner]))
-        np.minimum.at(found, active[owner[hits]], position[hits])
+        np.minimum.at(first, active[owner[hits]], position[hits])
         cursor[active] += stretch
-        active = active[(found[active] == NONE) & (cursor[active] < ends[active])]
+        active = active[(first[active] == NONE) & (cursor[active] < ends[active])]
         length *= 2
-    return found
+    return first

@@ -45,8 +45,8 @@ class Column:
 
 def _first(result: Values, values: Values, groups: Values) -> None:
     """The first value that is not NaN."""
-    known = np.flatnonzero(values == values)[::-1]
-    result[groups[known]] = values[known]
+    numbered = np.flatnonzero(values == values)[::-1]
+    result[groups[numbered]] = values[numbered]
 
 
 def _least(result: Values, values: Values, groups: Values) -> None:
@@ -87,23 +87,23 @@ class TriggerState:
         """A copy of the instances of an index, or of those where a mask is true."""
         chosen = int(index.sum()) if index.dtype == bool else len(index)
         values = {name: column[index] for name, column in self.values.items()}
-        return TriggerState(chosen, values, tuple(part.at(index) for part in self.parts))
+        return TriggerState(chosen, values, tuple(nested.at(index) for nested in self.parts))
 
     def put(self, index: Values, other: TriggerState) -> None:
         """Takes over the instances of ``other`` at the places of an index or mask."""
         for name, column in other.values.items():
             self.values[name][index] = column
-        for part, of_other in zip(self.parts, other.parts, strict=True):
-            part.put(index, of_other)
+        for nested, of_other in zip(self.parts, other.parts, strict=True):
+            nested.put(index, of_other)
 
     def followed_by(self, other: TriggerState) -> TriggerState:
         values = {name: np.concatenate([column, other[name]]) for name, column in self.values.items()}
-        parts = tuple(part.followed_by(o) for part, o in zip(self.parts, other.parts, strict=True))
+        parts = tuple(nested.followed_by(o) for nested, o in zip(self.parts, other.parts, strict=True))
         return TriggerState(self.count + other.count, values, parts)
 
     def columns(self, prefix: str = "") -> Iterator[tuple[str, Values]]:
         """All arrays, those of parts with the part's number before their names."""
         for name, column in self.values.items():
             yield prefix + name, column
-        for number, part in enumerate(self.parts):
-            yield from part.columns(f"{prefix}{number}.")
+        for number, nested in enumerate(self.parts):
+            yield from nested.columns(f"{prefix}{number}.")

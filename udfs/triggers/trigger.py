@@ -122,7 +122,7 @@ class Fire(NamedTuple):
     parts: tuple[Fire, ...] = ()
 
     def at(self, index: Values) -> Fire:
-        return Fire(self.position[index], self.purge[index], tuple(part.at(index) for part in self.parts))
+        return Fire(self.position[index], self.purge[index], tuple(nested.at(index) for nested in self.parts))
 
 
 class Fires(NamedTuple):
@@ -172,29 +172,29 @@ class Trigger(ABC):
     def looks_at_rows(self) -> bool:
         """True where rows of open windows can fire, or set timers by their own times, so that sessions must merge in
         the order of arrival."""
-        return any(part.looks_at_rows for part in self.parts)
+        return any(nested.looks_at_rows for nested in self.parts)
 
     @property
     def searches(self) -> bool:
         """True where finding the next firing may cost as much as there are rows."""
-        return any(part.searches for part in self.parts)
+        return any(nested.searches for nested in self.parts)
 
     @property
     def looks_at_windows(self) -> bool:
         """True where rows must find windows as they were when these rows came, and not as they have grown since."""
-        return any(part.looks_at_windows for part in self.parts)
+        return any(nested.looks_at_windows for nested in self.parts)
 
     @property
     def mergeable(self) -> bool:
-        return all(part.mergeable for part in self.parts)
+        return all(nested.mergeable for nested in self.parts)
 
     @property
     def uses_processing_time(self) -> bool:
-        return any(part.uses_processing_time for part in self.parts)
+        return any(nested.uses_processing_time for nested in self.parts)
 
     def fresh(self, count: int) -> TriggerState:
         values = {column.name: column.fresh(count) for column in self.columns}
-        return TriggerState(count, values, tuple(part.fresh(count) for part in self.parts))
+        return TriggerState(count, values, tuple(nested.fresh(count) for nested in self.parts))
 
     # --- rows -------------------------------------------------------------------------------------------------
 
@@ -216,19 +216,19 @@ class Trigger(ABC):
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
         """All firings at the rows of a run, which are taken: the first of every instance, then the second, …"""
-        found: list[Fires] = []
+        firings: list[Fires] = []
         cursor, active = run.starts.copy(), np.arange(run.count)
         while len(active):
-            some, part = run.at(active), state.at(active)
-            fire = self.fire(part, some, cursor[active])
+            some, active_state = run.at(active), state.at(active)
+            fire = self.fire(active_state, some, cursor[active])
             fired = fire.position != NONE
             stop = np.where(fired, fire.position + 1, some.ends) if fired.any() else some.ends
-            self.take(part, some, cursor[active], stop, fire)
-            found.append(self._restarted(part, some, fire, fired))
-            state.put(active, part)
+            self.take(active_state, some, cursor[active], stop, fire)
+            firings.append(self._restarted(active_state, some, fire, fired))
+            state.put(active, active_state)
             cursor[active] = stop
             active = active[stop < some.ends]
-        return in_order(found)
+        return in_order(firings)
 
     def _restarted(self, state: TriggerState, run: Run, fire: Fire, fired: Values) -> Fires:
         chosen, firing = fire.at(fired), state.at(fired)
@@ -248,8 +248,8 @@ class Trigger(ABC):
 
     def rest(self, state: TriggerState) -> None:
         """The whole trigger fired, at a timer: what was counted begins again."""
-        for part, of_part in zip(self.parts, state.parts, strict=True):
-            part.rest(of_part)
+        for nested, of_part in zip(self.parts, state.parts, strict=True):
+            nested.rest(of_part)
 
     # --- merging ----------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class Trigger(ABC):
         values = {column.name: column.merged(state[column.name], groups, count) for column in self.columns}
         parts = zip(self.parts, state.parts, strict=True)
         merged = TriggerState(
-            count, values, tuple(part.merge(of_part, groups, old, windows) for part, of_part in parts)
+            count, values, tuple(nested.merge(of_part, groups, old, windows) for nested, of_part in parts)
         )
         self.on_merge(merged, windows)
         return merged
@@ -270,8 +270,8 @@ class Trigger(ABC):
 
     def clear(self, state: TriggerState, windows: Windows) -> None:
         """These instances are over."""
-        for part, of_part in zip(self.parts, state.parts, strict=True):
-            part.clear(of_part, windows)
+        for nested, of_part in zip(self.parts, state.parts, strict=True):
+            nested.clear(of_part, windows)
 
 
 def no_answer(count: int) -> Answer:
@@ -288,17 +288,17 @@ def never(count: int) -> Fire:
 
 def silence(trigger: Trigger, count: int) -> Fire:
     """That nothing fires, in the form in which the trigger says it."""
-    return never(count)._replace(parts=tuple(silence(part, count) for part in trigger.parts))
+    return never(count)._replace(parts=tuple(silence(nested, count) for nested in trigger.parts))
 
 
 def fires_at(position: Values) -> Fires:
     return Fires(position, np.zeros(len(position), bool))
 
 
-def in_order(found: list[Fires]) -> Fires:
+def in_order(rounds: list[Fires]) -> Fires:
     """Firings of several rounds, by position."""
-    if not found:
+    if not rounds:
         return fires_at(np.zeros(0, np.int64))
-    position = np.concatenate([fires.position for fires in found])
+    position = np.concatenate([fires.position for fires in rounds])
     order = np.argsort(position, kind="stable")
-    return Fires(position[order], np.concatenate([fires.purge for fires in found])[order])
+    return Fires(position[order], np.concatenate([fires.purge for fires in rounds])[order])

@@ -164,11 +164,11 @@ class User(Trigger):
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
         """Tries the rows on a copy of what is remembered: ``take`` gives them again."""
-        found = [
+        firings = [
             self._first_fire(memory, run, instance, int(cursor[instance]))
             for instance, memory in enumerate(_memories(state))
         ]
-        position, purge = zip(*found, strict=True) if found else ((), ())
+        position, purge = zip(*firings, strict=True) if firings else ((), ())
         return Fire(np.array(position, np.int64), np.array(purge, bool))
 
     def _first_fire(self, memory: _Memory, run: Run, instance: int, cursor: int) -> tuple[int, bool]:
@@ -192,13 +192,13 @@ class User(Trigger):
         memories = _memories(state)
         owner = np.repeat(np.arange(run.count), run.lengths)
         position = np.concatenate([np.arange(s, e) for s, e in zip(run.starts, run.ends, strict=True)] or [owner])
-        found = []
+        firings = []
         for i in np.argsort(run.row[position], kind="stable"):
             result = self._on_element(memories[owner[i]], run, int(owner[i]), int(position[i]))
             if result is not TriggerResult.CONTINUE:
-                found.append((int(position[i]), result.is_purge, not result.is_fire))
+                firings.append((int(position[i]), result.is_purge, not result.is_fire))
         _remember(state, memories)
-        columns = zip(*sorted(found), strict=True) if found else ((), (), ())
+        columns = zip(*sorted(firings), strict=True) if firings else ((), (), ())
         at, purge, silent = (np.array(column) for column in columns)
         return Fires(at.astype(np.int64), purge.astype(bool), silent.astype(bool))
 

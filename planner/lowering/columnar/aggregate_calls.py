@@ -40,8 +40,8 @@ class SplitCall:
 
 def split(item: Item, rows: DataFrame, context: Context) -> SplitCall:
     """The aggregate ``item`` over ``rows``; UnsupportedError SS395 for arguments that must be constants."""
-    known = not item.type.is_unknown
-    result = item.type if known else _type_in_spark(item.expression, rows, context)
+    has_type = not item.type.is_unknown
+    result = item.type if has_type else _type_in_spark(item.expression, rows, context)
     return split_call(item.name, item.expression, _arrow(result), context.runtime)
 
 
@@ -54,8 +54,8 @@ def _arrow(result: DataType) -> pa.DataType:
 
 
 def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context) -> DataType:
-    found = rows.groupBy().agg(F.expr(context.sql(expression)).alias("t"))
-    return from_spark(found.schema["t"].dataType.jsonValue())
+    typed = rows.groupBy().agg(F.expr(context.sql(expression)).alias("t"))
+    return from_spark(typed.schema["t"].dataType.jsonValue())
 
 
 def split_call(name: str, expression: exp.Expression, result: pa.DataType, runtime: Runtime) -> SplitCall:

@@ -30,8 +30,8 @@ def assigner_of(window: Window | None, time: str | None, domain: Domain, inputs:
         case GlobalWindow():
             return assigners.Global(domain)
         case UserWindow(call=call):
-            found = user_class(call, inputs.rows, inputs)
-            return assigners.User(found.name, found.implementation, found.arguments, found.columns, time, domain)
+            user = user_class(call, inputs.rows, inputs)
+            return assigners.User(user.name, user.implementation, user.arguments, user.columns, time, domain)
     raise UnsupportedError("SS396", f"windows of the kind {type(window).__name__} are not executed")
 
 

@@ -58,7 +58,7 @@ def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFr
 
 def _kind(node: AlignBarriers, rows: DataFrame, context: Context) -> Column:
     conditions = ((node.marker, Kind.MARKER), (node.cancel_when, Kind.CANCEL), (node.end_when, Kind.END))
-    cases = [f"WHEN {context.sql(found, rows)} THEN {kind.value}" for found, kind in conditions if found is not None]
+    cases = [f"WHEN {context.sql(when, rows)} THEN {kind.value}" for when, kind in conditions if when is not None]
     return F.expr(f"CASE {' '.join(cases)} ELSE {Kind.ROW.value} END")
 
 

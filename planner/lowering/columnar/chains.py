@@ -48,5 +48,5 @@ def handover_of(
     """
     below = dict(link.fields)
     read = {name: taken[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}
-    handed = ((name, replace(emitted[below[of.field]], micros=of.micros)) for name, of in read.items())
+    handed = ((name, replace(emitted[below[column.field]], micros=column.micros)) for name, column in read.items())
     return Handover(tuple(handed), tuple(keys), schema)

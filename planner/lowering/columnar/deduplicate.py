@@ -15,14 +15,14 @@ from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 @lower_operator.register
 def _(node: Deduplicate, step: Operator, context: Context) -> DataFrame:
     time = node.time if node.timed else None
-    found = ranked_input(node, node.keys, context.lower(step.input), time=time, clocked=node.ttl_ms > 0)
+    ranked = ranked_input(node, node.keys, context.lower(step.input), time=time, clocked=node.ttl_ms > 0)
     kernel = DeduplicateKernel(
-        found.schema,
-        found.keys,
-        found.passed,
+        ranked.schema,
+        ranked.keys,
+        ranked.passed,
         TIME if node.timed else None,
         node.last,
         before=not step.drops_before,
         ttl=node.ttl_ms * 1000,
     )
-    return found.results(found.emitted(kernel, step, context))
+    return ranked.results(ranked.emitted(kernel, step, context))

@@ -64,8 +64,8 @@ def files_of(
     if files is None:
         return None
     rows = rows.remove(rows.get_field_index(KEY_HASH)) if hashed else rows
-    found = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
-    columns = {name: _from_file(taken[name], files, inputs) for name in found}
+    names = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
+    columns = {name: _from_file(taken[name], files, inputs) for name in names}
     scan = files.scan
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile

@@ -58,8 +58,8 @@ def _keys(node: GroupAggregate) -> dict[str, str]:
 
 
 def _key_columns(node: GroupAggregate, rows: DataFrame) -> list[Column]:
-    found = {own: key(name, rows.schema[name].dataType) for own, name in _keys(node).items()}
-    in_set = (key_in_sets(node, _keys(node)[own], value).alias(own) for own, value in found.items())
+    keys = {own: key(name, rows.schema[name].dataType) for own, name in _keys(node).items()}
+    in_set = (key_in_sets(node, _keys(node)[own], value).alias(own) for own, value in keys.items())
     return [*in_set, *map(column, set_keys(node))]
 
 

@@ -63,8 +63,8 @@ def condition_of(node: Join) -> Condition | None:
 
 def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
     """The fields of the join, of what its kernel makes of both sides."""
-    both = StructType([field for side in sides for field in side.rows.schema])
-    operator = running(step, context.plan, kernel, spark_schema(kernel.output, both))
+    fields = StructType([field for side in sides for field in side.rows.schema])
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, fields))
     if sides[0].hashed:
         keys = sides[0].keys
         unsafe = tuple(name for name, e in zip(keys, node.equal, strict=True) if not e.null_safe)

@@ -101,8 +101,8 @@ def _cut_sessions_design(
 
 def _trigger(firing: Firing, domain: Domain, inputs: Inputs, time: str) -> Trigger:
     trigger = firing.trigger
-    found = default_trigger(domain) if trigger is None else trigger_of(trigger, inputs, time)
-    return Purging(found) if firing.accumulation is Accumulation.DISCARDING else found
+    wanted = default_trigger(domain) if trigger is None else trigger_of(trigger, inputs, time)
+    return Purging(wanted) if firing.accumulation is Accumulation.DISCARDING else wanted
 
 
 _ACTIONS = {LateAction.DROP: LateRows.DROP, LateAction.TO: LateRows.EMIT, LateAction.FAIL: LateRows.FAIL}

@@ -136,18 +136,18 @@ def run(
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
     readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
     assert len(inputs) == len(readers) == operator.kernel.ports, "one input for each port"
-    passing = {name for found in inputs for name in (LATE_TABLE, HOLD) if name in found.columns}
-    operators = (operator, *(one.operator for one in above))
-    late = any(one.late_table is not None for one in operators) or LATE_TABLE in passing
+    passing = {name for frame in inputs for name in (LATE_TABLE, HOLD) if name in frame.columns}
+    operators = (operator, *(link.operator for link in above))
+    late = any(link.late_table is not None for link in operators) or LATE_TABLE in passing
     ports = enumerate(zip(inputs, readers, strict=True))
-    blobs = reduce(DataFrame.union, (_blobs(found, reader, operator, port, runtime) for port, (found, reader) in ports))
+    blobs = reduce(DataFrame.union, (_blobs(frame, reader, operator, port, runtime) for port, (frame, reader) in ports))
     blobs = blobs.union(_calls(operator, runtime)) if operator.kernel.deferring else blobs
-    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [one.stage for one in above])
-    runtime.runs(tuple(one.number for one in operators), processor)
+    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [link.stage for link in above])
+    runtime.runs(tuple(link.number for link in operators), processor)
     out = _processed(blobs, operator, processor)
-    for stage, one in enumerate(operators):
+    for stage, link in enumerate(operators):
         counted = (F.sum(F.expr(f"IF(stage = {stage}, {name}, 0L)")).alias(name) for name in (LATE_ROWS, PENDING))
-        out = out.observe(f"{METRIC}/{one.number}", *counted)
+        out = out.observe(f"{METRIC}/{link.number}", *counted)
     top = operators[-1]
     hold = top.chained and (operator.kernel.deferring or HOLD in passing)
     decoder = Decoder(arrow_schema(top.output), top.kernel, ahead=top.chained, late=late, hold=hold)
@@ -193,10 +193,10 @@ def _processed(blobs: DataFrame, operator: Running, processor: KernelProcessor) 
 
 def _decoded(output: StructType, decoder: Decoder) -> StructType:
     hidden = {pa.bool_(): "boolean", pa.int64(): "long", pa.string(): "string", pa.binary(): "binary"}
-    found = StructType([StructField(f.name, f.dataType, True) for f in output])
+    decoded = StructType([StructField(f.name, f.dataType, True) for f in output])
     for extra in decoder.hidden:
-        found = found.add(extra.name, hidden[extra.type])
-    return found
+        decoded = decoded.add(extra.name, hidden[extra.type])
+    return decoded
 
 
 def _calls(operator: Running, runtime: Runtime) -> DataFrame:

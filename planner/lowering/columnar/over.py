@@ -42,15 +42,15 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     by_key = [key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.keys, keys, strict=True)]
     projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
-    place = {f.name: _field(i) for i, f in enumerate(node.input.schema)}
+    column_names = {f.name: _field(i) for i, f in enumerate(node.input.schema)}
     kernel = OverKernel(
         schema,
         keys,
         TIME,
-        tuple(place.values()),
+        tuple(column_names.values()),
         functions,
         Domain.PROCESSING if node.domain is TimeDomain.PROCESSING else Domain.EVENT,
-        tuple(Tie(place[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
+        tuple(Tie(column_names[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
     )
     output = spark_schema(kernel.output, projected.schema)
     operator = running(step, context.plan, kernel, output)
@@ -58,7 +58,7 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
     files = files_of(step, taken, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
-    fields = [column(own).alias(name) for name, own in place.items()]
+    fields = [column(own).alias(name) for name, own in column_names.items()]
     results = [column(_result(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))
 
@@ -69,10 +69,10 @@ def _functions(node: Over, inputs: Inputs) -> Iterator[OverFunction]:
         name, expression = _result(number), call.item.expression
         frame = _in_microseconds(call)
         if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
-            found = split(replace(call.item, name=name), inputs.below, inputs.context)
-            for read, value in found.columns:
+            split_call = split(replace(call.item, name=name), inputs.below, inputs.context)
+            for read, value in split_call.columns:
                 inputs.add(value, name=read)
-            yield Aggregated(found.call, frame)
+            yield Aggregated(split_call.call, frame)
         elif expression.name in NUMBERS:
             yield Numbered(name, Number(expression.name), pa.int32())
         else:

@@ -71,8 +71,8 @@ def _tables(node: ProcessTable, tables: Iterable[DataFrame]) -> Iterator[DataFra
     for number, (rows, argument) in enumerate(zip(tables, node.arguments, strict=True)):
         keys = [key(k, rows.schema[k].dataType).alias(key_column(i)) for i, k in enumerate(argument.partition_by)]
         clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.clock else []
-        which = [F.lit(number).cast("INT").alias(TABLE)] if len(node.tables) > 1 else []
-        yield rows.select(*keys, *_inputs(argument, number), *which, *clock, *passed_on(rows))
+        number_column = [F.lit(number).cast("INT").alias(TABLE)] if len(node.tables) > 1 else []
+        yield rows.select(*keys, *_inputs(argument, number), *number_column, *clock, *passed_on(rows))
 
 
 def _inputs(argument: ProcessInput, number: int) -> list[Column]:
@@ -90,9 +90,9 @@ def _united(tables: list[DataFrame]) -> DataFrame:
     types = {field.name: field.dataType for rows in tables for field in rows.schema}
 
     def whole(rows: DataFrame) -> DataFrame:
-        known = set(rows.columns)
+        present = set(rows.columns)
         return rows.select(
-            *(column(n) if n in known else F.lit(None).cast(kind).alias(n) for n, kind in types.items())
+            *(column(n) if n in present else F.lit(None).cast(kind).alias(n) for n, kind in types.items())
         )  # fmt: skip
 
     return tables[0] if len(tables) == 1 else reduce(lambda left, right: left.union(right), map(whole, tables))
@@ -155,9 +155,9 @@ def _parted(rows: DataFrame, kernel: Process, context: Context) -> DataFrame:
     """Without the rows for which the function failed, which are counted and may go to a table."""
     if not kernel.tolerant:
         return rows
-    record, error, place = (F.col(f"{FAILED_ROW}.{field.name}") for field in FAILURE)
+    record, error, line = (F.col(f"{FAILED_ROW}.{field.name}") for field in FAILURE)
     context.counted.first(kernel.name, FAILED_ROW)
-    letter = Letter(kernel.name, record, error, place)
+    letter = Letter(kernel.name, record, error, line)
     return parted(rows, letter, context.functions, context.counted.metric).drop(FAILED_ROW)
 
 

@@ -25,14 +25,14 @@ def _(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
 
     sides = join_inputs(node, step, context, more)
     left, right = sides
-    both, outer, ttl = (left.side(), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
+    shown, outer, ttl = (left.side(), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
     kernel: TemporalJoinKernel | PresentJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(_column(node, right, name) for name in node.first_by)
-        kernel = TemporalJoinKernel(both, outer, left.keys, null_safe, node.strict, first_by, condition_of(node), ttl)
+        kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition_of(node), ttl)
     else:
-        kernel = PresentJoinKernel(both, outer, left.keys, null_safe, condition_of(node), ttl)
+        kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl)
     return joined(node, step, sides, kernel, context)
 
 

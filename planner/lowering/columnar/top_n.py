@@ -25,20 +25,20 @@ _NUMBER = "__number"
 def _(node: TopN, step: Operator, context: Context) -> DataFrame:
     below = context.lower(step.input)
     closes = [] if node.closes is None else [F.expr(_closes(node.closes)).alias(_CLOSES)]
-    found = ranked_input(node, node.keys, below, closes, clocked=node.ttl_ms > 0)
-    emitted = found.emitted(_kernel(node, found), step, context)
-    return found.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
+    ranked = ranked_input(node, node.keys, below, closes, clocked=node.ttl_ms > 0)
+    emitted = ranked.emitted(_kernel(node, ranked), step, context)
+    return ranked.results(emitted, [] if node.number is None else [column(_NUMBER).alias(node.number)])
 
 
 def _closes(closing: Closing) -> str:
     return f"({micros(closing.field)}) + {closing.after_ms * 1000}L"
 
 
-def _kernel(node: TopN, found: RankedInput) -> Kernel:
-    order = tuple(Order(found.fields[by.name], by.descending, by.nulls_first) for by in node.order)
+def _kernel(node: TopN, ranked: RankedInput) -> Kernel:
+    order = tuple(Order(ranked.fields[key.name], key.descending, key.nulls_first) for key in node.order)
     function = Number(node.function)
-    ranking = Ranking(found.keys, order, function, node.first, node.last, newest_first=node.newest_first)
+    ranking = Ranking(ranked.keys, order, function, node.first, node.last, newest_first=node.newest_first)
     number = None if node.number is None else _NUMBER
     if node.closes is not None:
-        return WindowTopNKernel(found.schema, ranking, found.passed, _CLOSES, number)
-    return TopNKernel(found.schema, ranking, found.passed, number, node.ttl_ms * 1000)
+        return WindowTopNKernel(ranked.schema, ranking, ranked.passed, _CLOSES, number)
+    return TopNKernel(ranked.schema, ranking, ranked.passed, number, node.ttl_ms * 1000)

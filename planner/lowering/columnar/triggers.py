@@ -56,8 +56,8 @@ def _simple(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trig
         case firing.AfterSilence(interval_ms=interval):
             return triggers.AfterDelay(interval * 1000, renewed=True)
         case firing.UserTrigger(call=call):
-            found = user_class(call, inputs.rows, inputs)
-            return triggers.User(found.name, found.implementation, found.arguments, found.columns, time)
+            user = user_class(call, inputs.rows, inputs)
+            return triggers.User(user.name, user.implementation, user.arguments, user.columns, time)
     if type(trigger) in _PLAIN:
         return _PLAIN[type(trigger)]
     raise UnsupportedError("SS396", f"the trigger {type(trigger).__name__} is not executed")
@@ -89,5 +89,5 @@ def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors
             value_name, threshold_name = inputs.add(value, "DOUBLE"), inputs.add(threshold, "DOUBLE")
             return evictors.EvictDelta(value_name, threshold_name, absolute, after)
         case firing.UserEvictor(call=call):
-            found = user_class(call, inputs.rows, inputs)
-            return evictors.User(found.name, found.implementation, found.arguments, found.columns, after)
+            user = user_class(call, inputs.rows, inputs)
+            return evictors.User(user.name, user.implementation, user.arguments, user.columns, after)

@@ -43,8 +43,8 @@ def with_watermark(told: BlobWatermark, blobs: DataFrame, key_group: int, runtim
     Spark looks for new data from left to right: it never sees a control row without the rows written before.
     """
     lifted = F.expr(f"(watermark_ms + {told.source.delay_ms}L) * 1000L")
-    known = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
-    columns = (known.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
+    values = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
+    columns = (values.get(f.name, F.lit(0 if f.name in _PLACE else None)).cast(f.dataType) for f in blobs.schema)
     blobs = runtime.control(told.source.table).select(*columns).toDF(*blobs.columns).union(blobs)
     newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
     timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), told.source, told.metric)

@@ -27,8 +27,8 @@ from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW
 
 @lower_operator.register
 def _(node: WindowAggregate, step: Operator, context: Context) -> DataFrame:
-    found = _prepared(step, node, context)
-    emitted = run(found.rows, found.operator, context.runtime, found.files, found.above)
+    prepared = _prepared(step, node, context)
+    emitted = run(prepared.rows, prepared.operator, context.runtime, prepared.files, prepared.above)
     return emitted.select(*_results(node), *hidden(emitted))
 
 

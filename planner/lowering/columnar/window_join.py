@@ -20,7 +20,7 @@ def _(node: WindowJoin, step: Operator, context: Context) -> DataFrame:
     sides = join_inputs(node, step, context, end)
     left, right = sides
     null_safe = tuple(equality.null_safe for equality in node.equal)
-    both = left.side(), right.side()
+    result_sides = left.side(), right.side()
     return joined(
-        node, step, sides, WindowJoinKernel(node.kind, both, left.keys, null_safe, condition_of(node)), context
+        node, step, sides, WindowJoinKernel(node.kind, result_sides, left.keys, null_safe, condition_of(node)), context
     )

@@ -59,13 +59,13 @@ def run_of(path: str, spark: SparkSession) -> str:
     """A word of the checkpoint's own, chosen when it is asked for first. SS459 where it has been damaged."""
     require_plain(path)
     storage = storage_at(path, spark)
-    found = storage.read(RUN)
-    if found is None:
-        found = uuid.uuid4().hex
-        storage.write(RUN, found)
-    if not re.fullmatch(r"[0-9a-f]{32}", found.strip()):
+    word = storage.read(RUN)
+    if word is None:
+        word = uuid.uuid4().hex
+        storage.write(RUN, word)
+    if not re.fullmatch(r"[0-9a-f]{32}", word.strip()):
         raise damaged(f"{path}/{RUN}", "It does not hold 32 hexadecimal digits.")
-    return found.strip()
+    return word.strip()
 
 
 def open_checkpoint(
@@ -115,24 +115,24 @@ def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: 
     if parts is None:
         message = f'{what} "{path}" was written by another version of sqlstream'
         raise ExecutionError(OTHER_PLAN, message, hint=f"Start in a new directory {_NEW}.")
-    found = difference(parts, current)
-    if found is not None:
-        raise _other_plan(path, found, what)
+    change = difference(parts, current)
+    if change is not None:
+        raise _other_plan(path, change, what)
 
 
 def require_plain(path: str) -> None:
     """Spark reads paths as patterns, so it would not find the control rows."""
-    found = next((character for character in path if character in _OF_PATTERNS), None)
-    if found is not None:
-        message = f'the path "{path}" of a checkpoint holds the character "{found}"'
+    special = next((character for character in path if character in _OF_PATTERNS), None)
+    if special is not None:
+        message = f'the path "{path}" of a checkpoint holds the character "{special}"'
         raise ExecutionError(PATTERN_AS_PATH, message, hint=f"Spark finds no files there: do without {_OF_PATTERNS}")
 
 
-def _other_plan(path: str, found: Difference, what: str) -> ExecutionError:
+def _other_plan(path: str, change: Difference, what: str) -> ExecutionError:
     return ExecutionError(
         OTHER_PLAN,
-        f'{what} "{path}" belongs to another query: {found.part}',
-        detail=f"It holds {found.text}.",
-        hint=f"Filters, columns, sinks and the delay of watermarks may change{found.exception}; else start in a new "
+        f'{what} "{path}" belongs to another query: {change.part}',
+        detail=f"It holds {change.text}.",
+        hint=f"Filters, columns, sinks and the delay of watermarks may change{change.exception}; else start in a new "
         f"directory {_NEW}.",
     )

@@ -65,5 +65,5 @@ def refused_writes_told(path: object) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        found = NO_SPACE.search(str(error))
-        raise (cannot_write(path, error) if found is None else disk_full(found[1])) from error
+        full = NO_SPACE.search(str(error))
+        raise (cannot_write(path, error) if full is None else disk_full(full[1])) from error

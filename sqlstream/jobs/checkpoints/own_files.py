@@ -33,7 +33,7 @@ def require_own_folder(storage: Storage, path: str) -> None:
     """
     if not isinstance(storage, LocalStorage) or not storage.root.is_dir():
         return
-    names = sorted(found.name for found in storage.root.iterdir() if not found.name.startswith("."))
+    names = sorted(path_inside.name for path_inside in storage.root.iterdir() if not path_inside.name.startswith("."))
     if names and not any((storage.root / mark).is_file() for mark in MARKS):
         more = f" and {len(names) - 1} more" if names[1:] else ""
         raise ExecutionError(

@@ -32,23 +32,23 @@ def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, 
     """
     after = -1 if environment.after is None else environment.after
     told = _read(storage)
-    known, unknown = (told, None) if told is not None else ({}, UNTOLD)
-    found = {key: replace(stay, until=after if stay.until is None else stay.until) for key, stay in known.items()}
+    recorded, unknown = (told, None) if told is not None else ({}, UNTOLD)
+    stays = {key: replace(stay, until=after if stay.until is None else stay.until) for key, stay in recorded.items()}
     for table, streamed in _sinks(plan):
         kind = connector(table.connector)
         if kind.require_intact is None:
             continue
         key = f"{table.connector} {kind.place(table)}"
-        kind.require_intact(environment, table, found.get(key, unknown), streamed)
-        found[key] = Stay(since=found[key].since if key in found else after)
-    if found != told:
-        storage.write(FILE, json.dumps({key: asdict(stay) for key, stay in found.items()}, indent=1))
+        kind.require_intact(environment, table, stays.get(key, unknown), streamed)
+        stays[key] = Stay(since=stays[key].since if key in stays else after)
+    if stays != told:
+        storage.write(FILE, json.dumps({key: asdict(stay) for key, stay in stays.items()}, indent=1))
 
 
 def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
     """A function of a complete micro-batch, which raises an error where the sinks of a running job have lost it."""
     streamed = (table for table, by_spark in _sinks(plan) if by_spark)
-    checks = [(table, found) for table in streamed if (found := connector(table.connector).require_batch) is not None]
+    checks = [(table, look) for table in streamed if (look := connector(table.connector).require_batch) is not None]
 
     def require(batch: int) -> None:
         for table, check in checks:

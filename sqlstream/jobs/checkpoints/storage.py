@@ -62,10 +62,10 @@ class Storage(Protocol):
 
 def storage_at(root: str, spark: SparkSession) -> Storage:
     """Local for paths and ``file:`` URLs, unless the session is one of Connect, whose files are the server's."""
-    found = local_storage_at(root)
-    if found is None or not shares_files(spark):
+    local = local_storage_at(root)
+    if local is None or not shares_files(spark):
         return SparkStorage(root.rstrip("/"), spark)
-    return found
+    return local
 
 
 def local_storage_at(root: str) -> LocalStorage | None:
@@ -114,8 +114,8 @@ class LocalStorage:
             paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
         except (OSError, ValueError) as error:
             raise cannot_read(self.root, error) from None
-        found = sorted(str(path.relative_to(self.root)) for path in paths)
-        texts = ((path, self.read(path)) for path in found)
+        names = sorted(str(path.relative_to(self.root)) for path in paths)
+        texts = ((path, self.read(path)) for path in names)
         return {path: text for path, text in texts if text is not None}
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
@@ -168,8 +168,8 @@ class SparkStorage:
         except AnalysisException:
             return {}
         depth = len(PurePosixPath(pattern).parts)
-        found = ((PurePosixPath(unquote(row[0])).parts[-depth - 1 : -1], row[1]) for row in rows)
-        return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(found)}
+        files = ((PurePosixPath(unquote(row[0])).parts[-depth - 1 : -1], row[1]) for row in rows)
+        return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(files)}
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
         from pyspark.errors import AnalysisException
@@ -209,7 +209,7 @@ def _files(folder: Path, prefix: str) -> Iterator[tuple[str, StoredFile]]:
             yield from _files(folder / entry.name, f"{prefix}{entry.name}/")
             continue
         try:
-            found = entry.stat()
+            status = entry.stat()
         except FileNotFoundError:
             continue
-        yield f"{prefix}{entry.name}", StoredFile(found.st_size, found.st_mtime)
+        yield f"{prefix}{entry.name}", StoredFile(status.st_size, status.st_mtime)

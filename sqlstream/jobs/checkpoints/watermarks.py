@@ -29,12 +29,12 @@ class SourceWatermarks:
 
     def keep(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Write down how far the sources are after these micro-batches; those known before change nothing."""
-        known = self._known()
-        reached = dict(known)
+        stored = self._known()
+        reached = dict(stored)
         for report in reports:
             for table, watermark_ms in _reached(report).items():
                 reached[table] = max(watermark_ms, reached.get(table, watermark_ms))
-        if reached != known:
+        if reached != stored:
             self.control.storage.write(FILE, json.dumps(reached))
 
     def restore(self) -> None:
@@ -61,10 +61,10 @@ def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWater
 
 def _reached(report: Mapping[str, Any]) -> dict[str, int]:
     """The watermarks of the sources with rows in a micro-batch, by table; the least where one is read twice."""
-    found: dict[str, int] = {}
+    watermarks: dict[str, int] = {}
     for number_and_table, metrics in observed(report, WATERMARK_METRIC):
         (watermark_ms,) = values_of(metrics, ("watermark_ms",))
         if watermark_ms is not None:
             table = number_and_table.partition("/")[2]
-            found[table] = min(int(watermark_ms), found.get(table, int(watermark_ms)))
-    return found
+            watermarks[table] = min(int(watermark_ms), watermarks.get(table, int(watermark_ms)))
+    return watermarks

@@ -33,7 +33,7 @@ def difference(stored: tuple[Part, ...], current: tuple[Part, ...]) -> Differenc
         if tag != "equal":
             return _other_parts(gone, new)
     pairs = zip(stored, current, strict=True)
-    return next((found for before, now in pairs if (found := _changed(before, now)) is not None), None)
+    return next((different for before, now in pairs if (different := _changed(before, now)) is not None), None)
 
 
 def _identity(part: Part) -> tuple[str, str]:

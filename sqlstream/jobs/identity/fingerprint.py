@@ -70,10 +70,10 @@ def to_text(parts: tuple[Part, ...]) -> str:
 def from_text(text: str) -> tuple[Part, ...] | None:
     """None for what no ``to_text`` of this version has written."""
     try:
-        found = json.loads(text)
-        if found["version"] != VERSION:
+        document = json.loads(text)
+        if document["version"] != VERSION:
             return None
-        return tuple(Part(p["kind"], p["name"], p["depth"], tuple(map(tuple, p["facts"]))) for p in found["parts"])
+        return tuple(Part(p["kind"], p["name"], p["depth"], tuple(map(tuple, p["facts"]))) for p in document["parts"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -87,9 +87,9 @@ class _Surroundings:
 
 
 def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[Part]:
-    found = _part(step, depth, around)
-    if found is not None:
-        yield found
+    own = _part(step, depth, around)
+    if own is not None:
+        yield own
         depth += 1
     around = dataclasses.replace(around, windowed=reads_windows(step.node, around.windowed))
     for below in step.inputs:

@@ -40,7 +40,7 @@ def _is_pickled(value: object, function: Callable[[str], Function | None]) -> bo
     if not isinstance(value, exp.Expr):
         return False
     called = (function(call.name) for call in value.find_all(exp.Anonymous))
-    return any(found is not None and found.kind is FunctionKind.AGGREGATE for found in called)
+    return any(called_one is not None and called_one.kind is FunctionKind.AGGREGATE for called_one in called)
 
 
 def _values(owner: object) -> Iterator[object]:
@@ -54,8 +54,8 @@ def _below(value: object) -> Iterator[object]:
         return
     yield value
     if isinstance(value, tuple):
-        for part in value:
-            yield from _below(part)
+        for item in value:
+            yield from _below(item)
     elif is_dataclass(value) and not isinstance(value, type):
         yield from _values(value)
 

@@ -73,9 +73,9 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     text = str(error)
     in_java = _in_java(error)
     deep = too_deep_for_spark(text + in_java)
-    found = _spark_gone(error) or _ours(text) or deep or _outside(text + in_java, checkpoint) or _cause(text, in_java)
-    detail = " ".join(filter(None, (found.detail, _what_then(name, checkpoint, temporary))))
-    return ExecutionError.of([replace(found, detail=detail or None)])
+    cause = _spark_gone(error) or _ours(text) or deep or _outside(text + in_java, checkpoint) or _cause(text, in_java)
+    detail = " ".join(filter(None, (cause.detail, _what_then(name, checkpoint, temporary))))
+    return ExecutionError.of([replace(cause, detail=detail or None)])
 
 
 def _what_then(name: str | None, checkpoint: str, temporary: bool) -> str:
@@ -154,8 +154,8 @@ def _other_columns(text: str) -> Diagnostic | None:
     typed = _OTHER_TYPE.search(text)
     if typed:
         file = unquote(urlsplit(typed["file"]).path)
-        found = _type_there(file, typed["column"]) or typed["actual"]
-        message = f'column "{typed["column"]}" is {found} in file "{file}", not {parse_type(typed["wanted"])}'
+        type_there = _type_there(file, typed["column"]) or typed["actual"]
+        message = f'column "{typed["column"]}" is {type_there} in file "{file}", not {parse_type(typed["wanted"])}'
         return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
     named = _OTHER_HEADER.search(text)
     if named is None:
@@ -168,10 +168,10 @@ def _other_columns(text: str) -> Diagnostic | None:
 
 def _of_source(text: str) -> Diagnostic | None:
     """A file of a source that is gone, or that its reader does not take; not of a record within it."""
-    found = _READING.search(text)
-    if found is None or any(record in text for record in _MALFORMED):
+    match = _READING.search(text)
+    if match is None or any(record in text for record in _MALFORMED):
         return None
-    file = unquote(re.sub("^file:/+", "/", found["file"]))
+    file = unquote(re.sub("^file:/+", "/", match["file"]))
     causes = [cause for cause in _CAUSE.findall(text) if not cause[0].endswith("SparkException")]
     if ("FileNotFoundException" in text or "FILE_NOT_EXIST" in text) and "(Permission denied)" not in text:
         return vanished(file).diagnostic
@@ -226,10 +226,10 @@ def is_cancellation(error: BaseException) -> bool:
 
 def _ours(text: str) -> Diagnostic | None:
     """What an expression or a Python worker of ours has raised; the last one is the root cause."""
-    found = list(_OURS.finditer(text))
-    if not found:
+    matches = list(_OURS.finditer(text))
+    if not matches:
         return None
-    parts = {name: part and _SQLSTATE.sub("", part).strip() for name, part in found[-1].groupdict().items()}
+    parts = {name: words and _SQLSTATE.sub("", words).strip() for name, words in matches[-1].groupdict().items()}
     return Diagnostic(parts["code"], parts["message"], detail=parts["detail"], hint=parts["hint"])
 
 

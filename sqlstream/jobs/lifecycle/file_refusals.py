@@ -34,18 +34,18 @@ _HINT = (
 def refusal(text: str) -> Diagnostic | None:
     """What the system has refused to write or to read, and why."""
     for pattern, reason in _KINDS:
-        found = pattern.search(text)
-        if found is not None:
-            return _refused(found[1], reason or found[2])
+        match = pattern.search(text)
+        if match is not None:
+            return _refused(match[1], reason or match[2])
     return None
 
 
 def vanished(text: str) -> Diagnostic | None:
     """A file whose directory was gone when it was to be written, or that was gone when it was to be read."""
-    found = _GONE.search(text)
-    return None if found is None else _refused(found[1], "it, or its directory, is not there")
+    match = _GONE.search(text)
+    return None if match is None else _refused(match[1], "it, or its directory, is not there")
 
 
 def _refused(path: str, reason: str) -> Diagnostic:
-    place = unquote(urlsplit(path).path) if path.startswith("file:") else path
-    return Diagnostic(REFUSED, f'"{place}" cannot be written or read: {reason}', hint=_HINT)
+    file_path = unquote(urlsplit(path).path) if path.startswith("file:") else path
+    return Diagnostic(REFUSED, f'"{file_path}" cannot be written or read: {reason}', hint=_HINT)

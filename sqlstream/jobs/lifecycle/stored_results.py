@@ -36,8 +36,8 @@ class StoredResults(Results):
         try:
             rows = self._spark.read.parquet(self._location)
             with_file = rows.select("*", F.col("_metadata.file_name").alias(_FILE))
-            found = with_file.where(~F.col(_FILE).isin(self._seen)).toArrow()
+            new_rows = with_file.where(~F.col(_FILE).isin(self._seen)).toArrow()
         except AnalysisException:
             return  # nothing has been written yet, which Connect finds out when it is asked for the rows
-        self._seen += set(found.column(_FILE).to_pylist())
-        self.put(found.drop_columns([_FILE]))
+        self._seen += set(new_rows.column(_FILE).to_pylist())
+        self.put(new_rows.drop_columns([_FILE]))

@@ -90,16 +90,16 @@ class History:
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
     """By number; none where the file has been damaged: no job depends on it."""
     try:
-        found = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
+        epochs = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
     except (ValueError, TypeError):
         return {}
-    return {epoch.epoch: epoch for epoch in found}
+    return {epoch.epoch: epoch for epoch in epochs}
 
 
 def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
     """The epochs of a job that are remembered or in its checkpoint, newest first."""
     files, epochs = storage.files(_SPARK), read_epochs(storage)
-    commits = {int(found[1]): file for path, file in files.items() if (found := _COMMIT.fullmatch(path))}
+    commits = {int(match[1]): file for path, file in files.items() if (match := _COMMIT.fullmatch(path))}
     sizes = _sizes(files)
     numbers = sorted({*commits, *epochs}, reverse=True)
     return tuple(_line(number, epochs.get(number), commits.get(number), sizes.get(number)) for number in numbers)
@@ -107,8 +107,8 @@ def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
 
 def last_committed(storage: Storage) -> int | None:
     """The number of the newest epoch in a checkpoint."""
-    found = (re.fullmatch(r"\d+", path) for path in storage.files(f"{_SPARK}/commits"))
-    return max((int(number[0]) for number in found if number), default=None)
+    numbers = (re.fullmatch(r"\d+", path) for path in storage.files(f"{_SPARK}/commits"))
+    return max((int(number[0]) for number in numbers if number), default=None)
 
 
 def _line(number: int, epoch: Epoch | None, commit: StoredFile | None, size: int | None) -> CheckpointLine:

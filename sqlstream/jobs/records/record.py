@@ -147,29 +147,29 @@ def to_text(record: JobRecord) -> str:
 def from_text(text: str, path: str) -> JobRecord:
     """ExecutionError SS454 where the text is no record, or one of another version."""
     try:
-        found = json.loads(text)
-        if found.pop("version") != VERSION:
+        document = json.loads(text)
+        if document.pop("version") != VERSION:
             raise ValueError("it is of another version of sqlstream")
-        life = found["life"]
+        life = document["life"]
         progress = progress_from_json(life["progress"])
         read = replace(_made(Life, life), process=Process(**life["process"]), progress=progress)
         read = replace(read, error=_pair(read.error), last_failure=_pair(read.last_failure))
-        return replace(_made(JobRecord, found), description=_made(Description, found["description"]), life=read)
+        return replace(_made(JobRecord, document), description=_made(Description, document["description"]), life=read)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f'the record "{path}" of a job cannot be read'
         hint = "Remove the file: the job can go on without it, and writes a new one."
         raise ExecutionError(UNREADABLE, message, detail=f"{type(error).__name__}: {error}", hint=hint) from error
 
 
-def _pair(found: Sequence[str] | None) -> tuple[str, str] | None:
+def _pair(values: Sequence[str] | None) -> tuple[str, str] | None:
     """JSON makes a list of it."""
-    return None if found is None else (found[0], found[1])
+    return None if values is None else (values[0], values[1])
 
 
 def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
     """What a newer version has added is left out."""
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in values.items() if name in known})
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in names})
 
 
 def read_record(storage: Storage) -> JobRecord | None:
@@ -184,8 +184,10 @@ def write_record(storage: Storage, record: JobRecord) -> None:
 
 def records_below(storage: Storage) -> dict[str, JobRecord]:
     """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start."""
-    found = {path.removesuffix(f"/{FILE}"): from_text(text, path) for path, text in storage.texts(f"*/{FILE}").items()}
-    return dict(sorted(found.items(), key=lambda entry: entry[1].created))
+    by_folder = {
+        path.removesuffix(f"/{FILE}"): from_text(text, path) for path, text in storage.texts(f"*/{FILE}").items()
+    }
+    return dict(sorted(by_folder.items(), key=lambda entry: entry[1].created))
 
 
 def moment(seconds: float) -> datetime:

@@ -38,13 +38,13 @@ class RecordedJob:
         more is left as it is."""
         if not self.record.is_running and not savepoint and not drain:
             return None
-        found = self._ask("stop", timeout_s, savepoint=savepoint, drain=drain)
-        return None if found is None else str(found)
+        answer = self._ask("stop", timeout_s, savepoint=savepoint, drain=drain)
+        return None if answer is None else str(answer)
 
     def checkpoint(self, timeout_s: float = WAIT_S) -> int | None:
         """Complete an epoch; its number, None where nothing has come yet."""
-        found = self._ask("checkpoint", timeout_s)
-        return None if found is None else int(found)
+        answer = self._ask("checkpoint", timeout_s)
+        return None if answer is None else int(answer)
 
     def savepoint(self, path: str | None = None, timeout_s: float = WAIT_S) -> str:
         """Take a savepoint; its path."""
@@ -77,11 +77,11 @@ def recorded_jobs(directory: str, storage_of: Callable[[str], Storage] | None = 
 
 
 def _local(path: str) -> Storage:
-    found = local_storage_at(path)
-    if found is None:
+    storage = local_storage_at(path)
+    if storage is None:
         raise BindError(
             ELSEWHERE,
             f'"{path}" is no directory of this machine',
             hint="Ask with SQL in a session, whose Spark reads it: SET 'execution.checkpointing.dir', then SHOW JOBS.",
         )
-    return found
+    return storage

@@ -78,12 +78,12 @@ class Recorder:
             message = f'the checkpoint "{path}" cannot be deleted when its job ends'
             hint = "RESET 'execution.checkpointing.externalized-checkpoint-retention': Spark deletes no files there."
             raise BindError(CANNOT_DELETE, message, hint=hint)
-        found = self._earlier
-        if found is None or not found.is_running:
+        earlier = self._earlier
+        if earlier is None or not earlier.is_running:
             return
-        if found.life.process == this_process() and found.life.instance not in _instances:
+        if earlier.life.process == this_process() and earlier.life.instance not in _instances:
             return
-        raise in_use(found, path)
+        raise in_use(earlier, path)
 
     # --- the job's life ---
 

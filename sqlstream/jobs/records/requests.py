@@ -48,23 +48,23 @@ def send(storage: Storage, request: Request) -> None:
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
     """The requests to an instance; those left by others, and what is none, are removed where that can be done."""
-    found = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
-    for path, request in found.items():
+    requests = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
+    for path, request in requests.items():
         if (request is None or request.instance != instance) and storage.can_remove:
             storage.remove(path)
-    return tuple(request for request in found.values() if request is not None and request.instance == instance)
+    return tuple(request for request in requests.values() if request is not None and request.instance == instance)
 
 
 def _request(path: str, text: str) -> Request | None:
     """None for what is no request, or has the id of another one, which names its answer: the job has to go on."""
     try:
         values = dict(json.loads(text))
-        found = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
+        request = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
     except (ValueError, TypeError, KeyError):
         return None
-    if found is None or found.kind not in KINDS or not _ID.fullmatch(found.id):
+    if request is None or request.kind not in KINDS or not _ID.fullmatch(request.id):
         return None
-    return found if path == f"requests/{found.id}.json" else None
+    return request if path == f"requests/{request.id}.json" else None
 
 
 def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> None:
@@ -96,12 +96,12 @@ def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float)
         if reply is not None:
             return _answered(storage, request, reply)
         if time.monotonic() >= check:
-            found = read_record(storage)
-            if found is not None and not (found.is_running and found.life.instance == request.instance):
+            newest = read_record(storage)
+            if newest is not None and not (newest.is_running and newest.life.instance == request.instance):
                 reply = _reply(storage, request)  # its last act may have been to answer
-                if reply is not None or (request.kind == "stop" and not request.savepoint and not found.is_lost):
+                if reply is not None or (request.kind == "stop" and not request.savepoint and not newest.is_lost):
                     return None if reply is None else _answered(storage, request, reply)
-                raise _gone(storage, request, found)
+                raise _gone(storage, request, newest)
             check = time.monotonic() + _CHECK_SECONDS
         time.sleep(_POLL_SECONDS)
     _withdraw(storage, request)
@@ -110,11 +110,11 @@ def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float)
     raise ExecutionError(NO_ANSWER, message, hint=hint)
 
 
-def _gone(storage: Storage, request: Request, found: JobRecord) -> ExecutionError:
+def _gone(storage: Storage, request: Request, record: JobRecord) -> ExecutionError:
     _withdraw(storage, request)
-    message = f'job "{found.name}" is {found.status} and cannot answer any more'
+    message = f'job "{record.name}" is {record.status} and cannot answer any more'
     hint = "Start it again with its script; it goes on from its checkpoint."
-    return ExecutionError(GONE, message, detail=found.error and found.error[1], hint=hint)
+    return ExecutionError(GONE, message, detail=record.error and record.error[1], hint=hint)
 
 
 def _withdraw(storage: Storage, request: Request) -> None:
@@ -136,14 +136,14 @@ def _reply(storage: Storage, request: Request) -> Mapping[str, object] | None:
 
 
 def _answered(storage: Storage, request: Request, reply: Mapping[str, object]) -> Answer:
-    wrong, found = reply.get("error"), reply.get("answer")
+    wrong, answer = reply.get("error"), reply.get("answer")
     try:
         if isinstance(wrong, list):
             told = SqlStreamError.of([Diagnostic(**entry) for entry in wrong])
-        elif found is None or isinstance(found, str | int):
-            return found
+        elif answer is None or isinstance(answer, str | int):
+            return answer
         else:
-            raise ValueError(f"{type(found).__name__} is no answer")
+            raise ValueError(f"{type(answer).__name__} is no answer")
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         raise _no_reply(storage, request, error) from error
     raise told

@@ -82,11 +82,11 @@ class LookupTotals:
 
 def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
     """The counts of each lookup in a micro-batch by its number, which counts the lookups of a plan from the top."""
-    return {int(number): _totals(found) for number, found in observed(report, _LOOKUP)}
+    return {int(number): _totals(metrics_of_lookup) for number, metrics_of_lookup in observed(report, _LOOKUP)}
 
 
-def _totals(found: Mapping[str, Any]) -> LookupTotals:
-    counts = zip(metrics.NAMES, counts_of(found, metrics.NAMES), strict=True)
+def _totals(observed_metrics: Mapping[str, Any]) -> LookupTotals:
+    counts = zip(metrics.NAMES, counts_of(observed_metrics, metrics.NAMES), strict=True)
     return LookupTotals({name: count for name, count in counts if count})
 
 

@@ -77,17 +77,17 @@ class Progress:
 
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""
-    known = {f.name for f in fields(Progress)}
-    found = {name: _from_json(value) for name, value in values.items() if name in known}
-    return Progress(**{**found, "waiting": waiting_from_json(values.get("waiting", ()))})
+    names = {f.name for f in fields(Progress)}
+    decoded = {name: _from_json(value) for name, value in values.items() if name in names}
+    return Progress(**{**decoded, "waiting": waiting_from_json(values.get("waiting", ()))})
 
 
 def _from_json(value: Any) -> Any:
     """JSON makes texts of the numbers of operators."""
     if not isinstance(value, dict):
         return value
-    found = {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
-    return {key: LookupTotals(**entry) if isinstance(entry, dict) else entry for key, entry in found.items()}
+    entries = {int(key) if key.isdigit() else key: entry for key, entry in value.items()}
+    return {key: LookupTotals(**entry) if isinstance(entry, dict) else entry for key, entry in entries.items()}
 
 
 def observed(rows: DataFrame) -> DataFrame:
@@ -151,11 +151,11 @@ def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
 
 def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, int]:
     """What is counted in the metrics whose names end with a number and a source."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for number_and_source, metrics in observed_sets(report, kind):
         source = unquote(number_and_source.partition("/")[2])
-        found[source] = found.get(source, 0) + sum(counts_of(metrics, (counted,)))
-    return found
+        counts[source] = counts.get(source, 0) + sum(counts_of(metrics, (counted,)))
+    return counts
 
 
 def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:

@@ -33,12 +33,12 @@ def waiting_in(
     if checkpoint.layout.gear == Gear.NATIVE.value:
         return tuple(_windows(location, spark))
     in_order = sorted(operators, key=lambda operator: min(operator[0]))  # as Spark numbers them
-    found = [
+    counts = [
         waiting
         for number, operator in enumerate(in_order)
         for waiting in _waiting_of(location, number, operator, spark)
     ]
-    return tuple(sorted(found, key=lambda waiting: waiting.operator))
+    return tuple(sorted(counts, key=lambda waiting: waiting.operator))
 
 
 def _waiting_of(location: str, number: int, operator: RunningOperator, spark: SparkSession) -> Iterator[Waiting]:

@@ -42,10 +42,10 @@ class Waiting:
         return " ".join(word for word in words if word)
 
 
-def waiting_text(found: Sequence[Waiting]) -> str:
+def waiting_text(counts: Sequence[Waiting]) -> str:
     """All that waits in words, apart by operator where there are several."""
-    several = len({waiting.operator for waiting in found}) > 1
-    return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in found)
+    several = len({waiting.operator for waiting in counts}) > 1
+    return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
 
 
 def waiting_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Waiting, ...]:

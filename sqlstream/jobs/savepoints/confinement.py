@@ -21,8 +21,8 @@ def require_confined(folder: Path, names: Iterable[str]) -> None:
     root = folder.resolve()
     for name in names:
         first, *rest = PurePosixPath(name).parts or ("",)
-        known = name in OWN_FILES or (first in _FOLDERS and rest)
-        if not known or not _is_plain(name) or not (folder / name).resolve().is_relative_to(root):
+        is_own = name in OWN_FILES or (first in _FOLDERS and rest)
+        if not is_own or not _is_plain(name) or not (folder / name).resolve().is_relative_to(root):
             raise _leads_out(folder, name)
         if name.endswith(".zip") and (folder / name).is_file():
             require_inside(folder / name, _in_archive(folder / name))

@@ -95,10 +95,10 @@ def _copied(root: Path, target: Path, epoch: int) -> Iterator[tuple[str, CopiedF
 
 
 def _target(target: str, job: str) -> Path:
-    found = local_storage_at(target)
-    if found is None:
+    storage = local_storage_at(target)
+    if storage is None:
         raise _not_taken(job, f"The path {target} is not on this machine.", f"Give a local path, or SET {_SETTING}.")
-    folder = found.root.resolve()
+    folder = storage.root.resolve()
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise _not_taken(job, f"{folder} is there already.", "Give each savepoint a directory of its own.")
     return folder

@@ -62,8 +62,8 @@ def _sources(spark: Path, epoch: int) -> Iterator[str]:
 
 def _histories(spark: Path, lines: int) -> list[tuple[str, ...]]:
     """What each line of offsets has been, the newest first, in the micro-batches that are known of this query."""
-    known = (offsets_of(spark, n) for n in sorted(_numbers(spark / "offsets"), reverse=True))
-    return [*zip(*(offsets for offsets in known if len(offsets) == lines), strict=True)]
+    offsets_of_batches = (offsets_of(spark, n) for n in sorted(_numbers(spark / "offsets"), reverse=True))
+    return [*zip(*(offsets for offsets in offsets_of_batches if len(offsets) == lines), strict=True)]
 
 
 def _lines_of(folders: list[Path], histories: list[tuple[str, ...]]) -> list[int]:
@@ -80,13 +80,13 @@ def _lines_of(folders: list[Path], histories: list[tuple[str, ...]]) -> list[int
         return [int(folder.name) for folder in folders]
     if len(first) >= sources:
         return [first[int(folder.name)] for folder in folders]
-    found: list[int] = []
+    lines: list[int] = []
     for folder in folders:
-        after = found[-1] + 1 if found else 0
+        after = lines[-1] + 1 if lines else 0
         ends = {newest_entry(folder), newest_entry(folder) - 1}  # an entry comes before its offsets
         fits = [line for line in range(after, len(histories)) if (end_of_log(histories[line][0]) or 0) in ends]
-        found.append(fits[0] if fits else after)
-    return found
+        lines.append(fits[0] if fits else after)
+    return lines
 
 
 def newest_entry(folder: Path) -> int:
@@ -101,10 +101,10 @@ def _of_source(folder: Path, offset: str) -> list[str]:
     end = end_of_log(offset)
     if end is None and not any(map(_is_log_of_files, (folder / name for name in names))):
         return names
-    known = [
-        name for name in names if (found := _LOGGED.fullmatch(name)) and int(found[1]) <= (-1 if end is None else end)
+    logged = [
+        name for name in names if (match := _LOGGED.fullmatch(name)) and int(match[1]) <= (-1 if end is None else end)
     ]
-    return known if _is_whole(known, end) else names
+    return logged if _is_whole(logged, end) else names
 
 
 def _is_log_of_files(path: Path) -> bool:
@@ -144,9 +144,9 @@ def _of_store(store: Path, version: int) -> Iterator[str]:
     """The newest whole version up to ``version``, and all changes since."""
     versions: dict[str, int] = {}
     for path in store.iterdir():
-        found = _VERSION.fullmatch(path.name)
-        if found is not None and path.is_file() and found[2] in WHOLE | CHANGES and int(found[1]) <= version:
-            versions[path.name] = int(found[1])
+        match = _VERSION.fullmatch(path.name)
+        if match is not None and path.is_file() and match[2] in WHOLE | CHANGES and int(match[1]) <= version:
+            versions[path.name] = int(match[1])
     whole = max((n for name, n in versions.items() if Path(name).suffix in WHOLE), default=0)
     for name, number in versions.items():
         if Path(name).suffix in WHOLE and number == whole:
@@ -162,15 +162,15 @@ def _of_zip(path: Path) -> Iterator[str]:
         return
     with zipfile.ZipFile(path) as archive:
         lines = archive.read("metadata").decode().splitlines()
-    found = json.loads(lines[-1])
-    yield from (f"SSTs/{f['dfsSstFileName']}" for f in found.get("sstFiles") or ())
-    yield from (f"logs/{f['dfsLogFileName']}" for f in found.get("logFiles") or ())
+    index = json.loads(lines[-1])
+    yield from (f"SSTs/{f['dfsSstFileName']}" for f in index.get("sstFiles") or ())
+    yield from (f"logs/{f['dfsLogFileName']}" for f in index.get("logFiles") or ())
 
 
 def _folders(folder: Path) -> list[Path]:
     """The folders in a folder whose names are numbers, in order."""
-    found = [p for p in folder.iterdir() if p.is_dir() and p.name.isdecimal()] if folder.is_dir() else []
-    return sorted(found, key=lambda p: int(p.name))
+    folders = [p for p in folder.iterdir() if p.is_dir() and p.name.isdecimal()] if folder.is_dir() else []
+    return sorted(folders, key=lambda p: int(p.name))
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -48,11 +48,11 @@ def read_manifest(folder: Path) -> Manifest | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
-        if found.pop("version") != VERSION:
+        document = json.loads(text)
+        if document.pop("version") != VERSION:
             raise ValueError("it is of another version of sqlstream")
-        files = {path: CopiedFile(**file) for path, file in found.pop("files").items()}
-        manifest = Manifest(**found, files=files)
+        files = {path: CopiedFile(**file) for path, file in document.pop("files").items()}
+        manifest = Manifest(**document, files=files)
         if (type(manifest.epoch), type(manifest.partitions), type(manifest.drained)) != (int, int, bool):
             raise ValueError("epoch and partitions are whole numbers, drained is true or false")
         return manifest
@@ -76,14 +76,14 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def require_whole(folder: Path, manifest: Manifest) -> None:
     """ExecutionError SS428 that names the first file that is missing, or is not what was written."""
     for path, file in manifest.files.items():
-        found = folder / path
-        if not found.is_file():
-            raise _invalid(f'file "{found}" of a savepoint is missing', "")
-        if found.stat().st_size != file.bytes:
-            size = f"It has {found.stat().st_size:,} bytes instead of {file.bytes:,}."
-            raise _invalid(f'file "{found}" of a savepoint is cut off or longer than it was', size)
-        if checksum(found) != file.sha256:
-            raise _invalid(f'file "{found}" of a savepoint is not what was written', "Its checksum is another one.")
+        copied = folder / path
+        if not copied.is_file():
+            raise _invalid(f'file "{copied}" of a savepoint is missing', "")
+        if copied.stat().st_size != file.bytes:
+            size = f"It has {copied.stat().st_size:,} bytes instead of {file.bytes:,}."
+            raise _invalid(f'file "{copied}" of a savepoint is cut off or longer than it was', size)
+        if checksum(copied) != file.sha256:
+            raise _invalid(f'file "{copied}" of a savepoint is not what was written', "Its checksum is another one.")
 
 
 def checksum(path: Path) -> str:

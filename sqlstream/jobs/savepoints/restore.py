@@ -90,9 +90,9 @@ def restore(
         epoch = origin.epoch
         if partitions not in (None, origin.partitions) and any((storage.root / "spark/state").glob("[0-9]*")):
             repartition(spark, storage, partitions)
-            found = last_epoch(storage.root / "spark")
-            assert found is not None, "the savepoint had an epoch"
-            epoch = found
+            last = last_epoch(storage.root / "spark")
+            assert last is not None, "the savepoint had an epoch"
+            epoch = last
         storage.write(PLAN, (origin.folder / PLAN).read_text(encoding="utf-8"))  # the last: now it is a checkpoint
     except BaseException:
         with suppress(ExecutionError):
@@ -103,29 +103,29 @@ def restore(
 
 def origin_at(source: str) -> Origin:
     """What there is to start from; all files are there and whole. ExecutionError SS428, SS455, SS456, SS459."""
-    found = local_storage_at(source)
-    if found is None:
+    storage = local_storage_at(source)
+    if storage is None:
         raise _not_local(source)
-    manifest = read_manifest(found.root)
+    manifest = read_manifest(storage.root)
     if manifest is not None:
         files = tuple(manifest.files)
-        require_confined(found.root, files)
-        require_whole(found.root, manifest)
-        return Origin(found.root, "savepoint", manifest.epoch, manifest.partitions, files, manifest.drained)
-    epoch = last_epoch(found.root / "spark")
-    if epoch is None or not (found.root / PLAN).is_file():
-        detail = "It has no savepoint.json." if found.root.is_dir() else "The directory does not exist."
+        require_confined(storage.root, files)
+        require_whole(storage.root, manifest)
+        return Origin(storage.root, "savepoint", manifest.epoch, manifest.partitions, files, manifest.drained)
+    epoch = last_epoch(storage.root / "spark")
+    if epoch is None or not (storage.root / PLAN).is_file():
+        detail = "It has no savepoint.json." if storage.root.is_dir() else "The directory does not exist."
         hint = f"SET {_SETTING} = '…' to the path that SAVEPOINT JOB or STOP JOB … WITH SAVEPOINT has told."
         raise ExecutionError(
             NO_SAVEPOINT, f'"{source}" is neither a savepoint nor a checkpoint', detail=detail, hint=hint
         )
-    _require_ended(found)
-    require_whole_checkpoint(found)
-    partitions = partitions_of(found.root / "spark", epoch)
-    files = tuple(epoch_of(found.root, epoch))
-    require_confined(found.root, files)
+    _require_ended(storage)
+    require_whole_checkpoint(storage)
+    partitions = partitions_of(storage.root / "spark", epoch)
+    files = tuple(epoch_of(storage.root, epoch))
+    require_confined(storage.root, files)
     drained = any(Path(file).name == END_FILE for file in files)
-    return Origin(found.root, "checkpoint", epoch, partitions, files, drained)
+    return Origin(storage.root, "checkpoint", epoch, partitions, files, drained)
 
 
 def _require_ended(storage: LocalStorage) -> None:
@@ -150,7 +150,7 @@ def _require_fits(origin: Origin, parts_of: PartsOf, gear: str, key_groups: int 
     require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
     if layout is not None:
         require_same(str(origin.folder), layout, gear, key_groups)
-    if origin.drained and any(part.kind != "source" for part in plan):
+    if origin.drained and any(operator.kind != "source" for operator in plan):
         how = "was taken with DRAIN" if origin.what == "savepoint" else "is that of a job whose input has ended"
         message = f'{origin.what} "{origin.folder}" {how}: all of its windows and timers have fired'
         hint = f"Start from one of a job that has not ended its input, or anew: {_RESET}."
@@ -172,14 +172,14 @@ def _move_schemas(spark: Path, files: Iterable[Path]) -> None:
     for file in files:
         try:
             version, text = file.read_text(encoding="utf-8").split("\n", 1)
-            found = json.loads(text)
-            for store in found["stateStoreInfo"]:
+            document = json.loads(text)
+            for store in document["stateStoreInfo"]:
                 names = [path.rpartition("/state/")[2] for path in store.get("stateSchemaFilePaths", [])]
                 require_inside(file, names)
                 store["stateSchemaFilePaths"] = [f"file:{spark}/state/{name}" for name in names]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unreadable(file, error) from error
-        file.write_text(f"{version}\n{json.dumps(found)}", encoding="utf-8")
+        file.write_text(f"{version}\n{json.dumps(document)}", encoding="utf-8")
 
 
 def _not_local(path: str) -> ExecutionError:

@@ -31,10 +31,10 @@ COMPILER = (
 
 def tuned_settings(master: str, tuning: Tuning) -> Mapping[str, str]:
     """Spark's settings for what is done."""
-    found: Mapping[str, str] = {}
+    sockets: Mapping[str, str] = {}
     if tuning.local_sockets:
-        found = guarded("sqlstream.spark.local-sockets", lambda: socket_settings(master), found)
-    return {**found, **malloc_settings()} if tuning.kept_memory else found
+        sockets = guarded("sqlstream.spark.local-sockets", lambda: socket_settings(master), sockets)
+    return {**sockets, **malloc_settings()} if tuning.kept_memory else sockets
 
 
 def java_options(stated: str, tuning: Tuning) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ def archive_file() -> Path | None:
     folder = cache_folder()
     if folder is None:
         return None
-    place = f"{Path(find_java() or '').resolve()} {Path(pyspark.__file__).parent}"
-    return folder / f"spark-{pyspark.__version__}-{hashlib.sha256(place.encode()).hexdigest()[:12]}.jsa"
+    installation = f"{Path(find_java() or '').resolve()} {Path(pyspark.__file__).parent}"
+    return folder / f"spark-{pyspark.__version__}-{hashlib.sha256(installation.encode()).hexdigest()[:12]}.jsa"
 
 
 def jvm_options() -> str:

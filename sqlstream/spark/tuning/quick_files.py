@@ -72,10 +72,10 @@ def _holder_of_raw_files(files: Any) -> Any:
 
 def _classes_of(value: Any) -> Iterator[str]:
     """The names of its class and of those above."""
-    found = value.getClass()
-    while found is not None:
-        yield found.getName()
-        found = found.getSuperclass()
+    java_class = value.getClass()
+    while java_class is not None:
+        yield java_class.getName()
+        java_class = java_class.getSuperclass()
 
 
 def _compiled(jvm: Any) -> Any:

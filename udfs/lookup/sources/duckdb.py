@@ -24,8 +24,8 @@ def encode(value: object, type_: DataType, stored: str) -> object:
 
 def _time(value: object, type_: DataType) -> datetime:
     assert isinstance(value, int)
-    found = _EPOCH + timedelta(microseconds=value)
-    return found.replace(tzinfo=UTC) if type_.name == "TIMESTAMP" else found
+    instant = _EPOCH + timedelta(microseconds=value)
+    return instant.replace(tzinfo=UTC) if type_.name == "TIMESTAMP" else instant
 
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")

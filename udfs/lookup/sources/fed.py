@@ -68,12 +68,12 @@ class FedClient:
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
         self._note(keys)
         counts = [self.requests[_texts(key)] for key in keys]
-        found = [self._rows(key) for key in keys]
-        while self.source.behaviour.waits and not all(found):
+        rows_of_keys = [self._rows(key) for key in keys]
+        while self.source.behaviour.waits and not all(rows_of_keys):
             await asyncio.sleep(_POLL_S)
-            found = [self._rows(key) for key in keys]
-        await asyncio.sleep(max((self._seconds(rows) for rows in found), default=0))
-        return [self._answer(*each) for each in zip(keys, counts, found, strict=True)]
+            rows_of_keys = [self._rows(key) for key in keys]
+        await asyncio.sleep(max((self._seconds(rows) for rows in rows_of_keys), default=0))
+        return [self._answer(*each) for each in zip(keys, counts, rows_of_keys, strict=True)]
 
     async def close(self) -> None:
         return None
@@ -96,8 +96,8 @@ class FedClient:
         if files != self._files:
             self._answers = {}
             for row in _rows_of(files):
-                found = tuple(row[name] for name, _ in self.source.request.keys)
-                self._answers.setdefault(found, []).append(row)
+                row_key = tuple(row[name] for name, _ in self.source.request.keys)
+                self._answers.setdefault(row_key, []).append(row)
             self._files = files
         return self._answers.get(key, [])
 
@@ -124,11 +124,11 @@ def _rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
     """The rows that are there after all files: those of WITHDRAWN ones have left, the oldest of equal ones first."""
     import pyarrow.parquet as pq
 
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for path in files:
         for row in pq.read_table(path).to_pylist():
             if not path.stem.endswith(WITHDRAWN):
-                found.append(row)
-            elif row in found:
-                found.remove(row)
-    return found
+                rows.append(row)
+            elif row in rows:
+                rows.remove(row)
+    return rows

@@ -64,15 +64,15 @@ class FileClient:
         answers: list[list[Row]] = [[] for _ in keys]
         encoded = [(n, key) for n, k in enumerate(keys) if (key := self._question.encoded(k)) is not None]
         for chunk in _chunks(encoded):
-            found = self._fetch([key for _, key in chunk])
-            for (number, _), rows in zip(chunk, found, strict=True):
+            fetched = self._fetch([key for _, key in chunk])
+            for (number, _), rows in zip(chunk, fetched, strict=True):
                 answers[number] = rows
         return answers
 
     def _fetch(self, keys: list[Key]) -> list[list[Row]]:
         try:
-            found = self._connection().execute(self._question.text(len(keys)), self._question.parameters(keys))
-            return self._question.rows(found.fetchall(), len(keys))
+            cursor = self._connection().execute(self._question.text(len(keys)), self._question.parameters(keys))
+            return self._question.rows(cursor.fetchall(), len(keys))
         except (self._errors, ValueError) as error:
             raise DatabaseError(first_line(error)) from None
 

@@ -54,10 +54,10 @@ class FileFormat:
     def reads(self, kind: DataType) -> bool:
         """Whether columns of the type are read out of files of this format."""
         if self.name in ("parquet", "orc"):
-            return all(part.name not in ("VARIANT", "INTERVAL") for part in kind.parts())
+            return all(member.name not in ("VARIANT", "INTERVAL") for member in kind.parts())
         if self.name != "json":
             return kind.name not in ("ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL", "VARIANT")
-        return kind.name in _TEXTS or all(part.name in _IN_JSON for part in kind.parts())
+        return kind.name in _TEXTS or all(member.name in _IN_JSON for member in kind.parts())
 
     def read(self, path: str, wanted: Sequence[str]) -> pa.Table:
         """The wanted columns of a file. ValueError, its subclass ArrowInvalid or OSError where it cannot be read."""
@@ -68,14 +68,14 @@ class FileFormat:
             data = stream.read().removeprefix(b"\xef\xbb\xbf")
         _require_text(data)
         if self.name == "json":
-            found = _json(data, self, kinds)
+            rows = _json(data, self, kinds)
         elif self.name == "csv":
-            found = _csv(data, self, kinds)
+            rows = _csv(data, self, kinds)
         else:
             lines = re.split("\r\n|\n|\r", data.decode("utf-8"))
             lines = lines if lines[-1] else lines[:-1]
-            found = pa.table({name: pa.array(lines, pa.string()) for name in kinds} or {"": lines})
-        return _typed(found, self, kinds)
+            rows = pa.table({name: pa.array(lines, pa.string()) for name in kinds} or {"": lines})
+        return _typed(rows, self, kinds)
 
 
 def _require_text(data: bytes) -> None:
@@ -126,9 +126,9 @@ def _check_header(header: bytes, names: list[str], parsing: object) -> None:
 
     if not header.strip():  # an empty file
         return
-    found = csv.read_csv(io.BytesIO(header + b"\n"), csv.ReadOptions(), parsing).column_names
-    if [name.casefold() for name in found] != [name.casefold() for name in names]:
-        raise ValueError(f"its header names the columns {', '.join(found)}, the table has {', '.join(names)}")
+    columns = csv.read_csv(io.BytesIO(header + b"\n"), csv.ReadOptions(), parsing).column_names
+    if [name.casefold() for name in columns] != [name.casefold() for name in names]:
+        raise ValueError(f"its header names the columns {', '.join(columns)}, the table has {', '.join(names)}")
 
 
 def _json(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
@@ -142,10 +142,10 @@ def _json(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table
         if not text.strip():
             return schema.empty_table()
         blocks = json.ReadOptions(block_size=max(len(text), 1))  # else a line must be shorter than a block
-        found = json.read_json(io.BytesIO(text), blocks, parsing)
-        if found.num_rows != sum(1 for line in text.splitlines() if line.strip()):
+        rows = json.read_json(io.BytesIO(text), blocks, parsing)
+        if rows.num_rows != sum(1 for line in text.splitlines() if line.strip()):
             raise pa.ArrowInvalid("a line is no JSON object, or something follows the object")
-        return found
+        return rows
 
     try:
         return parsed(data)
@@ -156,13 +156,13 @@ def _json(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table
 
 
 def _readable(lines: list[bytes], parsed: object) -> list[pa.Table]:
-    found = []
+    rows = []
     for line in lines:
         try:
-            found.append(parsed(line))  # type: ignore[operator]
+            rows.append(parsed(line))  # type: ignore[operator]
         except pa.ArrowInvalid:
             continue
-    return found
+    return rows
 
 
 def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
@@ -174,7 +174,7 @@ def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Tab
     missing = [name for name in kinds if name.casefold() not in present and not form.nulls]
     if missing:
         raise ValueError(f'it has no column "{missing[0]}", its columns are {", ".join(files.schema.names)}')
-    found = files.to_table(columns=[present[n.casefold()] for n in kinds if n.casefold() in present])
+    rows = files.to_table(columns=[present[n.casefold()] for n in kinds if n.casefold() in present])
     instants: set[str] = set()
     if form.name == "parquet":  # INT96, in which Spark writes instants, has no zone in Arrow
         leaves = parquet.read_metadata(path).schema
@@ -182,11 +182,11 @@ def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Tab
     columns = {}
     for name, kind in kinds.items():
         if name.casefold() not in present:
-            columns[name] = pa.nulls(found.num_rows, kind.to_arrow())
+            columns[name] = pa.nulls(rows.num_rows, kind.to_arrow())
         else:
             of_file = present[name.casefold()]
-            columns[name] = _cast(found.column(of_file), kind, "UTC" if of_file in instants else form.zone)
-    return pa.table(columns) if columns else found
+            columns[name] = _cast(rows.column(of_file), kind, "UTC" if of_file in instants else form.zone)
+    return pa.table(columns) if columns else rows
 
 
 def _cast(column: pa.ChunkedArray, kind: DataType, zone: str) -> pa.ChunkedArray:
@@ -202,16 +202,16 @@ def _cast(column: pa.ChunkedArray, kind: DataType, zone: str) -> pa.ChunkedArray
 # --- texts ----------------------------------------------------------------------------------------------------
 
 
-def _typed(found: pa.Table, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
+def _typed(rows: pa.Table, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
     """Texts as values of the declared types; where they spell none, the row is dropped or the file fails."""
-    columns, good = {}, np.ones(found.num_rows, bool)
+    columns, good = {}, np.ones(rows.num_rows, bool)
     for name, kind in kinds.items():
-        column = found.column(name)
+        column = rows.column(name)
         if kind.name != "STRING" and pa.types.is_string(column.type):
             column, spelled = _values(column, name, kind, form)
             good &= spelled
         columns[name] = column
-    typed = pa.table(columns) if columns else found
+    typed = pa.table(columns) if columns else rows
     return typed if good.all() else typed.filter(pa.array(good))
 
 

@@ -164,21 +164,21 @@ def _of_file(source: FileSource, path: str, wanted: list[str]) -> pa.Table:
     form = without(source.format, source.partitions)
     kinds = dict(source.format.columns)
     try:
-        found = form.read(path, [name for name in wanted if name not in source.partitions])
+        rows = form.read(path, [name for name in wanted if name not in source.partitions])
         constants = _of_directories(path, source.partitions)
         values = {name: constants[name] for name in wanted if name in source.partitions}
-        return with_constants(found, values, kinds, form.zone).select(wanted)
+        return with_constants(rows, values, kinds, form.zone).select(wanted)
     except (ValueError, OSError, pa.ArrowException) as error:
         raise ConnectorError(UNREADABLE, f'file "{path}" of table "{source.name}" cannot be read: {error}') from error
 
 
 def _of_directories(path: str, partitions: Sequence[str]) -> dict[str, str | None]:
-    parts = (part.partition("=") for part in Path(path).parts[:-1] if "=" in part)
-    found = {name: None if text == _NO_PARTITION else unquote(text) for name, _, text in parts}
-    missing = [name for name in partitions if name not in found]
+    parts = (folder.partition("=") for folder in Path(path).parts[:-1] if "=" in folder)
+    values = {name: None if text == _NO_PARTITION else unquote(text) for name, _, text in parts}
+    missing = [name for name in partitions if name not in values]
     if missing:
         raise ValueError(f'it lies in no directory "{missing[0]}=…"')
-    return found
+    return values
 
 
 def signature_of(path: str) -> Signature:
@@ -217,7 +217,7 @@ def _files(root: Path) -> Iterator[Path]:
         yield root
     for file in root.rglob("*") if root.is_dir() else ():
         inside = file.relative_to(root).parts
-        if file.is_file() and not any(part.startswith((".", "_")) for part in inside):
+        if file.is_file() and not any(folder.startswith((".", "_")) for folder in inside):
             yield file
 
 

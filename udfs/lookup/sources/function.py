@@ -107,8 +107,8 @@ class FunctionClient:
     async def _ask_at_once(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
         answers = await self._called([list(values) for values in zip(*keys, strict=True)])
         if not isinstance(answers, Sequence) or len(answers) != len(keys):
-            found = len(answers) if isinstance(answers, Sequence) else f"{type(answers).__name__}, no list of"
-            raise ValueError(f'function "{self._source.name}" returned {found} answers for {len(keys)} keys')
+            shown_count = len(answers) if isinstance(answers, Sequence) else f"{type(answers).__name__}, no list of"
+            raise ValueError(f'function "{self._source.name}" returned {shown_count} answers for {len(keys)} keys')
         return [self._rows(answer) for answer in answers]
 
     async def _called(self, arguments: Sequence[object]) -> object:

@@ -122,11 +122,11 @@ class HttpClient:
             return [[] for _ in keys] if document is _NOTHING else self._source.reader.of_keys(keys, document)
         if len(keys) == 1:
             return [await self._rows(keys[0])]
-        found = await asyncio.gather(*(self._rows(key) for key in keys), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return [one for one in found if not isinstance(one, BaseException)]
+        answers = await asyncio.gather(*(self._rows(key) for key in keys), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def close(self) -> None:
         if self._plain is not None:
@@ -211,12 +211,12 @@ async def send(
         own = server.private if _origin(target) == _origin(first) else ()
         sent = {**dict(own), **given}
         async with session.request(method, target, data=data, headers=sent, allow_redirects=False) as answer:
-            place = answer.headers.get("Location")
-            follows = method == "GET" and answer.status in _REDIRECTS and place is not None
+            location = answer.headers.get("Location")
+            follows = method == "GET" and answer.status in _REDIRECTS and location is not None
             if not follows or redirects == MOST_REDIRECTS:
                 yield answer, redirects
                 return
-            target = target.join(URL(place or "", encoded=True))
+            target = target.join(URL(location or "", encoded=True))
 
 
 def _origin(url: URL) -> tuple[str, str | None, int | None]:
@@ -225,20 +225,20 @@ def _origin(url: URL) -> tuple[str, str | None, int | None]:
 
 async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:
     """The body as text. SS576 where it is too large or no text."""
-    found = bytearray()
-    known = answer.content_length is not None and "Content-Encoding" not in answer.headers
-    if known and (answer.content_length or 0) <= server.max_bytes:
-        found += await answer.read()
-    async for part in answer.content.iter_chunked(65_536):
-        found += part
-        if len(found) > server.max_bytes:
+    body = bytearray()
+    has_length = answer.content_length is not None and "Content-Encoding" not in answer.headers
+    if has_length and (answer.content_length or 0) <= server.max_bytes:
+        body += await answer.read()
+    async for chunk in answer.content.iter_chunked(65_536):
+        body += chunk
+        if len(body) > server.max_bytes:
             answer.close()
             message = (
                 f'answer of {server.address} to table "{table}" for {what} is larger than {server.max_bytes} bytes'
             )
             raise ConnectorError(UNREADABLE, message, hint="Raise the option max-answer-bytes, or ask for less.")
     try:
-        return found.decode(answer.charset or "utf-8")
+        return body.decode(answer.charset or "utf-8")
     except (UnicodeDecodeError, LookupError):
         charset = answer.charset or "utf-8"
         message = f'answer of {server.address} to table "{table}" for {what} is no text in {charset}'

@@ -49,27 +49,27 @@ class AnswerReader:
 
     def of_keys(self, keys: Sequence[Key], document: object) -> list[list[Row]]:
         """The rows of each key, by the key columns in the answer; rows of other keys are left out."""
-        found: dict[Key, list[Row]] = {key: [] for key in keys}
+        rows_by_key: dict[Key, list[Row]] = {key: [] for key in keys}
         for row in self._objects(document):
             own = tuple(self._required(keys, row, name) for name, _ in self.request.keys)
-            if own in found:
-                found[own].append(self._row(own, row))
-        return [found[key] for key in keys]
+            if own in rows_by_key:
+                rows_by_key[own].append(self._row(own, row))
+        return [rows_by_key[key] for key in keys]
 
     def _objects(self, document: object) -> list[object]:
-        found = self.rows.found(document)
-        if not self.rows.many and len(found) == 1 and isinstance(found[0], list):
-            found = found[0]
-        return [row for row in found if row is not None]
+        objects = self.rows.found(document)
+        if not self.rows.many and len(objects) == 1 and isinstance(objects[0], list):
+            objects = objects[0]
+        return [row for row in objects if row is not None]
 
     @cached_property
     def _places(self) -> list[tuple[str, int | None]]:
         """The columns asked for, with their places in the key."""
-        in_key = {name: place for place, (name, _) in enumerate(self.request.keys)}
+        in_key = {name: index for index, (name, _) in enumerate(self.request.keys)}
         return [(name, in_key.get(name)) for name, _ in self.request.columns]
 
     def _row(self, key: Key, row: object) -> Row:
-        return tuple(self._value([key], row, n) if place is None else key[place] for n, place in self._places)
+        return tuple(self._value([key], row, n) if index is None else key[index] for n, index in self._places)
 
     def _is_of(self, key: Key, row: object) -> bool:
         for (name, _), asked in zip(self.request.keys, key, strict=True):
@@ -80,13 +80,13 @@ class AnswerReader:
         return True
 
     def _required(self, keys: Sequence[Key], row: object, name: str) -> object:
-        found = self._value(keys, row, name)
-        if found is None:
+        required = self._value(keys, row, name)
+        if required is None:
             what = keys_text(self.request, keys)
             message = f'answer for {what} of table "{self.table}" does not tell the key column "{name}"'
             hint = f"Rows are found by it: let the server answer it, or say where it stands: 'columns.{name}.path'."
             raise ConnectorError(UNREADABLE, message, hint=hint)
-        return found
+        return required
 
     def _value(self, keys: Sequence[Key], row: object, name: str) -> object:
         path = self._paths[name]

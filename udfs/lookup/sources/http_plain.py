@@ -60,13 +60,13 @@ def can_read() -> bool:
 
 def origin_of(url: Template) -> Origin | None:
     """None where the URL may be different from what is sent: names in other scripts, users, places in the host."""
-    found = _ORIGIN.match(url.start)
-    texts = [part for part in url.parts if isinstance(part, str)]
-    if found is None or not all(map(_TARGET.fullmatch, texts)):
+    match = _ORIGIN.match(url.start)
+    texts = [text for text in url.parts if isinstance(text, str)]
+    if match is None or not all(map(_TARGET.fullmatch, texts)):
         return None
-    scheme, host, port = found.groups()
+    scheme, host, port = match.groups()
     tls = scheme == "https"
-    return Origin(found[0], host, int(port or (443 if tls else 80)), tls)
+    return Origin(match[0], host, int(port or (443 if tls else 80)), tls)
 
 
 def are_plain(headers: Sequence[tuple[str, str]]) -> bool:
@@ -93,9 +93,9 @@ class PlainConnections:
         self._idle: deque[_Connection] = deque()
         self._closed = False
         self._deadlines: Deadlines[_Connection] = Deadlines(self._loop, timeout_s, _Connection.expire)
-        known = {name.lower() for name, _ in headers}
+        given = {name.lower() for name, _ in headers}
         added = [("Accept-Encoding", "identity"), ("User-Agent", SERVER_SOFTWARE), ("Host", _host(origin))]
-        sent = [*headers, *(header for header in added if header[0].lower() not in known)]
+        sent = [*headers, *(header for header in added if header[0].lower() not in given)]
         self._rest = " HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in sent) + "\r\n"
 
     async def get(self, url: str) -> tuple[int, str]:

@@ -24,7 +24,7 @@ class JsonPath:
         """What stands where the path leads, in the order of the document; nothing where it leads nowhere."""
         places = [document]
         for step in self.steps:
-            places = [inner for place in places for inner in _inner(place, step)]
+            places = [inner for value in places for inner in _inner(value, step)]
         return places
 
     def value(self, document: object) -> object:
@@ -38,24 +38,24 @@ def parse_path(text: str) -> JsonPath:
     if not text.startswith("$"):
         raise ValueError(text)
     steps: list[str | int | None] = []
-    place = 1
-    while place < len(text):
-        step = _STEP.match(text, place)
+    position = 1
+    while position < len(text):
+        step = _STEP.match(text, position)
         if step is None:
             raise ValueError(text)
         steps.append(int(step["index"]) if step["index"] else _ALL if step["all"] else step["name"] or step["quoted"])
-        place = step.end()
+        position = step.end()
     return JsonPath(tuple(steps))
 
 
-def _inner(place: object, step: str | int | None) -> list[object]:
-    match step, place:
+def _inner(value: object, step: str | int | None) -> list[object]:
+    match step, value:
         case None, list():
-            return place
+            return value
         case None, dict():
-            return list(place.values())
+            return list(value.values())
         case int(), list():
-            return [place[step]] if -len(place) <= step < len(place) else []
+            return [value[step]] if -len(value) <= step < len(value) else []
         case str(), dict():
-            return [place[step]] if step in place else []
+            return [value[step]] if step in value else []
     return []

@@ -49,7 +49,7 @@ def from_json(value: object, kind: DataType, zone: tzinfo) -> object:
             return value if isinstance(value, str) else _text(value)
         case "ARRAY", list():
             (element,) = kind.args
-            return [from_json(one, _type(element), zone) for one in value]
+            return [from_json(item, _type(element), zone) for item in value]
         case "MAP", dict():
             key, inner = map(_type, kind.args)
             return [(from_text(k, key, zone), from_json(v, inner, zone)) for k, v in value.items()]
@@ -82,7 +82,7 @@ def to_json(value: object, kind: DataType) -> str:
     match kind.name:
         case "ARRAY":
             assert isinstance(value, list)
-            return f"[{','.join(to_json(one, _type(kind.args[0])) for one in value)}]"
+            return f"[{','.join(to_json(item, _type(kind.args[0])) for item in value)}]"
         case "MAP":
             key, inner = map(_type, kind.args)
             assert isinstance(value, list)

@@ -136,8 +136,8 @@ class PostgresClient:
         encoded = [(number, key) for number, k in enumerate(keys) if (key := self._question.encoded(k)) is not None]
         answers: list[list[Row]] = [[] for _ in keys]
         if encoded:
-            found = await self._together.ask([key for _, key in encoded])
-            for (number, _), rows in zip(encoded, found, strict=True):
+            rows_of_keys = await self._together.ask([key for _, key in encoded])
+            for (number, _), rows in zip(encoded, rows_of_keys, strict=True):
                 answers[number] = rows
         return answers
 

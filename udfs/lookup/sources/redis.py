@@ -102,7 +102,7 @@ class RedisClient:
             answers = await self._together.ask(keys)
         except Exception as error:
             raise self._failure(error, keys) from error
-        return [self._rows(key, found) for key, found in zip(keys, answers, strict=True)]
+        return [self._rows(key, answers_of_key) for key, answers_of_key in zip(keys, answers, strict=True)]
 
     async def close(self) -> None:
         await self._together.close()
@@ -121,9 +121,9 @@ class RedisClient:
                 if fields:
                     pipeline.hmget(name, fields)
                 pipeline.hlen(name)
-            found = await pipeline.execute(raise_on_error=False)
-        size = len(found) // len(keys)
-        return [found[begin : begin + size] for begin in range(0, len(found), size)]
+            answers = await pipeline.execute(raise_on_error=False)
+        size = len(answers) // len(keys)
+        return [answers[begin : begin + size] for begin in range(0, len(answers), size)]
 
     def _failure(self, error: Exception, keys: Sequence[Key]) -> ConnectorError:
         return failure(error, self._source.name, self._source.server, keys_text(self._source.request, keys))
@@ -131,24 +131,24 @@ class RedisClient:
     # --- rows ---
 
     def _rows(self, key: Key, answers: Sequence[Any]) -> list[Row]:
-        for one in answers:
-            if isinstance(one, Exception):
-                raise self._failure(one, [key])
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise self._failure(answer, [key])
         if answers[-1] in (None, 0):  # no string, no field in the hash
             return []
         values = dict(zip(self._kinds, key, strict=True)) | self._values(key, answers[0])
-        if any(values[name] != key[place] for place, name in self._compared):
+        if any(values[name] != key[index] for index, name in self._compared):
             return []
         return [tuple(values[name] for name, _ in self._source.request.columns)]
 
-    def _values(self, key: Key, found: Any) -> dict[str, object]:
+    def _values(self, key: Key, answer: Any) -> dict[str, object]:
         """The columns that are stored."""
         if self._source.data_type == "json":
-            document = self._document(key, found)
+            document = self._document(key, answer)
             parts: list[object] = [self._paths[name].value(document) for name in self._stored]
         else:
-            parts = found if isinstance(found, list) else [found] * len(self._stored)
-        return {n: self._read(key, n, part, kind) for part, (n, kind) in zip(parts, self._stored.items(), strict=True)}
+            parts = answer if isinstance(answer, list) else [answer] * len(self._stored)
+        return {n: self._read(key, n, text, kind) for text, (n, kind) in zip(parts, self._stored.items(), strict=True)}
 
     def _read(self, key: Key, column: str, value: object, kind: DataType) -> object:
         try:
@@ -159,12 +159,12 @@ class RedisClient:
             keys = keys_text(self._source.request, [key])
             raise wrong_answer(self._source.name, column, keys, str(error)) from None
 
-    def _document(self, key: Key, found: bytes) -> object:
+    def _document(self, key: Key, answer: bytes) -> object:
         try:
-            return parse_json(found.decode())
+            return parse_json(answer.decode())
         except ValueError as error:
             keys = keys_text(self._source.request, [key])
-            message = f'table "{self._source.name}" cannot read {shown(found.decode(errors="replace"))} for {keys}'
+            message = f'table "{self._source.name}" cannot read {shown(answer.decode(errors="replace"))} for {keys}'
             raise ConnectorError(REFUSED, message, hint=f"It is no JSON: {error}.") from None
 
 

@@ -49,8 +49,8 @@ def from_number(number: int | float | Decimal, kind: DataType) -> object:
         if kind.name == "DECIMAL":
             return _decimal(Decimal(number), kind)
         if kind.is_timestamp and isinstance(number, int | Decimal) and -(10**18) < number < 10**18:
-            found = _EPOCH + timedelta(microseconds=int(number * 1000))
-            return found if kind.name == "TIMESTAMP" else found.replace(tzinfo=None)
+            instant = _EPOCH + timedelta(microseconds=int(number * 1000))
+            return instant if kind.name == "TIMESTAMP" else instant.replace(tzinfo=None)
     except (ValueError, OverflowError, InvalidOperation):
         pass
     raise ValueError(f"{shown(str(number))} is no {kind}")
@@ -107,10 +107,10 @@ def _integer(number: int | float | Decimal, kind: DataType) -> int:
 
 
 def _float(text: str, kind: DataType, zone: tzinfo) -> float:
-    found = _UNLIKE_NUMBERS.get(text.lower())
-    if found is None and not _NUMBER.fullmatch(text):
+    special = _UNLIKE_NUMBERS.get(text.lower())
+    if special is None and not _NUMBER.fullmatch(text):
         raise ValueError(text)
-    return _floating(float(text) if found is None else found, kind)
+    return _floating(float(text) if special is None else special, kind)
 
 
 def _floating(number: float, kind: DataType) -> float:
@@ -150,10 +150,10 @@ def _day(text: str, kind: DataType, zone: tzinfo) -> date:
 
 
 def _time(text: str, kind: DataType, zone: tzinfo) -> time:
-    found = time.fromisoformat(text)
-    if found.tzinfo is not None:
+    parsed = time.fromisoformat(text)
+    if parsed.tzinfo is not None:
         raise ValueError(text)
-    return found
+    return parsed
 
 
 def _timestamp(text: str, kind: DataType, zone: tzinfo) -> object:
@@ -161,12 +161,12 @@ def _timestamp(text: str, kind: DataType, zone: tzinfo) -> object:
         return from_number(int(text), kind)
     if not _DATE.match(text):
         raise ValueError(text)
-    found = datetime.fromisoformat(text)
+    parsed = datetime.fromisoformat(text)
     if kind.name == "TIMESTAMP":
-        return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
-    if found.tzinfo is not None:  # which local time is meant, nobody knows
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)).astimezone(UTC)
+    if parsed.tzinfo is not None:  # which local time is meant, nobody knows
         raise ValueError(text)
-    return found
+    return parsed
 
 
 _READ: dict[str, Callable[[str, DataType, tzinfo], object]] = {

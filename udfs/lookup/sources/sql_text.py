@@ -98,16 +98,16 @@ class Question:
         except ValueError:
             return None
 
-    def rows(self, found: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
+    def rows(self, answer: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
         """The rows of each key, out of the rows (number, columns…) of the answer."""
         answers: list[list[Row]] = [[] for _ in range(keys)]
         decoders = self._decoders
         if not any(decoder for decoder, _ in decoders):
-            for number, *values in found:
+            for number, *values in answer:
                 assert isinstance(number, int)
                 answers[number - 1].append(tuple(values))
             return answers
-        for number, *values in found:
+        for number, *values in answer:
             assert isinstance(number, int)
             row = (v if d is None or v is None else d(v, t) for v, (d, t) in zip(values, decoders, strict=True))
             answers[number - 1].append(tuple(row))

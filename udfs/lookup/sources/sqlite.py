@@ -36,11 +36,11 @@ def _of(*kinds: type) -> Callable[[object, DataType], object]:
 
 def _decimal(value: object, type_: DataType) -> Decimal:
     try:
-        found = Decimal(repr(value) if isinstance(value, float) else str(value))
+        decimal = Decimal(repr(value) if isinstance(value, float) else str(value))
     except ArithmeticError:
         raise ValueError(f"{value!r} is no {type_}") from None
     # Numbers with a point are binary ones, so the last digits mean nothing.
-    return round(found, int(str(type_.args[1]))) if isinstance(value, float) and found.is_finite() else found
+    return round(decimal, int(str(type_.args[1]))) if isinstance(value, float) and decimal.is_finite() else decimal
 
 
 def _boolean(value: object, type_: DataType) -> bool:
@@ -58,11 +58,11 @@ def _date(value: object, type_: DataType) -> date:
 
 def _time(value: object, type_: DataType) -> datetime:
     try:
-        found = datetime.fromisoformat(str(value))
+        instant = datetime.fromisoformat(str(value))
     except ValueError:
         raise ValueError(f"{value!r} is no {type_}") from None
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    return found if type_.name == "TIMESTAMP" else found.replace(tzinfo=None)
+    instant = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    return instant if type_.name == "TIMESTAMP" else instant.replace(tzinfo=None)
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")

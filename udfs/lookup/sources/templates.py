@@ -31,7 +31,7 @@ class Template:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, each once."""
-        return tuple(dict.fromkeys(part.name for part in self.parts if isinstance(part, Place)))
+        return tuple(dict.fromkeys(piece.name for piece in self.parts if isinstance(piece, Place)))
 
     @property
     def start(self) -> str:
@@ -40,19 +40,19 @@ class Template:
 
     def resolved(self, secrets: Callable[[str], str]) -> Template:
         """With its fixed texts changed."""
-        return replace(self, parts=tuple(secrets(part) if isinstance(part, str) else part for part in self.parts))
+        return replace(self, parts=tuple(secrets(piece) if isinstance(piece, str) else piece for piece in self.parts))
 
     def filled(self, texts: Mapping[str, str]) -> str:
         """``texts`` by name, encoded as the place wants them."""
-        return "".join(part if isinstance(part, str) else texts[part.name] for part in self.parts)
+        return "".join(piece if isinstance(piece, str) else texts[piece.name] for piece in self.parts)
 
     def filled_json(self, texts: Mapping[str, str]) -> str:
         """``texts`` are JSON by name; inside of quotes a place takes the text without its own."""
-        return "".join(part if isinstance(part, str) else _json(part, texts[part.name]) for part in self.parts)
+        return "".join(piece if isinstance(piece, str) else _json(piece, texts[piece.name]) for piece in self.parts)
 
 
-def _json(place: Place, text: str) -> str:
-    if not place.quoted:
+def _json(placeholder: Place, text: str) -> str:
+    if not placeholder.quoted:
         return text
     return text[1:-1] if text.startswith('"') else json.dumps(text, ensure_ascii=False)[1:-1]
 
@@ -61,10 +61,10 @@ def parse_template(text: str) -> Template:
     """Never fails: what is no place is text. The caller checks the names."""
     parts: list[str | Place] = []
     end = 0
-    for found in _IN_TEXT.finditer(text):
-        parts.append(text[end : found.start()])
-        parts.append(Place(found["name"]) if found["name"] else found["secret"] or found["brace"][0])
-        end = found.end()
+    for match in _IN_TEXT.finditer(text):
+        parts.append(text[end : match.start()])
+        parts.append(Place(match["name"]) if match["name"] else match["secret"] or match["brace"][0])
+        end = match.end()
     return _joined([*parts, text[end:]])
 
 
@@ -72,20 +72,20 @@ def parse_json_template(text: str) -> Template:
     """As above for a JSON text, whose own braces stand for themselves."""
     parts: list[str | Place] = []
     end, quoted = 0, False
-    for found in _IN_JSON.finditer(text):
-        parts.append(text[end : found.start()])
-        quoted ^= found["string"] == '"'
-        parts.append(Place(found["name"], quoted) if found["name"] else found[0])
-        end = found.end()
+    for match in _IN_JSON.finditer(text):
+        parts.append(text[end : match.start()])
+        quoted ^= match["string"] == '"'
+        parts.append(Place(match["name"], quoted) if match["name"] else match[0])
+        end = match.end()
     return _joined([*parts, text[end:]])
 
 
 def _joined(parts: list[str | Place]) -> Template:
     joined: list[str | Place] = []
-    for part in parts:
+    for piece in parts:
         last = joined[-1] if joined else None
-        if isinstance(part, str) and isinstance(last, str):
-            joined[-1] = last + part
-        elif part:
-            joined.append(part)
+        if isinstance(piece, str) and isinstance(last, str):
+            joined[-1] = last + piece
+        elif piece:
+            joined.append(piece)
     return Template(tuple(joined))

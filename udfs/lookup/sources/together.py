@@ -86,17 +86,17 @@ class Together(Generic[Answer]):
 
     def _next(self) -> list[_Asked[Answer]]:
         """Those that have waited longest and are still wanted."""
-        taken: list[_Asked[Answer]] = []
+        group: list[_Asked[Answer]] = []
         keys = 0
-        while self._waiting and (not taken or self._fits(self._waiting[0], taken, keys)):
+        while self._waiting and (not group or self._fits(self._waiting[0], group, keys)):
             asked = self._waiting.popleft()
             if not asked.answer.done():
-                taken.append(asked)
+                group.append(asked)
                 keys += len(asked.keys)
-        return taken
+        return group
 
-    def _fits(self, asked: _Asked[Answer], taken: Sequence[_Asked[Answer]], keys: int) -> bool:
-        return not asked.alone and not taken[0].alone and keys + len(asked.keys) <= self._most
+    def _fits(self, asked: _Asked[Answer], group: Sequence[_Asked[Answer]], keys: int) -> bool:
+        return not asked.alone and not group[0].alone and keys + len(asked.keys) <= self._most
 
     async def _travel(self, trip: Sequence[_Asked[Answer]]) -> None:
         task = asyncio.current_task()
@@ -110,12 +110,12 @@ class Together(Generic[Answer]):
             for asked in trip:  # the task is on its way with others soon
                 asked.task = None
 
-    def _arrive(self, trip: Sequence[_Asked[Answer]], found: Sequence[Answer]) -> None:
+    def _arrive(self, trip: Sequence[_Asked[Answer]], answers: Sequence[Answer]) -> None:
         begin = 0
         for asked in trip:
             end = begin + len(asked.keys)
             if not asked.answer.done():
-                asked.answer.set_result(found[begin:end])
+                asked.answer.set_result(answers[begin:end])
             begin = end
 
     def _fail(self, trip: Sequence[_Asked[Answer]], error: Exception) -> None:

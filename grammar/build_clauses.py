@@ -73,8 +73,8 @@ class ClauseBuilder(Transformer[Token, Any]):
 
     # measures and table functions
 
-    def rows(self, meta: Meta, count: Token) -> n.Rows:
-        return n.Rows(whole(count), span=span_of_meta(meta))
+    def rows(self, meta: Meta, count: Token) -> n.RowCount:
+        return n.RowCount(whole(count), span=span_of_meta(meta))
 
     def duration(self, meta: Meta, expression: Token) -> n.Duration:
         return n.Duration(interval_of(expression), span=span_of_meta(meta))

@@ -32,7 +32,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Rows(Node):
+class RowCount(Node):
     """``n ROWS``."""
 
     count: int
@@ -45,7 +45,7 @@ class Duration(Node):
     expression: exp.Expression
 
 
-Measure = Rows | Duration
+Measure = RowCount | Duration
 
 
 # --- table functions ------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Argument(Node):
     """One argument of a table function; ``name`` is None where it is positional."""
 
     name: str | None
-    value: exp.Expression | Descriptor | TableArgument | Rows
+    value: exp.Expression | Descriptor | TableArgument | RowCount
 
 
 @dataclass(frozen=True)

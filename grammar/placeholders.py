@@ -59,14 +59,14 @@ def _before(position: int, text: str) -> Iterator[tuple[str, str]]:
     return ((name, kind) for name in dict.fromkeys(reversed(near)) for kind in _KINDS)
 
 
-def _stand_in(kind: str, name: str, text: str, taken: StandIns) -> str:
+def _stand_in(kind: str, name: str, text: str, stand_ins: StandIns) -> str:
     """A word as long as ``${name}`` that neither the text nor another word contains."""
     first, letters = ("9", "0123456789") if kind == "number" else ("_", "abcdefghijklmnopqrstuvwxyz")
     quote = "'" if kind == "string" else ""
     room = len(name) + len("${}") - 2 * len(quote)
     varied = min(room - 1, 4)
     words = (first * (room - varied) + "".join(end) for end in product(letters, repeat=varied))
-    present, others = " ".join([text, *taken.values()]).lower(), [other.strip("'") for other in taken.values()]
+    present, others = " ".join([text, *stand_ins.values()]).lower(), [other.strip("'") for other in stand_ins.values()]
     free = (word for word in words if word not in present and not any(other in word for other in others))
     return quote + next(free) + quote
 

@@ -34,7 +34,7 @@ def _list(expressions: tuple[exp.Expression, ...], sql: Sql) -> str:
 
 
 @print_node.register
-def _(node: n.Rows, sql: Sql) -> str:
+def _(node: n.RowCount, sql: Sql) -> str:
     return f"{node.count} ROWS"
 
 

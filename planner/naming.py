@@ -17,15 +17,15 @@ _PLAIN = re.compile(r"[A-Za-z]\w*")
 class Names:
     """Gives every wish a name that no other field has: ``id``, ``id_1``, ``id_2``."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.casefold() for name in taken}
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = {name.casefold() for name in used}
 
     def unique(self, wish: str) -> str:
         name, count = wish, 0
-        while name.casefold() in self._taken:
+        while name.casefold() in self._used:
             count += 1
             name = f"{wish}_{count}"
-        self._taken.add(name.casefold())
+        self._used.add(name.casefold())
         return name
 
 

@@ -131,7 +131,7 @@ def _trigger_expressions(trigger: firing.Trigger) -> tuple[exp.Expression, ...]:
 
 
 def read_by_firing(fires: Firing) -> set[str]:
-    """The fields that ``found`` reads; late data may read the bounds of the window among them."""
+    """The fields that the firing reads; late data may read the bounds of the window among them."""
     return set().union(*map(columns_of, firing_expressions(fires)))
 
 

@@ -16,13 +16,13 @@ from sqlstream.types import TIMESTAMP
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowCount:
     """A size or slide that counts rows of a key, where others are milliseconds."""
 
     count: int
 
 
-Measure = int | Rows
+Measure = int | RowCount
 
 
 @dataclass(frozen=True)

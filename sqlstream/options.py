@@ -1,7 +1,7 @@
 """Options as data: the ``'key' = 'value'`` pairs of tables and settings, their types, checks and documentation.
 
-A ``Kind`` turns the text of a value into a Python object. An ``Option`` is one key; a key may hold one ``#``, which
-stands for any word (``fields.#.kind``). Nothing unknown or unreadable gets past ``check``.
+An ``OptionKind`` turns the text of a value into a Python object. An ``Option`` is one key; a key may hold one ``#``,
+which stands for any word (``fields.#.kind``). Nothing unknown or unreadable gets past ``check``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_SHOWN = 100
 
 
 @dataclass(frozen=True)
-class Kind:
+class OptionKind:
     """``parse`` returns the value or raises ValueError; ``accepted`` says in words what it takes.
 
     ``planned`` are values of the dialect or of Flink that are not executed yet.
@@ -43,7 +43,7 @@ class Option:
     """``default`` is spelled as in SQL; None: the option is off where it is not given."""
 
     key: str
-    kind: Kind
+    kind: OptionKind
     doc: str
     default: str | None = None
     required: bool = False
@@ -75,9 +75,9 @@ def _number(text: str, low: int, high: int) -> int:
     return int(text)
 
 
-def integer(low: int = 0, high: int = 2**63 - 1) -> Kind:
+def integer(low: int = 0, high: int = 2**63 - 1) -> OptionKind:
     accepted = f"a whole number, {low} or more" if high == 2**63 - 1 else f"a whole number from {low} to {high}"
-    return Kind("integer", accepted, lambda text: _number(text, low, high))
+    return OptionKind("integer", accepted, lambda text: _number(text, low, high))
 
 
 def _ratio(text: str) -> float:
@@ -150,21 +150,21 @@ def duration_ms(text: str) -> int:
     return found_ms
 
 
-def one_of(*values: str, planned: Iterable[str] = ()) -> Kind:
+def one_of(*values: str, planned: Iterable[str] = ()) -> OptionKind:
     """One of a few words, without regard to case; the value is the word as listed."""
     by_name = {v.lower(): v for v in values}
     listed = ", ".join(f"'{v}'" for v in values)
-    return Kind("enumeration", f"one of {listed}", lambda text: by_name[text.strip().lower()], tuple(planned))
+    return OptionKind("enumeration", f"one of {listed}", lambda text: by_name[text.strip().lower()], tuple(planned))
 
 
-STRING = Kind("string", "any text", str)
-NAME = Kind("string", "a text that is not empty", _nonempty)
-PATH = Kind("path", f"a path or a URI that is not empty, with names of at most {_LONGEST_NAME} bytes", _path)
-CHARACTER = Kind("character", r"one character, or '\t' for a tab", _character)
-BOOLEAN = Kind("boolean", "'true' or 'false'", _boolean)
-RATIO = Kind("number", "a number from 0 to 1", _ratio)
-FACTOR = Kind("number", "a number, 1 or more", _factor)
-DURATION = Kind("duration", "a duration such as '500 ms', '10 s', '1 min', '2 h' or '1 d'", duration_ms)
+STRING = OptionKind("string", "any text", str)
+NAME = OptionKind("string", "a text that is not empty", _nonempty)
+PATH = OptionKind("path", f"a path or a URI that is not empty, with names of at most {_LONGEST_NAME} bytes", _path)
+CHARACTER = OptionKind("character", r"one character, or '\t' for a tab", _character)
+BOOLEAN = OptionKind("boolean", "'true' or 'false'", _boolean)
+RATIO = OptionKind("number", "a number from 0 to 1", _ratio)
+FACTOR = OptionKind("number", "a number, 1 or more", _factor)
+DURATION = OptionKind("duration", "a duration such as '500 ms', '10 s', '1 min', '2 h' or '1 d'", duration_ms)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def _shown(key: str, value: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _indefinite(kind: Kind) -> str:
+def _indefinite(kind: OptionKind) -> str:
     if kind.name == "enumeration":
         return "accepted"
     return f"{'an' if kind.name[0] in 'aeiou' else 'a'} {kind.name}"

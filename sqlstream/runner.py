@@ -204,14 +204,14 @@ class Runner:
     def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
         from sqlstream.jobs.identity.declared_states import declared_states
-        from sqlstream.jobs.identity.fingerprint import Part, fingerprint
-        from sqlstream.jobs.identity.layout import Layout
+        from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
+        from sqlstream.jobs.identity.layout import StateLayout
         from sqlstream.jobs.identity.trust import SETTING, unpickles_state
         from sqlstream.jobs.savepoints import restore
 
         settings = workspace.settings
 
-        def parts_of(layout: Layout | None) -> tuple[Part, ...]:
+        def parts_of(layout: StateLayout | None) -> tuple[FingerprintPart, ...]:
             gear = settings["sqlstream.gear"] if layout is None else layout.gear
             engine = Engine(gear, layout is not None and layout.chained)
             return fingerprint(physical_plan(plan, engine), declared_states(sources))

@@ -17,8 +17,8 @@ from sqlstream.options import (
     NOT_EXECUTED,
     PATH,
     RATIO,
-    Kind,
     Option,
+    OptionKind,
     check_value,
     find,
     hint_of,
@@ -43,7 +43,7 @@ def _zone(text: str) -> str:
     return str(ZoneInfo(text.strip()))
 
 
-TIME_ZONE = Kind("time zone", "the name of a time zone such as 'UTC' or 'Europe/Berlin'", _zone)
+TIME_ZONE = OptionKind("time zone", "the name of a time zone such as 'UTC' or 'Europe/Berlin'", _zone)
 
 
 def _job_name(text: str) -> str:
@@ -53,7 +53,7 @@ def _job_name(text: str) -> str:
     return text
 
 
-JOB_NAME = Kind("name of a job", "a text without /, which does not begin with a dot or an underscore", _job_name)
+JOB_NAME = OptionKind("name of a job", "a text without /, which does not begin with a dot or an underscore", _job_name)
 
 
 def _fire_options(kind: str, when: str) -> tuple[Option, Option]:

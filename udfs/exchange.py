@@ -260,10 +260,10 @@ def _by_group(rows: pa.Table, groups: int) -> tuple[np.ndarray, np.ndarray]:
 
 # --- parts of the source --------------------------------------------------------------------------------------
 
-Place = tuple[int | None, str | None, int | None]
+SplitPosition = tuple[int | None, str | None, int | None]
 """Values of PARTS."""
 
-_NO_PLACE: Place = (None, None, None)
+_NO_PLACE: SplitPosition = (None, None, None)
 
 
 def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
@@ -273,12 +273,12 @@ def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
     return [rows for _, rows in sorted(pieces, key=lambda piece: _rank(piece[0]))]
 
 
-def _rank(split_place: Place) -> tuple[bool, int, str, int]:
+def _rank(split_place: SplitPosition) -> tuple[bool, int, str, int]:
     time, name, start = split_place
     return time is not None, time or 0, name or "", start or 0
 
 
-def _pieces(rows: pa.Table, parts: str | None) -> Iterator[tuple[Place, pa.Table]]:
+def _pieces(rows: pa.Table, parts: str | None) -> Iterator[tuple[SplitPosition, pa.Table]]:
     if parts is None:
         yield _NO_PLACE, rows
         return
@@ -288,7 +288,7 @@ def _pieces(rows: pa.Table, parts: str | None) -> Iterator[tuple[Place, pa.Table
         start += count
 
 
-def _parts(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
+def _parts(rows: pa.Table) -> Iterator[tuple[SplitPosition, pa.Table]]:
     """The rows, in order, part by part, without the columns that say which."""
     split_columns = [name for name in PARTS if name in rows.column_names]
     plain = rows.drop_columns(split_columns)
@@ -305,8 +305,8 @@ def _parts(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
         start = end
 
 
-def _counted(places: Sequence[Place], ends: np.ndarray, row_indices: np.ndarray) -> str:
-    """``ends`` of the parts among the rows, of which those with the numbers ``taken`` are in a blob."""
+def _counted(places: Sequence[SplitPosition], ends: np.ndarray, row_indices: np.ndarray) -> str:
+    """``ends`` of the parts among the rows, of which those with these ``row_indices`` are in a blob."""
     if len(places) == 1:
         return json.dumps([(*places[0], len(row_indices))])
     counts = np.diff(np.searchsorted(row_indices, ends), prepend=0).tolist()

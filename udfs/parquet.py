@@ -57,20 +57,20 @@ class FromFile:
     not_null: str | None = None
 
 
-class _Part(NamedTuple):
+class _FileRange(NamedTuple):
     """The rows of a file from byte ``begin`` until ``end``, were all rows of the same size."""
 
-    place: Mapping[str, Any]
+    file: Mapping[str, Any]
     begin: int
     end: int
 
     @property
     def path(self) -> str:
-        return unquote(urlsplit(self.place[FILE]).path)
+        return unquote(urlsplit(self.file[FILE]).path)
 
     def rows(self, count: int) -> tuple[int, int]:
         """The number of the first row and that behind the last one, of so many in the file."""
-        first, behind = (-(-byte * count // self.place[LENGTH]) for byte in (self.begin, self.end))
+        first, behind = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
         return max(first, 0), min(behind, count)
 
 
@@ -89,8 +89,8 @@ class ParquetRows:
         for file_range in _parts([file for batch in places for file in batch.to_pylist()]):
             yield from self._of(file_range)
 
-    def _of(self, file_range: _Part) -> Iterator[pa.RecordBatch]:
-        constants = {**file_range.place, KEY_HASH: 0, PARTS[0]: _modified(file_range.path)}
+    def _of(self, file_range: _FileRange) -> Iterator[pa.RecordBatch]:
+        constants = {**file_range.file, KEY_HASH: 0, PARTS[0]: _modified(file_range.path)}
         names = sorted({column.source for column in self.columns.values()})
         for first, number, batch in _read(file_range, names, nulls=self.nulls):
             constants[PARTS[2]] = first
@@ -134,7 +134,7 @@ def _null_in_column(text: str, values: pa.Array, path: str, number: int) -> Exec
     return ExecutionError(NULL_IN_COLUMN, f'{text} in row {row:,} of file "{path}"', hint=hint)
 
 
-def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
+def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_FileRange]:
     """What a task reads: its share of all bytes of the files, which come in the same order in each task."""
     for share in sorted({file[SHARE] for file in places}):
         listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(FILE))
@@ -142,11 +142,11 @@ def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_Part]:
         for file in listed:
             begin, end = (total * (share + i) // file[SHARES] - start for i in (0, 1))
             if begin < file[LENGTH] and end > 0:
-                yield _Part(file, begin, end)
+                yield _FileRange(file, begin, end)
             start += file[LENGTH]
 
 
-def _read(file_range: _Part, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+def _read(file_range: _FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """The rows of the part, each batch with the numbers of the part's first row and of its own in the file.
 
     Of the columns ``names``, in any case as Spark has it, those that the file has.

@@ -19,7 +19,7 @@ from sqlstream.planner.binder.expressions import quoted_name
 from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, kind_of, spark_name
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.naming import shown_name
 from sqlstream.planner.rewriting import asked_of, over_children
 from sqlstream.planner.type_inference import Types
@@ -161,7 +161,7 @@ def _aliased(spelled: exp.Expr, written: exp.Expr) -> exp.Expr:
     if isinstance(written, exp.Alias | exp.Aliases | exp.Star | exp.Column | exp.Dot):
         return spelled
     name = spark_name(written) if isinstance(written, exp.Func) else None
-    if name is not None and kind_of(name) is Kind.GENERATOR:
+    if name is not None and kind_of(name) is SparkFunctionKind.GENERATOR:
         return spelled
     return exp.Alias(this=spelled, alias=exp.to_identifier(shown_name(written), quoted=True))
 
@@ -176,7 +176,7 @@ def _is_aggregate(node: exp.Expr) -> bool:
     if not isinstance(node, (exp.Func, *AGGREGATE_WRAPPERS)):
         return False
     name = spark_name(_plain(node))
-    return name is not None and kind_of(name) is Kind.AGGREGATE
+    return name is not None and kind_of(name) is SparkFunctionKind.AGGREGATE
 
 
 def _in_parentheses(query: exp.Expr) -> exp.Expr:

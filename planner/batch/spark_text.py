@@ -26,7 +26,7 @@ _MARK = re.compile(f"{_BEGIN}(\\d+){_NAMED}|{_END}")
 
 
 @dataclass(frozen=True)
-class Part:
+class SqlFragment:
     """``text[start:end]`` of Spark's text is what stands at ``span`` of the script, or of a view's text."""
 
     start: int
@@ -40,19 +40,19 @@ class SparkText:
     """``parts`` are in no order."""
 
     text: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SqlFragment, ...] = ()
 
-    def part_at(self, start: int, end: int) -> Part | None:
+    def part_at(self, start: int, end: int) -> SqlFragment | None:
         """The smallest part that holds the range; where none does, what is inside of it."""
         holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
         inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]
         if not inside or (holding and min(map(_width, holding)) == end - start):
             return min(holding, key=_width, default=None)
         spans = [fragment.span for fragment in inside if fragment.view == inside[0].view]
-        return Part(start, end, reduce(Span.to, spans), inside[0].view)
+        return SqlFragment(start, end, reduce(Span.to, spans), inside[0].view)
 
 
-def _width(fragment: Part) -> int:
+def _width(fragment: SqlFragment) -> int:
     return fragment.end - fragment.start
 
 
@@ -75,7 +75,7 @@ def _without_marks(marked: str, nodes: list[tuple[Span, str | None]]) -> SparkTe
     text: list[str] = []
     length = position = 0
     open_parts: list[tuple[int, int]] = []
-    parts: list[Part] = []
+    parts: list[SqlFragment] = []
     for mark in _MARK.finditer(marked):
         text.append(marked[position : mark.start()])
         length += mark.start() - position
@@ -84,7 +84,7 @@ def _without_marks(marked: str, nodes: list[tuple[Span, str | None]]) -> SparkTe
             open_parts.append((int(mark[1]), length))
         elif open_parts:
             number, start = open_parts.pop()
-            parts.append(Part(start, length, *nodes[number]))
+            parts.append(SqlFragment(start, length, *nodes[number]))
     text.append(marked[position:])
     return SparkText("".join(text), tuple(parts))
 

@@ -14,7 +14,7 @@ from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.apart import apart
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation
-from sqlstream.planner.binder.expressions import Place
+from sqlstream.planner.binder.expressions import ClauseContext
 from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.group_aggregate import bind_group_aggregate, window_assigned
 from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
@@ -146,7 +146,7 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
     below = windowed.below if windowed.grouped else scope
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
-    place = Place("SELECT", True, special.column, special.call)
+    place = ClauseContext("SELECT", True, special.column, special.call)
     selected = expand(select.expressions, scope, context)
     results = [result_of(c, scope, context, place, groups) for c in selected]
     having = having_of(select, scope, context, special, groups)

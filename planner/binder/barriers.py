@@ -9,7 +9,7 @@ from sqlstream.grammar import nodes as syntax
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, type_in
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import interval_ms
@@ -31,8 +31,8 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
     if scope.find(BARRIER_ID):
         hint = f"Rename it in a subquery: FROM (SELECT {BARRIER_ID} AS id, … FROM …) ALIGN BARRIERS (…)."
         context.wrong("SS271", f'the table has a column "{BARRIER_ID}", which ALIGN BARRIERS adds', clause.span, hint)
-    channel = bind(clause.channel, scope, context, Place("CHANNEL"))
-    number = bind(clause.id, scope, context, Place("ID"))
+    channel = bind(clause.channel, scope, context, ClauseContext("CHANNEL"))
+    number = bind(clause.id, scope, context, ClauseContext("ID"))
     _check_channel(clause.channel, type_in(scope, context, channel), context)
     kind = type_in(scope, context, number)
     _check_id(clause.id, kind, context)
@@ -41,7 +41,7 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
         scope.node,
         channel,
         clause.channels,
-        bind_condition(clause.marker, scope, context, Place("MARKER")),
+        bind_condition(clause.marker, scope, context, ClauseContext("MARKER")),
         number,
         output,
         _condition(clause.cancel_when, "CANCEL WHEN", scope, context),
@@ -56,7 +56,7 @@ def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context)
 
 
 def _condition(condition: exp.Expr | None, clause: str, scope: Scope, context: Context) -> exp.Expression | None:
-    return None if condition is None else bind_condition(condition, scope, context, Place(clause))
+    return None if condition is None else bind_condition(condition, scope, context, ClauseContext(clause))
 
 
 def _check_channel(at: exp.Expr, kind: DataType, context: Context) -> None:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind
 from sqlstream.planner.functions import arities
-from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, Kind, hint_for, kind_of, spark_name
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, hint_for, kind_of, spark_name
 from sqlstream.planner.nodes import Schema
 from sqlstream.planner.type_inference import Types, call_arguments
 
@@ -65,7 +65,7 @@ def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:
         user = catalog.function(node.name)
         if user is not None:
             return name if user.kind is FunctionKind.AGGREGATE else None
-    return name if kind_of(name) is Kind.AGGREGATE else None
+    return name if kind_of(name) is SparkFunctionKind.AGGREGATE else None
 
 
 def check_call(node: exp.Expr, context: Context) -> None:
@@ -136,12 +136,12 @@ def _check_kind(node: exp.Expr, name: str, context: Context) -> None:
         case None:
             hint = hint_for(name, context.catalog.function_names())
             context.wrong("SS203", f'function "{name}" does not exist', node, hint)
-        case Kind.WINDOW:
+        case SparkFunctionKind.WINDOW:
             context.wrong("SS209", f'window function "{name}" needs an OVER clause', node)
-        case Kind.GENERATOR:
+        case SparkFunctionKind.GENERATOR:
             hint = f"Write LATERAL VIEW {name.upper()}(…) t AS c, or use it alone as a column of SELECT."
             context.wrong("SS209", f'generator "{name}" is not allowed here', node, hint)
-        case Kind.TABLE:
+        case SparkFunctionKind.TABLE:
             context.wrong("SS209", f'table function "{name}" is not allowed in an expression', node)
         case _ if name in _OF_TIMES:
             context.refuse("time", node)

@@ -27,7 +27,7 @@ def _evictor(
     clause: syntax.Evict, scope: Scope, context: Context, *, timed: bool
 ) -> firing.KeepRows | firing.KeepInterval | firing.EvictDelta | firing.UserEvictor:
     match clause.evictor:
-        case syntax.KeepLast(measure=syntax.Rows(count=count)):
+        case syntax.KeepLast(measure=syntax.RowCount(count=count)):
             if count <= 0:
                 raise bind_error("SS227", "KEEP LAST 0 ROWS keeps nothing", clause.span, "Write 1 or more.")
             return firing.KeepRows(count)

@@ -45,7 +45,7 @@ def _unknown(_: exp.Expr) -> Answer:
 
 
 @dataclass(frozen=True)
-class Place:
+class ClauseContext:
     """Where an expression stands, for messages: ``clause`` such as "WHERE"; ``aggregates`` allowed or not.
 
     Outside of aggregates ``names`` may answer for a column before the scope does, and ``calls`` for a function.
@@ -57,7 +57,7 @@ class Place:
     calls: Callable[[exp.Expr], Answer] = _unknown
 
 
-def bind(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> exp.Expression:
+def bind(expression: exp.Expr, scope: Scope, context: Context, place: ClauseContext) -> exp.Expression:
     """A copy over the fields of ``scope``."""
     types = types_of(scope, context)
     bound = respelled(_Binder(scope, context, place).bind(expression), types, context)
@@ -65,7 +65,7 @@ def bind(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> 
     return bound
 
 
-def bind_condition(expression: exp.Expr, scope: Scope, context: Context, place: Place) -> exp.Expression:
+def bind_condition(expression: exp.Expr, scope: Scope, context: Context, place: ClauseContext) -> exp.Expression:
     """A bound expression that is BOOLEAN, or of unknown type. SS206."""
     bound = bind(expression, scope, context, place)
     kind = types_of(scope, context).of(bound)
@@ -89,7 +89,7 @@ class _Binder:
 
     scope: Scope
     context: Context
-    place: Place
+    place: ClauseContext
     inside: str | None = None
 
     def bind(self, node: exp.Expr) -> exp.Expr:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.grammar.nodes import LookupAsync
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.side_tables import SideRows, target, values_by_name
+from sqlstream.planner.binder.side_tables import SideRowFields, target, values_by_name
 from sqlstream.planner.nodes import Field
 from sqlstream.planner.operators.lookup import LOOKUP_ERROR, FailedRows
 from sqlstream.types import STRING
@@ -20,5 +20,5 @@ def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Co
     for visible in scope.columns:
         fields.setdefault(visible.name.casefold(), scope.fields[visible.field])
     fields.setdefault("error", Field(LOOKUP_ERROR, STRING, False))
-    rows = SideRows("failed", "columns of the left side, and error, what went wrong", fields)
+    rows = SideRowFields("failed", "columns of the left side, and error, what went wrong", fields)
     return FailedRows(table_of_failed, values_by_name(table_of_failed, rows, clause.span, context))

@@ -11,10 +11,10 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, type_in
+from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import Function, FunctionKind
-from sqlstream.planner.functions.kinds import Kind, hint_for, kind_of, spark_name
+from sqlstream.planner.functions.kinds import SparkFunctionKind, hint_for, kind_of, spark_name
 from sqlstream.planner.naming import Names
 from sqlstream.planner.nodes import Correlate, Field
 from sqlstream.planner.rewriting import node_of
@@ -59,7 +59,7 @@ def is_generator(call: exp.Expr, context: Context) -> bool:
     name = spark_name(call) if isinstance(call, exp.Func) else None
     if name is None or (isinstance(call, exp.Anonymous) and context.catalog.function(call.name) is not None):
         return False
-    return kind_of(name) is Kind.GENERATOR
+    return kind_of(name) is SparkFunctionKind.GENERATOR
 
 
 def generate(
@@ -101,7 +101,7 @@ def _function(call: exp.Expr, scope: Scope, context: Context) -> tuple[Function 
 
 
 def _argument(value: exp.Expr, scope: Scope, context: Context) -> exp.Expr:
-    return bind(value, scope, context, Place("a generator"))
+    return bind(value, scope, context, ClauseContext("a generator"))
 
 
 def _check_kind(call: exp.Expr, function: Function, context: Context) -> None:

@@ -10,7 +10,7 @@ from sqlstream.grammar.carrier import clauses_of
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.context import Context, Relation
-from sqlstream.planner.binder.expressions import Place
+from sqlstream.planner.binder.expressions import ClauseContext
 from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
 from sqlstream.planner.binder.grouping import Grouping
 from sqlstream.planner.binder.processing_time import is_marker
@@ -46,7 +46,7 @@ def bind_group_aggregate(
     hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
     groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
-    place = Place("SELECT", True, special.column, special.call)
+    place = ClauseContext("SELECT", True, special.column, special.call)
     results = [result_of(c, below, context, place, groups) for c in selected]
     having = having_of(select, below, context, special, groups)
     context.stop_if_wrong()

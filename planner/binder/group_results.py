@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.aggregate_calls import Groups
 from sqlstream.planner.binder.context import Context, Relation
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.grouping import Key, aliased
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
@@ -32,7 +32,7 @@ def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict
     return (scope.over(extended(scope.node, computed)) if computed else scope), keys
 
 
-def result_of(column: Selected, scope: Scope, context: Context, place: Place, groups: Groups) -> exp.Expression:
+def result_of(column: Selected, scope: Scope, context: Context, place: ClauseContext, groups: Groups) -> exp.Expression:
     bound = column.bound if column.bound is not None else bind(column.expression, scope, context, place)
     return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
 
@@ -44,13 +44,13 @@ def having_of(
     having = select.args.get("having")
     if having is None:
         return None
-    inner = Place("HAVING", True, special.column, special.call)
+    inner = ClauseContext("HAVING", True, special.column, special.call)
 
     def names(column: exp.Column) -> exp.Expr | None:
         expression = None if column.table else aliased(column.name, select.expressions)
         return bind(expression, scope, context, inner) if expression is not None else special.column(column)
 
-    bound = bind_condition(having.this, scope, context, Place("HAVING", True, names, special.call))
+    bound = bind_condition(having.this, scope, context, ClauseContext("HAVING", True, names, special.call))
     return groups.rewrite(bound)
 
 

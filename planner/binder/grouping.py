@@ -18,7 +18,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.calls import SPARK_WINDOWS
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.measures import Measured, Row, spark_window, window_of_measures
 from sqlstream.planner.binder.python_calls import python_call
 from sqlstream.planner.binder.scope import Scope
@@ -114,7 +114,7 @@ def _unit(element: exp.Expr) -> Set:
 def _position(expression: exp.Expr, keys: list[Key], select: exp.Select, scope: Scope, context: Context) -> int:
     """The position of a key, which is added where it is new."""
     written = _named(expression, select, scope, context)
-    bound = bind(written, scope, context, Place("GROUP BY"))
+    bound = bind(written, scope, context, ClauseContext("GROUP BY"))
     for position, key in enumerate(keys):
         if key.bound == bound:
             return position
@@ -220,7 +220,7 @@ def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Conte
 
 
 def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
-    bound = bind(column, scope, context, Place(kind))
+    bound = bind(column, scope, context, ClauseContext(kind))
     if isinstance(bound, exp.Null):
         context.stop_if_wrong()
     return time_field(column, bound, scope, kind)

@@ -17,7 +17,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.join_sides import (
     Sides,
     apart_from,
@@ -69,7 +69,7 @@ def stream_join(
     if join.args.get("using"):
         conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
     elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, Place("ON")))
+        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
     elif kind is not JoinKind.INNER:
         hint = "Write ON with an equality of columns of both sides, or ON TRUE."
         raise bind_error("SS239", f"{kind.value} JOIN needs a condition", join, hint)
@@ -93,7 +93,7 @@ def joined(
 ) -> Node:
     """The join of two sides, whose fields have different names, on bound conditions; below what else an inner join asks
     for. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325."""
-    conditions_by_use = _Found()
+    conditions_by_use = _Conditions()
     _divide(conditions, conditions_by_use, left.node, right.node, kind)
     _divide(implied, conditions_by_use, left.node, right.node, kind, implied=True)
     node = _joined(
@@ -130,7 +130,7 @@ def _implied(where: Sequence[exp.Expr], pairs: Scope, context: Context) -> list[
     for condition in where:
         if _is_of(condition, pairs):
             quiet = replace(context, problems={})
-            bound = bind_condition(condition, pairs, quiet, Place("WHERE"))
+            bound = bind_condition(condition, pairs, quiet, ClauseContext("WHERE"))
             if not quiet.problems and is_repeatable(bound):
                 implied.append((condition, bound))
     return implied
@@ -171,7 +171,7 @@ class _Bounds:
 
 
 @dataclass
-class _Found:
+class _Conditions:
     """``bounds`` by the fields of the times of both sides; ``of_side``: conditions that read one side alone."""
 
     equal: list[Equality] = field(default_factory=list)
@@ -182,7 +182,7 @@ class _Found:
 
 def _divide(
     conditions: Iterable[exp.Expression],
-    by_use: _Found,
+    by_use: _Conditions,
     left: Node,
     right: Node,
     kind: JoinKind,
@@ -230,7 +230,7 @@ def _goes_below(side: int, kind: JoinKind) -> bool:
 # --- the operator ---------------------------------------------------------------------------------------------
 
 
-def _joined(by_use: _Found, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
+def _joined(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl_ms: Callable[[int], int]) -> Node:
     """The join, over what each side must hold, below what else an inner join asks for."""
     left, right = (
         Filter(side, conjunction(own)) if own else side for side, own in zip((left, right), by_use.of_side, strict=True)

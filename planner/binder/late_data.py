@@ -6,7 +6,7 @@ from sqlstream.grammar import nodes as syntax
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.scope import Scope
-from sqlstream.planner.binder.side_tables import SideRows, target, values_by_name
+from sqlstream.planner.binder.side_tables import SideRowFields, target, values_by_name
 from sqlstream.planner.durations import readable
 from sqlstream.planner.firing import LateAction, LateData
 from sqlstream.planner.intervals import interval_ms
@@ -30,7 +30,7 @@ def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: Window
         return LateData(allow, action)
     table = target(clause.table, context)
     available = _available(scope, columns)
-    rows = SideRows("late", "columns of the window's input, and its bounds", available)
+    rows = SideRowFields("late", "columns of the window's input, and its bounds", available)
     return LateData(allow, action, table, values_by_name(table, rows, clause.span, context))
 
 

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.unions import cast
@@ -60,7 +60,7 @@ def _keys(call: exp.Expr, function: Function, scope: Scope, context: Context) ->
     keys: list[Item] = []
     for index, argument in enumerate(call.expressions):
         name, kind = function.parameters[index] if index < len(function.parameters) else (f"argument_{index}", None)
-        bound = bind(argument, scope, context, Place(f"an argument of {function.name}"))
+        bound = bind(argument, scope, context, ClauseContext(f"an argument of {function.name}"))
         keys.append(_key(names.unique(name), bound, kind, types))
     return tuple(keys)
 

@@ -10,7 +10,7 @@ from sqlstream.grammar.carrier import ARG
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
 from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
@@ -157,7 +157,7 @@ def _on(join: exp.Join, scope: Scope, node: Lookup, context: Context) -> Scope:
         conditions, columns = joined_using(using, scope.columns[:count], scope.columns[count:])
         scope = Scope(scope.node, columns)
     else:
-        conditions = conjuncts(bind_condition(join.args["on"], scope, context, Place("ON")))
+        conditions = conjuncts(bind_condition(join.args["on"], scope, context, ClauseContext("ON")))
     context.stop_if_wrong()
     conditions_by_use = split(conditions, node, context)
     if not conditions_by_use.keys:

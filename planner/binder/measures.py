@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 from sqlstream.grammar.nodes import Duration
-from sqlstream.grammar.nodes import Rows as RowsSyntax
+from sqlstream.grammar.nodes import RowCount as RowsSyntax
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, type_in
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, type_in
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.durations import readable
 from sqlstream.planner.intervals import NotAnInterval, fold, interval_ms, text_ms, whole_ms
@@ -22,8 +22,8 @@ from sqlstream.planner.windows import (
     Cumulate,
     Hop,
     Measure,
+    RowCount,
     RowMeasured,
-    Rows,
     Session,
     Tumble,
     Window,
@@ -48,7 +48,7 @@ def window_of_measures(kind: str, values: Values, span: Span | None, row: Row) -
     measures = {name: _measure(kind, name, value, span) for name, value in values.items() if name in _MEASURES}
     for name in ("SIZE", "SLIDE", "STEP"):
         _check_positive(kind, name, measures.get(name), values, span)
-    if any(isinstance(m, Rows) for m in measures.values()) or kind == "COUNT_WINDOW":
+    if any(isinstance(m, RowCount) for m in measures.values()) or kind == "COUNT_WINDOW":
         return _by_rows(kind, measures, values, span)
     zone = row.context.settings.zone
     return replace(_aligned(kind, {n: _ms(m) for n, m in measures.items()}, values, span), zone=zone)
@@ -59,7 +59,7 @@ _MEASURES = ("SIZE", "SLIDE", "STEP", "OFFSET")
 
 def _measure(kind: str, name: str, value: Measured, span: Span | None) -> Measure:
     if isinstance(value, RowsSyntax):
-        return Rows(value.count)
+        return RowCount(value.count)
     expression = value.expression if isinstance(value, Duration) else value
     return interval_ms(expression, f"{name.lower()} of {kind}", span_of(expression) or span)
 
@@ -70,11 +70,11 @@ def _ms(measure: Measure) -> int:
 
 
 def _amount(measure: Measure) -> int:
-    return measure.count if isinstance(measure, Rows) else measure
+    return measure.count if isinstance(measure, RowCount) else measure
 
 
 def _shown(measure: Measure) -> str:
-    return f"{measure.count} rows" if isinstance(measure, Rows) else readable(measure)
+    return f"{measure.count} rows" if isinstance(measure, RowCount) else readable(measure)
 
 
 def _check_positive(kind: str, name: str, measure: Measure | None, values: Values, span: Span | None) -> None:
@@ -155,7 +155,7 @@ def _by_rows(kind: str, measures: Mapping[str, Measure], values: Values, span: S
     if isinstance(slide, int):
         _check_offset(kind, "slide", slide, offset, values, span)
     full_only = _flag(values.get("FULL_ONLY"))
-    if isinstance(size, Rows) and isinstance(slide, Rows):
+    if isinstance(size, RowCount) and isinstance(slide, RowCount):
         return CountWindow(size.count, slide.count, full_only and size != slide)
     if full_only:
         raise bind_error("SS211", "FULL ONLY needs a size and a slide in rows", span)
@@ -192,7 +192,7 @@ def _gap(value: Measured, span: Span | None, row: Row) -> int | exp.Expression:
     expression = value.expression if isinstance(value, Duration) else value
     if isinstance(expression, RowsSyntax) or not expression.find(exp.Column, exp.Case, exp.If):
         return _checked_duration("GAP", value, span)
-    bound = bind(expression, row.scope, row.context, Place("SESSION"))
+    bound = bind(expression, row.scope, row.context, ClauseContext("SESSION"))
     gap_type = type_in(row.scope, row.context, bound)
     if not (gap_type.is_unknown or gap_type.name in ("INTERVAL", "VOID")):
         hint = "Write CAST(… AS INTERVAL) for a text, n * INTERVAL '1' SECOND for a number."
@@ -207,7 +207,7 @@ def _condition(name: str, value: Measured | None, row: Row) -> exp.Expression | 
         return None
     if isinstance(value, RowsSyntax | Duration):
         raise bind_error("SS212", f"{name} of SESSION must be a condition", _span(value))
-    return bind_condition(value, row.scope, row.context, Place(name))
+    return bind_condition(value, row.scope, row.context, ClauseContext(name))
 
 
 # --- Spark's spellings ----------------------------------------------------------------------------------------

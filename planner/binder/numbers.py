@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, type_in
+from sqlstream.planner.binder.expressions import ClauseContext, bind, type_in
 from sqlstream.planner.binder.scope import Scope
 
 
 def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
     """An expression of the row that is a number, or of unknown type. SS206."""
-    bound = bind(expression, scope, context, Place(clause))
+    bound = bind(expression, scope, context, ClauseContext(clause))
     kind = type_in(scope, context, bound)
     if not (kind.is_numeric or kind.is_unknown or kind.name == "VOID"):
         hint = "Make a number of it, such as UNIX_MILLIS(ts) of a time."

@@ -14,7 +14,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.binder.top_n import check_order
 from sqlstream.planner.catalog import TimeDomain
@@ -149,7 +149,7 @@ def _field(
             raise bind_error(WRONG_ORDER, message, value, f"It has columns 1 to {shown}.")
         return fields[position - 1].name
     scope = scope_of(Relation(relation.node, relation.names), None)
-    bound = bind(value, scope, context, Place("ORDER BY"))
+    bound = bind(value, scope, context, ClauseContext("ORDER BY"))
     if not isinstance(bound, exp.Column):
         hint = "Write the query into FROM, and ORDER BY above it."
         raise bind_error(WRONG_ORDER, "ORDER BY of this query takes columns of its result", value, hint)

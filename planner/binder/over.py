@@ -17,13 +17,13 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_types
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.processing_time import with_processing_time
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.top_n import Ranked, bounded, check_order
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.functions.kinds import Kind, kind_of, spark_name
+from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import Names, extended
 from sqlstream.planner.nodes import Filter, Item, Node
@@ -33,7 +33,7 @@ from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
 _DEFAULT = Frame(rows=False, start=None)
-_PLACE = Place("OVER")
+_PLACE = ClauseContext("OVER")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def with_overs(
         return binding.result(), replaced
     condition = binding.replaced(_without_aliases(qualify.this, columns, scope))
     above = binding.result()
-    filtered = Filter(above.node, bind_condition(condition, above, context, Place("QUALIFY")))
+    filtered = Filter(above.node, bind_condition(condition, above, context, ClauseContext("QUALIFY")))
     return above.over(bounded(filtered, context, qualify)), replaced
 
 
@@ -203,7 +203,7 @@ class _Binding:
     def _call(self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain, window: exp.Window) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
-            bound = bind(call, self._scope, self._context, Place("OVER", aggregates=True))
+            bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
             check_aggregate_types(bound, self._scope.node.schema, self._context)
             frame = frame or _DEFAULT
         elif called in NUMBERS | SHIFTS | {NTH} and not isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
@@ -243,8 +243,12 @@ class _Binding:
         return exp.Anonymous(this=called, expressions=arguments)
 
     def _not_over(self, call: exp.Expr, called: str) -> Exception:
-        if kind_of(called) is Kind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
-            detail = f"It is {called.upper()}." if kind_of(called) is Kind.WINDOW else "It is one with IGNORE NULLS."
+        if kind_of(called) is SparkFunctionKind.WINDOW or isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+            detail = (
+                f"It is {called.upper()}."
+                if kind_of(called) is SparkFunctionKind.WINDOW
+                else "It is one with IGNORE NULLS."
+            )
             return unsupported.refusal("over function", span_of(call), detail)
         hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE."
         return bind_error("SS239", f'"{called}" is no function over a frame', call, hint)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlstream.grammar.nodes import Argument, Descriptor, Rows, TableArgument, TableFunction
+from sqlstream.grammar.nodes import Argument, Descriptor, RowCount, TableArgument, TableFunction
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.suggestions import did_you_mean
@@ -63,7 +63,7 @@ def _check_kinds(call: TableFunction, function: Function, arguments: Mapping[str
         is_descriptor = name == ON_TIME or name in signature.descriptors
         wanted = "TABLE t" if name in tables else "DESCRIPTOR(…)" if is_descriptor else "a constant"
         kinds = {"TABLE t": TableArgument, "DESCRIPTOR(…)": Descriptor, "a constant": exp.Expr}
-        if not isinstance(value, kinds[wanted]) or isinstance(value, Rows):
+        if not isinstance(value, kinds[wanted]) or isinstance(value, RowCount):
             message = f'argument "{name}" of "{call.name}" must be {wanted}'
             raise bind_error("SS261", message, argument.span, expected(function))
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.grammar.nodes import Argument, Descriptor, TableFunction
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.process_arguments import ON_TIME, UID, arguments_by_name, expected, signature_of
 from sqlstream.planner.binder.process_tables import Bound, bound_table, check_keys, ordered_by_time, timed
 from sqlstream.planner.binder.scope import Scope, scope_of
@@ -78,7 +78,7 @@ def _constants(
         if argument.value.find(exp.Column):
             hint = "The function reads columns of the rows that it gets."
             raise bind_error("SS261", f'argument "{name}" of "{function.name}" must be a constant', argument.span, hint)
-        bound = bind(argument.value, scope, context, Place("a process function"))
+        bound = bind(argument.value, scope, context, ClauseContext("a process function"))
         bound_type = types_of(scope, context).of(bound)
         if incompatible(bound_type, kind):
             message = f'argument "{name}" of "{function.name}" is {bound_type}, not {kind}'

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlstream.grammar.nodes import Argument, Descriptor, TableArgument, TableFunction
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.process_arguments import expected, signature_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
@@ -71,7 +71,7 @@ def _column(name: str, kind: DataType, scope: Scope, call: TableFunction, argume
 
 
 def _keys(written: TableArgument, scope: Scope, call: TableFunction, context: Context) -> tuple[str, ...]:
-    bound = [bind(e, scope, context, Place("PARTITION BY")) for e in written.partition_by]
+    bound = [bind(e, scope, context, ClauseContext("PARTITION BY")) for e in written.partition_by]
     for key, expression in zip(bound, written.partition_by, strict=True):
         if not isinstance(key, (exp.Column, exp.Null)):
             hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."

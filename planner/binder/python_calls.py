@@ -8,7 +8,7 @@ from sqlstream.errors import BindError
 from sqlstream.grammar.nodes import UserCall
 from sqlstream.planner.binder.calls import check_arity
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.firing import PythonCall
@@ -34,7 +34,7 @@ def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Conte
             hint = "The class reads columns of the rows that it gets."
             raise bind_error("SS209", f'arguments of "{call.name}" must be constants', argument, hint)
     check_arity(exp.Anonymous(this=call.name, expressions=list(call.arguments)), function, context)
-    return PythonCall(function.name, tuple(bind(a, scope, context, Place("USING")) for a in call.arguments))
+    return PythonCall(function.name, tuple(bind(a, scope, context, ClauseContext("USING")) for a in call.arguments))
 
 
 def _create(name: str) -> str:

@@ -15,7 +15,7 @@ from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.correlation import Correlation, without_order
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
 from sqlstream.planner.binder.ordering import is_ordered
 from sqlstream.planner.binder.over import with_overs
@@ -87,7 +87,7 @@ def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Co
     """Conditions with subqueries look at the rows that all others leave."""
     plain, asking = without_subqueries(where)
     if plain is not None:
-        condition = bind_condition(plain, scope, context, Place("WHERE"))
+        condition = bind_condition(plain, scope, context, ClauseContext("WHERE"))
         scope = scope.over(bounded(Filter(scope.node, condition), context, where))
     return subqueries.filtered(scope, asking)
 
@@ -121,7 +121,9 @@ def _projection(select: exp.Select, scope: Scope, subqueries: Subqueries, contex
 
 def item(column: Selected, scope: Scope, context: Context, names: Names) -> Item:
     """One column of the select list, bound over ``scope``; a renamed time attribute stays one."""
-    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, Place("SELECT"))
+    bound = (
+        column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))
+    )
     types = types_of(scope, context)
     field = scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
     name = names.unique(field_name(column.name, column.expression))

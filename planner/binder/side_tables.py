@@ -18,7 +18,7 @@ from sqlstream.planner.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
-class SideRows:
+class SideRowFields:
     """``late`` rows with the ``fields`` by lower-case name, which ``origin`` explains."""
 
     adjective: str
@@ -38,12 +38,12 @@ def target(table: exp.Table, context: Context) -> Table:
     raise bind_error("SS202", f'table "{name}" does not exist', table, hint)
 
 
-def values_by_name(table: Table, rows: SideRows, span: Span, context: Context) -> tuple[exp.Expression, ...]:
+def values_by_name(table: Table, rows: SideRowFields, span: Span, context: Context) -> tuple[exp.Expression, ...]:
     """The values of the physical columns of ``table``, in order and cast. SS206, SS216."""
     return tuple(_value(c, table, rows, span, context) for c in table.physical_columns)
 
 
-def _value(column: Column, table: Table, rows: SideRows, span: Span, context: Context) -> exp.Expression:
+def _value(column: Column, table: Table, rows: SideRowFields, span: Span, context: Context) -> exp.Expression:
     field = rows.fields.get(column.name.casefold())
     if field is None:
         message = f'{rows.adjective} rows have no column "{column.name}", which table "{table.name}" has'

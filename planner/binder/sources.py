@@ -16,7 +16,7 @@ from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
 from sqlstream.planner.binder.dead_letters import on_error_of
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.joins import stream_join
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
@@ -219,7 +219,7 @@ def _refuse_hint(clauses: TableClauses, context: Context) -> None:
 
 def _watermark(clause: WatermarkDelay, scope: Scope, context: Context) -> Scope:
     name = clause.column.name
-    resolved = bind(exp.column(clause.column.copy()), scope, context, Place("WATERMARK"))
+    resolved = bind(exp.column(clause.column.copy()), scope, context, ClauseContext("WATERMARK"))
     field = scope.fields.get(resolved.name)
     scans = [n for n in scope.node.walk() if isinstance(n, Scan)]
     if field is None or not isinstance(resolved, exp.Column):

@@ -15,7 +15,7 @@ from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.correlation import Correlation, resolves
-from sqlstream.planner.binder.expressions import Place, bind, bind_condition, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.join_sides import apart_from, scope_of_both
 from sqlstream.planner.binder.joins import joined
 from sqlstream.planner.binder.scope import Scope
@@ -35,7 +35,7 @@ MANY_ROWS = "a scalar subquery gave more than one row"
 _BY_EQUALITIES = (
     "But for EXISTS and IN among the conditions of WHERE it may read the query around it in equalities alone."
 )
-_PLACE = Place("WHERE")
+_PLACE = ClauseContext("WHERE")
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:

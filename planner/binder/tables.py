@@ -14,7 +14,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.intervals import interval_ms
@@ -100,7 +100,7 @@ def _computed(column: ComputedColumn, relation: Relation, context: Context) -> C
     if domain is not None:
         return Column(column.name, TIMESTAMP, False, column.expression, None, domain, column.comment)
     scope = scope_of(relation, None)
-    bound = bind(column.expression, scope, context, Place("a computed column"))
+    bound = bind(column.expression, scope, context, ClauseContext("a computed column"))
     types = types_of(scope, context)
     return Column(column.name, types.of(bound), types.nullable(bound), bound, comment=column.comment)
 

@@ -14,7 +14,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.join_sides import Sides, apart_from, decided_on_pairs, parts_of, scope_of_both
 from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible
@@ -135,9 +135,9 @@ def _conditions(
     if join.args.get("using"):
         conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
     elif join.args.get("on") is not None:
-        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, Place("ON")))
+        conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
     if join.args.get("match_condition") is not None:
-        place = Place("MATCH_CONDITION")
+        place = ClauseContext("MATCH_CONDITION")
         conditions = [*conditions, *conjuncts(bind_condition(join.args["match_condition"], pairs, context, place))]
     context.stop_if_wrong()
     return [conjunct for condition in conditions for conjunct in parts_of(condition)], columns

@@ -13,7 +13,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import firing
 from sqlstream.planner.binder.barriers import require_barriers
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind_condition
+from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.numbers import bind_number, constant_number
 from sqlstream.planner.binder.python_calls import python_call
 from sqlstream.planner.binder.scope import Scope
@@ -119,7 +119,7 @@ def _pulse(pulse: syntax.Pulse, fired: Fired, span: Span, *, early: bool) -> fir
         case syntax.EveryInterval():
             return _every_interval(pulse, fired, span, early=early)
         case syntax.When():
-            return firing.When(bind_condition(pulse.condition, fired.scope, fired.context, Place("WHEN")))
+            return firing.When(bind_condition(pulse.condition, fired.scope, fired.context, ClauseContext("WHEN")))
 
 
 def _every_interval(pulse: syntax.EveryInterval, fired: Fired, span: Span, *, early: bool) -> firing.EveryInterval:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, Relation, bind_error
-from sqlstream.planner.binder.expressions import Place, bind, types_of
+from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
@@ -59,7 +59,7 @@ def bind_values(values: exp.Values, context: Context) -> Relation:
 
 def _row(row: exp.Expr, scope: Scope, context: Context) -> list[exp.Expression]:
     values = row.expressions if isinstance(row, exp.Tuple) else [row]
-    return [bind(value, scope, context, Place("VALUES")) for value in values]
+    return [bind(value, scope, context, ClauseContext("VALUES")) for value in values]
 
 
 def _field(position: int, column: Sequence[exp.Expression], scope: Scope, context: Context) -> Field:

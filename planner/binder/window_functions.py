@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.grammar.nodes import Argument, Descriptor, Rows, TableArgument, TableFunction
+from sqlstream.grammar.nodes import Argument, Descriptor, RowCount, TableArgument, TableFunction
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.measures import Measured, Row, window_of_measures
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.windows import assign_windows, default_time, time_field
@@ -86,7 +86,7 @@ def _partition_by(kind: str, window: Window, data: TableArgument, scope: Scope, 
     if data.partition_by and isinstance(window, AlignedWindow):
         hint = "Group by the columns instead: GROUP BY k, window_start, window_end."
         raise bind_error("SS220", f"{kind} takes no PARTITION BY", data.span, hint)
-    bound = [bind(e, scope, context, Place("PARTITION BY")) for e in data.partition_by]
+    bound = [bind(e, scope, context, ClauseContext("PARTITION BY")) for e in data.partition_by]
     for key, written in zip(bound, data.partition_by, strict=True):
         if not isinstance(key, (exp.Column, exp.Null)):
             hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."
@@ -153,6 +153,6 @@ def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
     measures: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value
-        if isinstance(value, (exp.Expr, Rows)):
+        if isinstance(value, (exp.Expr, RowCount)):
             measures[name] = value
     return measures

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlstream.planner.binder.calls import PANES, SPARK_WINDOWS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.context import Context, bind_error
-from sqlstream.planner.binder.expressions import Place, bind
+from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.grouping import GroupedWindow, bind_property_window, bind_spark_window
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.functions.kinds import spark_name
@@ -115,7 +115,7 @@ class GroupNames:
         return exp.Cast(this=total, to=exp.DataType.build("BIGINT", dialect="spark"))
 
     def _bit(self, argument: exp.Expr, name: str) -> exp.Expr:
-        bound = bind(argument, self.scope, self.context, Place(name.upper()))
+        bound = bind(argument, self.scope, self.context, ClauseContext(name.upper()))
         if bound not in self.keys:
             raise bind_error("SS208", f"{name.upper()} needs a key of GROUP BY", argument)
         return self._bit_at(self.keys.index(bound))

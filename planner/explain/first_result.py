@@ -15,8 +15,8 @@ from sqlstream.planner.windows import (
     Cumulate,
     GlobalWindow,
     Hop,
+    RowCount,
     RowMeasured,
-    Rows,
     Session,
     Tumble,
     Window,
@@ -43,7 +43,7 @@ def _of_rows(window: CountWindow | RowMeasured) -> str:
     match window:
         case RowMeasured(slide=int() as slide):
             return f"results come every {readable(slide)}"
-        case RowMeasured(slide=Rows(count=count)):
+        case RowMeasured(slide=RowCount(count=count)):
             return f"results come with every {_ordinal(count)} row of a key"
         case CountWindow(full_only=True):
             return f"results come with the {_ordinal(window.size)} row of a key and every {window.slide} rows then"

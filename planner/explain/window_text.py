@@ -17,8 +17,8 @@ from sqlstream.planner.windows import (
     GlobalWindow,
     Hop,
     Measure,
+    RowCount,
     RowMeasured,
-    Rows,
     Session,
     Tumble,
     UserWindow,
@@ -71,7 +71,7 @@ def _offset(milliseconds: int) -> str:
 
 
 def _measure(measure: Measure) -> str:
-    return f"{measure.count} rows" if isinstance(measure, Rows) else readable(measure)
+    return f"{measure.count} rows" if isinstance(measure, RowCount) else readable(measure)
 
 
 def _session(session: Session) -> str:

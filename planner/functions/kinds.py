@@ -14,7 +14,7 @@ from sqlstream.planner.functions import spark_names
 from sqlstream.planner.suggestions import one_of_many
 
 
-class Kind(Enum):
+class SparkFunctionKind(Enum):
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
     GENERATOR = "generator"
@@ -25,12 +25,12 @@ class Kind(Enum):
 # Forms of Spark's grammar that look like calls and that SHOW FUNCTIONS does not list.
 _SYNTAX = frozenset({"cast", "try_cast", "timestampadd", "timestampdiff", "trim", "exists", "filter", "any", "all"})
 
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(spark_names.SCALAR | _SYNTAX, Kind.SCALAR),
-    **dict.fromkeys(spark_names.AGGREGATE, Kind.AGGREGATE),
-    **dict.fromkeys(spark_names.GENERATOR, Kind.GENERATOR),
-    **dict.fromkeys(spark_names.WINDOW, Kind.WINDOW),
-    **dict.fromkeys(spark_names.TABLE, Kind.TABLE),
+_KINDS: dict[str, SparkFunctionKind] = {
+    **dict.fromkeys(spark_names.SCALAR | _SYNTAX, SparkFunctionKind.SCALAR),
+    **dict.fromkeys(spark_names.AGGREGATE, SparkFunctionKind.AGGREGATE),
+    **dict.fromkeys(spark_names.GENERATOR, SparkFunctionKind.GENERATOR),
+    **dict.fromkeys(spark_names.WINDOW, SparkFunctionKind.WINDOW),
+    **dict.fromkeys(spark_names.TABLE, SparkFunctionKind.TABLE),
 }
 
 # Wrappers around one aggregate call that belong to it.
@@ -44,13 +44,13 @@ def names() -> frozenset[str]:
     return frozenset(_KINDS)
 
 
-def callable_functions() -> dict[str, Kind]:
+def callable_functions() -> dict[str, SparkFunctionKind]:
     """Those that an expression may call; the others need OVER, or stand in FROM."""
-    kinds = (Kind.SCALAR, Kind.AGGREGATE, Kind.GENERATOR)
+    kinds = (SparkFunctionKind.SCALAR, SparkFunctionKind.AGGREGATE, SparkFunctionKind.GENERATOR)
     return {name: kind for name, kind in _KINDS.items() if kind in kinds}
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> SparkFunctionKind | None:
     """The kind of Spark's function of that name, None where there is none."""
     return _KINDS.get(name.lower())
 

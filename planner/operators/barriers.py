@@ -15,7 +15,7 @@ from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Node, Schema, Unary
-from sqlstream.planner.physical.clocks import Waiting, waiting_for
+from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
@@ -112,8 +112,8 @@ def _(node: AlignBarriers) -> tuple[str, ...]:
 
 
 @waiting_for.register
-def _(node: AlignBarriers) -> Waiting | None:
-    return Waiting.BARRIERS if node.holds else None
+def _(node: AlignBarriers) -> WaitsFor | None:
+    return WaitsFor.BARRIERS if node.holds else None
 
 
 @only_columnar.register

@@ -9,7 +9,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.physical.clocks import Waiting, waiting_for
+from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
 from sqlstream.planner.physical.kernels import keys_of, sees_arrival
 from sqlstream.planner.physical.native import only_columnar, require_passage
 from sqlstream.planner.physical.planning import Above, stateless_step
@@ -97,8 +97,8 @@ def _joined(*nodes: Lookup) -> str:
 
 
 @waiting_for.register
-def _(node: Lookup) -> Waiting | None:
-    return Waiting.ANSWERS if node.options.defers else None
+def _(node: Lookup) -> WaitsFor | None:
+    return WaitsFor.ANSWERS if node.options.defers else None
 
 
 @keys_of.register

@@ -24,7 +24,7 @@ ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", 
 """Aggregates that see the order of rows."""
 
 
-class Kind(Enum):
+class WindowKernelKind(Enum):
     """The kernels of windows."""
 
     PANES = "panes that windows share"
@@ -35,19 +35,19 @@ class Kind(Enum):
     GENERAL = "window by window"
 
 
-def kind_of(node: AssignWindows | WindowAggregate) -> Kind:
+def kind_of(node: AssignWindows | WindowAggregate) -> WindowKernelKind:
     match node.window:
         case CountWindow():
-            return Kind.COUNTED
+            return WindowKernelKind.COUNTED
         case RowMeasured():
-            return Kind.ROW_MEASURED
+            return WindowKernelKind.ROW_MEASURED
         case Session() as session if is_cut(session):
-            return Kind.CUT_SESSIONS
+            return WindowKernelKind.CUT_SESSIONS
         case Session() if isinstance(node, WindowAggregate) and _fires_once(node):
-            return Kind.SESSIONS
+            return WindowKernelKind.SESSIONS
         case Tumble() | Hop() | Cumulate() if isinstance(node, WindowAggregate) and _shares_panes(node):
-            return Kind.PANES
-    return Kind.GENERAL
+            return WindowKernelKind.PANES
+    return WindowKernelKind.GENERAL
 
 
 def is_cut(session: Session) -> bool:
@@ -76,7 +76,7 @@ def sees_order(expression: exp.Expression) -> bool:
 
 @sees_arrival.register
 def _(node: WindowAggregate) -> bool:
-    if kind_of(node) in (Kind.COUNTED, Kind.ROW_MEASURED, Kind.CUT_SESSIONS):
+    if kind_of(node) in (WindowKernelKind.COUNTED, WindowKernelKind.ROW_MEASURED, WindowKernelKind.CUT_SESSIONS):
         return True
     ordered = any(sees_order(item.expression) or sees_ties(item.expression) for item in node.aggregates)
     return ordered or not _fires_by_time(node)

@@ -12,7 +12,7 @@ from sqlstream.planner.firing import LateAction
 from sqlstream.planner.meanings import Names, meaning, names_of
 from sqlstream.planner.nodes import Item, Schema
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.window_kernels import Kind, kind_of
+from sqlstream.planner.operators.window_kernels import WindowKernelKind, kind_of
 from sqlstream.planner.operators.windows import names_of_columns
 from sqlstream.planner.physical.state_facts import keys_fact, reads_windows, state_facts, title_of
 
@@ -50,7 +50,8 @@ def _(node: WindowAggregate) -> Iterator[tuple[str, str]]:
     yield "types of aggregates", ", ".join(types_of_aggregate(a, node.input.schema) for a in node.aggregates)
     yield "firing", "; ".join(_firing(node)) or "once, when the window closes"
     yield "columns of the pane", ", ".join(n for n, c in (("kind", node.pane), ("index", node.pane_index)) if c)
-    if kind_of(node) not in (Kind.PANES, Kind.SESSIONS):  # the others may hold rows, under names made of expressions
+    # The other kernels may keep rows, under names made of expressions.
+    if kind_of(node) not in (WindowKernelKind.PANES, WindowKernelKind.SESSIONS):
         read = {c.name for a in node.aggregates for c in a.expression.find_all(exp.Column)}
         yield "columns", ", ".join(f.name for f in node.input.schema if f.name in read)
 

@@ -18,7 +18,7 @@ from sqlstream.planner.properties import awaited_by, keeps_state, uses_processin
 from sqlstream.udfs.spark.watermark import Watermark
 
 
-class Waiting(Enum):
+class WaitsFor(Enum):
     """What rows in state may wait for beside time; the watermark is held for them meanwhile."""
 
     ANSWERS = "answers"
@@ -27,7 +27,7 @@ class Waiting(Enum):
 
 
 @singledispatch
-def waiting_for(node: Node) -> Waiting | None:
+def waiting_for(node: Node) -> WaitsFor | None:
     """What rows in the state of ``node`` may wait for beside time; None where they wait for time alone, or not."""
     return None
 
@@ -43,7 +43,7 @@ class PlanClocks:
 
     watermark: Watermark = Watermark.NONE
     ticks: bool = False
-    waiting: frozenset[Waiting] = frozenset()
+    waiting: frozenset[WaitsFor] = frozenset()
     ends_by_tick: bool = False
 
     @property

@@ -21,7 +21,7 @@ from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Node,
 from sqlstream.planner.physical.chaining import Link, link_of
 from sqlstream.planner.physical.clocks import (
     PlanClocks,
-    Waiting,
+    WaitsFor,
     clocks_of,
     held_back_ms,
     observes_watermarks,
@@ -168,7 +168,7 @@ class Above:
     def _operator(self, node: Node) -> Operator:
         whole = self.whole
         number = next(whole.operators)
-        lookup = next(whole.lookups) if waiting_for(node) is Waiting.ANSWERS else None
+        lookup = next(whole.lookups) if waiting_for(node) is WaitsFor.ANSWERS else None
         chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
         link = chained if isinstance(chained, Link) else None
         ticks = whole.clocks.ticks and uses_processing_time(node)

@@ -58,7 +58,7 @@ def decode_changes(
     position: SparkColumn | None,
 ) -> DataFrame:
     """The named columns out of the messages in the text column ``value``, those that ``keep`` makes of them by name,
-    ROW_KIND, and BAD where the table tolerates bad rows. ``place`` is where a message came from.
+    ROW_KIND, and BAD where the table tolerates bad rows. ``position`` is where a message came from.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -19,8 +19,8 @@ from sqlstream.options import (
     STRING,
     UNKNOWN_OPTION,
     WRONG_VALUE,
-    Kind,
     Option,
+    OptionKind,
     check_value,
     find,
     hint_of,
@@ -55,7 +55,7 @@ CHANGELOG = Option(
 
 ON_ERROR = Option(
     bad_rows.ON_ERROR,
-    Kind("way", "'fail', 'skip', or 'dead-letter:' and the name of a table", bad_rows.parse_on_error),
+    OptionKind("way", "'fail', 'skip', or 'dead-letter:' and the name of a table", bad_rows.parse_on_error),
     "What happens to rows that cannot be read; not given, they fail the job.",
 )
 """Another one."""

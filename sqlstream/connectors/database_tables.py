@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
-from sqlstream.options import Kind, Option, hint_of, integer
+from sqlstream.options import Option, OptionKind, hint_of, integer
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison
@@ -29,7 +29,7 @@ def _name_parts(text: str) -> tuple[str, ...]:
     return tuple(p[1:-1].replace('""', '"') if p.startswith('"') else p for p in parts)
 
 
-TABLE_NAME = Kind("table name", "a name, with its schema where it has one: sales.orders", _name_parts)
+TABLE_NAME = OptionKind("table name", "a name, with its schema where it has one: sales.orders", _name_parts)
 TABLE_OPTION = Option("table-name", TABLE_NAME, "The table there, spelled as the database keeps it.", required=True)
 CONNECTIONS = integer(1, 1000)
 

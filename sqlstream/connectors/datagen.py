@@ -12,7 +12,7 @@ from sqlstream.connectors.connector import WRONG_COLUMN, Connector, Environment,
 from sqlstream.connectors.datagen_values import DUE, GENERATED, NUMBERS, SEQUENCES, expression, is_integer, limits
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span, shortened
-from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Kind, Option, integer, one_of
+from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import Column, Table
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _decimal(text: str) -> Decimal:
     return number
 
 
-NUMBER = Kind("number", "a number", _decimal)
+NUMBER = OptionKind("number", "a number", _decimal)
 
 
 def field_options(table: Table, column: Column) -> dict[str, Any]:

@@ -20,14 +20,14 @@ from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_harmless_header
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.failures import no_equality, no_package
-from sqlstream.udfs.lookup.sources.http import KEYS, Call, HttpServer, HttpSource
+from sqlstream.udfs.lookup.sources.http import KEYS, HttpCall, HttpServer, HttpSource
 from sqlstream.udfs.lookup.sources.http_answers import AnswerReader
 from sqlstream.udfs.lookup.sources.templates import Template, parse_json_template, parse_template
 
 
 def lookup(environment: Environment, table: Table, request: Request) -> LookupSource:
     values = _values(table)
-    call = Call(values["method"], _url(values, "url"), _body(values, "body"))
+    call = HttpCall(values["method"], _url(values, "url"), _body(values, "body"))
     batch = _batch(values, request)
     asked = {name for name, _ in request.keys}
     for name in (*call.names, *(batch.names if batch is not None else ())):
@@ -38,7 +38,7 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
     return HttpSource(table.name, request, _server(table, values), call, reader, batch, values["status.miss"])
 
 
-def _batch(values: Mapping[str, Any], request: Request) -> Call | None:
+def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
     """The request for several keys; None where there is none."""
     body = _body(values, "batch.body")
     if body is None and values["batch.url"] is None:
@@ -47,7 +47,7 @@ def _batch(values: Mapping[str, Any], request: Request) -> Call | None:
     if KEYS in url.names and len(request.keys) > 1:
         message = 'option "batch.url" has {keys} for one key column, and the lookup has several'
         raise ConnectorError(WRONG_VALUE, message, hint="Write a place for each column, or take batch.body.")
-    return Call("GET" if body is None else "POST", url, body)
+    return HttpCall("GET" if body is None else "POST", url, body)
 
 
 def write_batches(environment: Environment, table: Table) -> BatchWriter:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlstream.connectors.json_columns import check_columns, check_names
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import WRONG_VALUE, Kind
+from sqlstream.options import WRONG_VALUE, OptionKind
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_clear
 from sqlstream.udfs.lookup.sources.http import KEYS
@@ -29,7 +29,7 @@ def _statuses(text: str) -> tuple[int, ...]:
     return statuses
 
 
-STATUSES = Kind("list", "HTTP statuses with commas, such as '404,204', or none", _statuses)
+STATUSES = OptionKind("list", "HTTP statuses with commas, such as '404,204', or none", _statuses)
 
 
 def require_address(template: Template, key: str) -> None:

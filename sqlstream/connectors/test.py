@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, columns_of
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import BOOLEAN, NAME, STRING, WRONG_VALUE, Kind, Option, duration_ms, hint_of, integer, one_of
+from sqlstream.options import (
+    BOOLEAN,
+    NAME,
+    STRING,
+    WRONG_VALUE,
+    Option,
+    OptionKind,
+    duration_ms,
+    hint_of,
+    integer,
+    one_of,
+)
 from sqlstream.path_names import as_segment
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
 from sqlstream.types import STRING as STRING_TYPE
@@ -53,8 +64,8 @@ def _failures(text: str) -> int | None:
     return None if text.strip().lower() == "always" else int(integer().parse(text))
 
 
-_DELAY = Kind("delay", "a duration such as '501 ms', or 'random 0-4 ms'", _delay_ms)
-_FAILURES = Kind("number", "'always', or how many requests fail", _failures)
+_DELAY = OptionKind("delay", "a duration such as '501 ms', or 'random 0-4 ms'", _delay_ms)
+_FAILURES = OptionKind("number", "'always', or how many requests fail", _failures)
 _OPTIONS = (
     Option("role", one_of("table", "lookup"), "What the table is for: a stream, or answers to lookups.", "table"),
     Option("changelog-mode", STRING, "The kinds of rows that come, such as I,UB,UA,D.", "I", sink=True),

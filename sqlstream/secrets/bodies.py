@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 
-from sqlstream.secrets.pieces import Piece, aside, guarded
+from sqlstream.secrets.pieces import TextPiece, aside, guarded
 from sqlstream.secrets.urls import is_harmless
 
 _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"(?P<name>\s*:)?|[{}\[\],:\s]+|[^{}\[\],:\s\"]+")
 
 
-def body_pieces(text: str) -> list[Piece]:
+def body_pieces(text: str) -> list[TextPiece]:
     """The pieces of a body; a text that is no JSON is secret as a whole."""
     set_aside = aside(text)
     if set_aside is None or not _is_json(set_aside.text):
@@ -28,16 +28,16 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _pieces(text: str) -> Iterator[Piece]:
+def _pieces(text: str) -> Iterator[TextPiece]:
     member = ""
     for token in _TOKEN.finditer(text):
         if token["name"] is not None:
             member = json.loads(token[0][: token.start("name") - token.start()])
         if token["name"] is not None or token[0].strip("{}[],: \t\r\n") in ("", "true", "false", "null"):
-            yield Piece(token[0])
+            yield TextPiece(token[0])
         elif token[0].startswith('"'):
-            yield Piece('"')
-            yield Piece(token[0][1:-1], secret=len(token[0]) > 2 and not is_harmless(member))
-            yield Piece('"')
+            yield TextPiece('"')
+            yield TextPiece(token[0][1:-1], secret=len(token[0]) > 2 and not is_harmless(member))
+            yield TextPiece('"')
         else:
-            yield Piece(token[0], secret=not is_harmless(member))
+            yield TextPiece(token[0], secret=not is_harmless(member))

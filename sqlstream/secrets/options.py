@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from sqlstream.secrets.bodies import body_pieces
-from sqlstream.secrets.pieces import Piece, guarded, shown
+from sqlstream.secrets.pieces import TextPiece, guarded, shown
 from sqlstream.secrets.urls import url_pieces
 
 _NEVER = re.compile(
@@ -74,7 +74,7 @@ def has_secret_name(key: str) -> bool:
     return _NEVER.search(key) is not None and not _URL.fullmatch(key)
 
 
-def pieces_of(key: str, value: str) -> list[Piece]:
+def pieces_of(key: str, value: str) -> list[TextPiece]:
     return _rule(key)(value)
 
 
@@ -88,7 +88,7 @@ def secret_texts(key: str, value: str) -> list[str]:
     return [piece.text for piece in pieces_of(key, value) if piece.secret]
 
 
-def _rule(key: str) -> Callable[[str], list[Piece]]:
+def _rule(key: str) -> Callable[[str], list[TextPiece]]:
     header = _HEADER.fullmatch(key)
     if header is not None:
         return text_pieces if is_harmless_header(header[1]) else guarded
@@ -106,7 +106,7 @@ def _rule(key: str) -> Callable[[str], list[Piece]]:
     return text_pieces if _PLAIN.fullmatch(key) else guarded
 
 
-def text_pieces(text: str) -> list[Piece]:
+def text_pieces(text: str) -> list[TextPiece]:
     """A text that is shown, but for secrets in the URLs in it and for ``password=…``."""
     if re.match(r"[A-Za-z][\w+.:-]*://", text):
         return url_pieces(text)
@@ -115,16 +115,16 @@ def text_pieces(text: str) -> list[Piece]:
     pieces, end = [], 0
     for named in _NAMED_VALUE.finditer(text):
         if _NEVER.search(named[1]):
-            pieces += [Piece(text[end : named.start(3)]), *guarded(named[3])]
+            pieces += [TextPiece(text[end : named.start(3)]), *guarded(named[3])]
             end = named.end()
-    return [*pieces, Piece(text[end:])]
+    return [*pieces, TextPiece(text[end:])]
 
 
-def _host_pieces(text: str) -> list[Piece]:
+def _host_pieces(text: str) -> list[TextPiece]:
     """A host has no user; who writes one beside it writes the password, too."""
     user, at, host = text.rpartition("@")
-    return [*(guarded(user) if at else ()), Piece(at), *text_pieces(host)]
+    return [*(guarded(user) if at else ()), TextPiece(at), *text_pieces(host)]
 
 
-def _of_word(word: str) -> list[Piece]:
-    return url_pieces(word) if "://" in word else [Piece(word)]
+def _of_word(word: str) -> list[TextPiece]:
+    return url_pieces(word) if "://" in word else [TextPiece(word)]

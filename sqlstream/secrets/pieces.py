@@ -17,7 +17,7 @@ _SCHEMES = frozenset({"", "basic", "bearer", "digest", "negotiate", "token", "ap
 """Words of the header Authorization that stand before the secret."""
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     text: str
     secret: bool = False
 
@@ -27,12 +27,12 @@ def is_open(text: str) -> bool:
     return PLACEHOLDER.sub("", text).strip(" ,;:\t\r\n").casefold() in _SCHEMES
 
 
-def guarded(text: str) -> list[Piece]:
+def guarded(text: str) -> list[TextPiece]:
     """A text that is a secret, unless it is made of placeholders alone."""
-    return [Piece(text, secret=not is_open(text))]
+    return [TextPiece(text, secret=not is_open(text))]
 
 
-def shown(pieces: Iterable[Piece]) -> str:
+def shown(pieces: Iterable[TextPiece]) -> str:
     return "".join(MASK if piece.secret else piece.text for piece in pieces)
 
 
@@ -56,10 +56,10 @@ class Aside(NamedTuple):
         index = ord(character) - _FIRST
         return self.placeholders[index] if 0 <= index < len(self.placeholders) else character
 
-    def all_restored(self, pieces: Iterable[Piece]) -> list[Piece]:
+    def all_restored(self, pieces: Iterable[TextPiece]) -> list[TextPiece]:
         """The pieces with their placeholders; those that are made of them alone are no secrets."""
         texts = [(self.restored(piece.text), piece.secret) for piece in pieces if piece.text]
-        return [Piece(text, secret and not is_open(text)) for text, secret in texts]
+        return [TextPiece(text, secret and not is_open(text)) for text, secret in texts]
 
 
 def aside(text: str) -> Aside | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sqlstream.secrets.known import NO_SECRETS, SHORTEST, Secrets
 from sqlstream.secrets.options import has_secret_name, may_be_secret, pieces_of, text_pieces
-from sqlstream.secrets.pieces import Piece, is_open
+from sqlstream.secrets.pieces import TextPiece, is_open
 
 _BETWEEN = "'\"` \t\r\n"
 _STRING = r"(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
@@ -40,7 +40,7 @@ _AS_IT_SHOULD_BE = re.compile(rf"{_STRING}(?:\s|--[^\n]*|/\*.*?\*/)*(?:[,);]|\Z)
 _WORD = re.compile(r"\w{3,}")
 
 
-class _Place(NamedTuple):
+class _SecretSpan(NamedTuple):
     """Where a secret stands. It is ``whole`` in a string as the language wants it; else a part of it may be its end."""
 
     start: int
@@ -72,7 +72,7 @@ def option_at(text: str, offset: int) -> str | None:
 
 
 @lru_cache(16)
-def _places(text: str) -> tuple[_Place, ...]:
+def _places(text: str) -> tuple[_SecretSpan, ...]:
     """Of the options, of what stands behind the names of secrets, and of all other strings.
 
     The options of a LOOKUP hint say how rows are asked for, and are none.
@@ -89,15 +89,15 @@ def _places(text: str) -> tuple[_Place, ...]:
     return (*match, *(hidden for o in others for hidden in _secret(text_pieces(o[0][1:-1]), o.start() + 1)))
 
 
-def _secret(pieces: Iterable[Piece], start: int) -> Iterator[_Place]:
+def _secret(pieces: Iterable[TextPiece], start: int) -> Iterator[_SecretSpan]:
     for piece in pieces:
         end = start + len(piece.text)
         if piece.secret and len(piece.text) >= SHORTEST:
-            yield _Place(start, end)
+            yield _SecretSpan(start, end)
         start = end
 
 
-def _behind(name: re.Match[str], text: str, listed: bool) -> Iterator[_Place]:
+def _behind(name: re.Match[str], text: str, listed: bool) -> Iterator[_SecretSpan]:
     """What stands behind a name, where that says that it is a secret, and where it is no option as it should be.
 
     ``listed``: among options, or in SET, where an unknown name is that of a secret, too.
@@ -108,7 +108,7 @@ def _behind(name: re.Match[str], text: str, listed: bool) -> Iterator[_Place]:
         return
     option = name["name"][0] in "'\"" and name["sign"].strip() == "="
     if not option or not _AS_IT_SHOULD_BE.match(text, value.start()):
-        yield _Place(value.start(), value.start() + len(value[0].rstrip()), whole=False)
+        yield _SecretSpan(value.start(), value.start() + len(value[0].rstrip()), whole=False)
 
 
 def _expected(name: re.Match[str], listed: bool) -> re.Pattern[str] | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from sqlstream.secrets.pieces import Piece, aside, guarded
+from sqlstream.secrets.pieces import TextPiece, aside, guarded
 
 _BEGIN = re.compile(r"(?:jdbc:)?([A-Za-z][\w+.-]*)://")
 _WITH_PORT = re.compile(r"[^:@]+(:(\d{1,5}|[\ue000-\uf8ff]))?")
@@ -42,7 +42,7 @@ def is_harmless(name: str) -> bool:
     return unquote(name).strip().casefold() in HARMLESS
 
 
-def url_pieces(text: str) -> list[Piece]:
+def url_pieces(text: str) -> list[TextPiece]:
     """The pieces of a URL; a text that is none is secret as a whole."""
     set_aside = aside(text)
     if set_aside is None or any(character in text for character in "\t\r\n"):  # the parser drops them
@@ -72,27 +72,27 @@ def _begin(text: str) -> tuple[int, str] | None:
     return (0, "") if _OPEN_BEGIN.match(text) else None
 
 
-def _pieces(text: str) -> Iterator[Piece]:
+def _pieces(text: str) -> Iterator[TextPiece]:
     begin = _begin(text)
     if begin is None:
-        yield Piece(text, secret=True)
+        yield TextPiece(text, secret=True)
         return
     start, scheme = begin
-    yield Piece(text[:start])
+    yield TextPiece(text[:start])
     rest = text[start:]
     end = _end_of_user(rest, scheme)
     if end is not None:
         if _HAS_QUERY.search(rest[:end]):  # nor can anybody tell then where it begins
-            yield Piece(rest, secret=True)
+            yield TextPiece(rest, secret=True)
             return
-        yield Piece(rest[:end], secret=True)
-        yield Piece("@")
+        yield TextPiece(rest[:end], secret=True)
+        yield TextPiece("@")
         rest = rest[end + 1 :]
     netloc, path, query, fragment = _split(rest, scheme)
     user, at, host = netloc.rpartition("@")
     if at:
         yield from _user(user, scheme)
-        yield Piece(at)
+        yield TextPiece(at)
     yield from _host(host, path)
     yield from _query(query)
     yield from _fragment(fragment)
@@ -120,48 +120,48 @@ def _end_of_user(rest: str, scheme: str) -> int | None:
     return len(netloc) + searched.rindex("@")
 
 
-def _user(text: str, scheme: str) -> Iterator[Piece]:
+def _user(text: str, scheme: str) -> Iterator[TextPiece]:
     user, colon, password = text.partition(":")
     named = bool(password) if scheme in _NAMED_USERS else scheme in _CONTAINERS and not colon
-    yield Piece(user, secret=not named)
-    yield Piece(colon)
-    yield Piece(password, secret=True)
+    yield TextPiece(user, secret=not named)
+    yield TextPiece(colon)
+    yield TextPiece(password, secret=True)
 
 
-def _host(host: str, path: str) -> Iterator[Piece]:
+def _host(host: str, path: str) -> Iterator[TextPiece]:
     """Hosts with their ports. What is no port is the password of a user whose host was forgotten, without an end."""
     match = _NO_PORT.search(host)
     end = len(host) if match is None else match.start(1)
     yield from _with_parameters(host[:end] if match else host + path)
     if match is not None:
-        yield Piece(host[end:] + path, secret=True)
+        yield TextPiece(host[end:] + path, secret=True)
 
 
-def _with_parameters(path: str) -> Iterator[Piece]:
+def _with_parameters(path: str) -> Iterator[TextPiece]:
     """``;name=value`` may stand behind each part of a path, and behind the host in some URLs of JDBC."""
     end = 0
     for match in _PARAMETER.finditer(path):
-        yield Piece(path[end : match.end(1)])
-        yield Piece(match[2], secret=not is_harmless(match[1][1:-1]))
+        yield TextPiece(path[end : match.end(1)])
+        yield TextPiece(match[2], secret=not is_harmless(match[1][1:-1]))
         end = match.end()
-    yield Piece(path[end:])
+    yield TextPiece(path[end:])
 
 
-def _query(text: str) -> Iterator[Piece]:
+def _query(text: str) -> Iterator[TextPiece]:
     if not text:
         return
-    yield Piece(text[0])
+    yield TextPiece(text[0])
     for number, item in enumerate(re.split(r"([&;])", text[1:])):
         if number % 2:
-            yield Piece(item)
+            yield TextPiece(item)
             continue
         name, equals, value = item.partition("=")
-        yield Piece(name, secret=not equals and not is_harmless(name))
-        yield Piece(equals)
-        yield Piece(value, secret=bool(value) and not is_harmless(name))
+        yield TextPiece(name, secret=not equals and not is_harmless(name))
+        yield TextPiece(equals)
+        yield TextPiece(value, secret=bool(value) and not is_harmless(name))
 
 
-def _fragment(text: str) -> Iterator[Piece]:
+def _fragment(text: str) -> Iterator[TextPiece]:
     if text:
-        yield Piece(text[0])
-        yield Piece(text[1:], secret=True)
+        yield TextPiece(text[0])
+        yield TextPiece(text[1:], secret=True)

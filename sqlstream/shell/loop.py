@@ -27,7 +27,7 @@ from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
 from sqlstream.shell.commands import HELP, Command, meaning
 from sqlstream.shell.failures import BackgroundJobs
-from sqlstream.shell.statements import Part, is_blank, joined, split
+from sqlstream.shell.statements import ShellEntry, is_blank, joined, split
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.udfs.texts import reason_of
 
@@ -102,16 +102,16 @@ class Shell:
         except ConnectorError as error:  # of the source: those of statements have been told
             return self._fail(str(error))
         if not is_blank(text, done):
-            self._run([Part(text, done, len(text))])
+            self._run([ShellEntry(text, done, len(text))])
         return None
 
     def run(self, text: str) -> bool:
         """Run commands of the shell and statements; False where the shell is to end."""
         parts, rest = split(text)
-        last = [] if is_blank(text, rest) else [Part(text, rest, len(text))]
+        last = [] if is_blank(text, rest) else [ShellEntry(text, rest, len(text))]
         return self._run(joined([*parts, *last]))
 
-    def _run(self, parts: Iterable[Part]) -> bool:
+    def _run(self, parts: Iterable[ShellEntry]) -> bool:
         for entry in parts:
             try:
                 if entry.command is None:
@@ -127,7 +127,7 @@ class Shell:
 
     # --- commands ---
 
-    def _command(self, entry: Part) -> bool:
+    def _command(self, entry: ShellEntry) -> bool:
         assert entry.command is not None
         match meaning(entry.command, Span(0, len(entry.piece.rstrip()))):
             case Command(name="help"):

@@ -23,7 +23,7 @@ _PIECE = re.compile(
 
 
 @dataclass(frozen=True)
-class Part:
+class ShellEntry:
     """``text[start:end]`` of the whole input: a statement with its ``;``, or a command of the shell."""
 
     text: str
@@ -50,25 +50,25 @@ class Part:
         )
 
 
-def split(text: str, start: int = 0) -> tuple[list[Part], int]:
+def split(text: str, start: int = 0) -> tuple[list[ShellEntry], int]:
     """The statements and commands that ``text`` completes behind ``start``, and where the rest begins.
 
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
-    entries: list[Part] = []
+    entries: list[ShellEntry] = []
     while True:
         begin = _behind_blank(text, start)
         command = command_at(text, begin)
         end = _end_of_statement(text, begin) if command is None else command.end
         if end is None:
             return entries, start
-        entries.append(Part(text, begin, end, command))
+        entries.append(ShellEntry(text, begin, end, command))
         start = end
 
 
-def joined(parts: Sequence[Part]) -> Iterator[Part]:
+def joined(parts: Sequence[ShellEntry]) -> Iterator[ShellEntry]:
     """The parts, statements that follow each other as one: nothing of them runs where any of them is wrong."""
-    before: Part | None = None
+    before: ShellEntry | None = None
     for entry in parts:
         if before is not None and (before.command or entry.command):
             yield before

@@ -24,7 +24,7 @@ class CaseFormatError(ValueError):
 
 
 @dataclass(frozen=True)
-class Rows:
+class CaseRows:
     """Rows of one table in arrival order, each with its kind."""
 
     table: str
@@ -57,7 +57,7 @@ class Finish:
     pass
 
 
-Step = Rows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
+Step = CaseRows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,9 @@ def _check_places(numbers: Iterable[Any], steps: int) -> None:
 def _step(step: dict[str, Any], root: Path) -> Step:
     match step:
         case {"rows": str(table), "values": list(values), **rest} if rest.keys() <= {"kind"}:
-            return Rows(table, tuple((rest.get("kind", "+I"), v) for v in values))
+            return CaseRows(table, tuple((rest.get("kind", "+I"), v) for v in values))
         case {"rows": str(table), "file": str(name), **rest} if rest.keys() <= {"kinds"}:
-            return Rows(table, tuple(_lines(root / name, kinds=rest.get("kinds", False))))
+            return CaseRows(table, tuple(_lines(root / name, kinds=rest.get("kinds", False))))
         case {"watermark": str(table), "ms": int(ms)}:
             return Watermark(table, ms)
         case {"processing_time": int(ms)}:

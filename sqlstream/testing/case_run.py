@@ -111,7 +111,7 @@ def perform(step: f.Step, test: StreamTest) -> None:
 
 
 @perform.register
-def _(step: f.Rows, test: StreamTest) -> None:
+def _(step: f.CaseRows, test: StreamTest) -> None:
     test.changes(step.table, step.rows)
 
 

@@ -15,7 +15,7 @@ from sqlstream.planner.nodes import (
     StatementSet,
 )
 from sqlstream.planner.physical import Gear, PhysicalPlan
-from sqlstream.planner.physical.clocks import Waiting
+from sqlstream.planner.physical.clocks import WaitsFor
 from sqlstream.planner.properties import ArrivalOrder, arrival_order, is_joint
 from sqlstream.table_uses import looked_up_tables, side_tables
 
@@ -81,7 +81,7 @@ class PlanTraits:
     @property
     def defers(self) -> bool:
         """True where rows may wait in state for the answers to lookups."""
-        return Waiting.ANSWERS in self.plan.clocks.waiting
+        return WaitsFor.ANSWERS in self.plan.clocks.waiting
 
     @property
     def ends_by_tick(self) -> bool:

@@ -43,7 +43,7 @@ def maybe(strategy: Strategy) -> Strategy:
     return st.none() | strategy
 
 
-rows = st.builds(n.Rows, count)
+rows = st.builds(n.RowCount, count)
 measure = rows | st.builds(n.Duration, interval)
 call = st.builds(n.UserCall, call_name, st.lists(condition, max_size=3).map(tuple))
 

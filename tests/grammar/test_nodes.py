@@ -97,14 +97,14 @@ def test_a_window_among_the_keys_leaves_the_keys_alone() -> None:
     query = parse_query("SELECT a FROM t GROUP BY a, HOP(ts, 5 ROWS, INTERVAL '5' SECOND), b")
     assert [e.sql() for e in query.args["group"].expressions] == ["a", "b"]
     assert clauses_of(query).window == n.GroupWindow(
-        n.WindowKind.HOP, exp.column("ts"), (n.Rows(5), n.Duration(_five_seconds()))
+        n.WindowKind.HOP, exp.column("ts"), (n.RowCount(5), n.Duration(_five_seconds()))
     )
 
 
 def test_a_window_without_keys_has_an_empty_group() -> None:
     query = parse_query("SELECT COUNT(*) FROM t GROUP BY COUNT WINDOW (5 ROWS)")
     assert query.args["group"].expressions == []
-    assert clauses_of(query).window == n.CountWindow(n.Rows(5))
+    assert clauses_of(query).window == n.CountWindow(n.RowCount(5))
 
 
 def test_emit_behind_a_set_operation_belongs_to_it() -> None:
@@ -150,7 +150,7 @@ def test_named_arguments_keep_their_names_and_outer_table_is_remembered() -> Non
         (
             n.Argument("input", n.TableArgument(exp.to_table("t"))),
             n.Argument("OFFSET", exp.Literal.number(3)),
-            n.Argument("n", n.Rows(5)),
+            n.Argument("n", n.RowCount(5)),
         ),
         wrapped=True,
     )

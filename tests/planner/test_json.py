@@ -137,7 +137,7 @@ ITEMS = st.builds(nodes.Item, NAMES, EXPRESSIONS, TYPES, st.booleans(), st.none(
 FIELDS = st.builds(nodes.Field, NAMES, TYPES, st.booleans(), st.none() | DOMAINS)
 MILLISECONDS = st.integers(-(10**12), 10**12)
 ZONES = st.sampled_from([None, "Europe/Berlin"])
-ROWS = st.builds(windows.Rows, st.integers(1, 10**6))
+ROWS = st.builds(windows.RowCount, st.integers(1, 10**6))
 CALLS = st.builds(firing.PythonCall, NAMES, st.lists(EXPRESSIONS, max_size=2).map(tuple))
 WINDOWS = st.one_of(
     st.builds(windows.Tumble, MILLISECONDS, MILLISECONDS, ZONES),

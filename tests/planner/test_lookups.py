@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlstream.grammar import parse_query, parse_script, to_sql
 from sqlstream.grammar.nodes import Query
-from sqlstream.jobs.identity.fingerprint import Part, fingerprint
+from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint
 from sqlstream.planner.binder import bind_statement
 from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.explain.describe import describe
@@ -384,7 +384,7 @@ def test_explain_shows_no_options_of_tables():
 
 
 def test_only_deferred_rows_tie_a_job_to_how_it_looks_up():
-    def text(clause: str, on: str = "c.id = o.y") -> tuple[Part, ...]:
+    def text(clause: str, on: str = "c.id = o.y") -> tuple[FingerprintPart, ...]:
         return fingerprint(physical(lookup(f"SELECT c.name {JOIN} LOOKUP ASYNC ({clause}) ON {on}")))
 
     assert text("CAPACITY 3, OUTPUT UNORDERED", "c.id = o.x") == text("CACHE 3 ROWS")

@@ -4,7 +4,7 @@ import pytest
 
 from sqlstream.grammar import parse_query
 from sqlstream.planner.functions import spark_names
-from sqlstream.planner.functions.kinds import Kind, kind_of
+from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of
 from sqlstream.planner.nodes import Field
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType, parse_type
@@ -136,8 +136,14 @@ def test_function_names_are_those_of_spark(spark):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("SUM", Kind.AGGREGATE), ("explode", Kind.GENERATOR), ("row_number", Kind.WINDOW), ("upper", Kind.SCALAR),
-     ("range", Kind.TABLE), ("nonsense", None)],
-)  # fmt: skip
+    [
+        ("SUM", SparkFunctionKind.AGGREGATE),
+        ("explode", SparkFunctionKind.GENERATOR),
+        ("row_number", SparkFunctionKind.WINDOW),
+        ("upper", SparkFunctionKind.SCALAR),
+        ("range", SparkFunctionKind.TABLE),
+        ("nonsense", None),
+    ],
+)
 def test_functions_have_kinds(name, kind):
     assert kind_of(name) is kind

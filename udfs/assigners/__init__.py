@@ -2,7 +2,7 @@
 
 from sqlstream.udfs.assigners.aligned import Cumulate, Hop, Tumble, windows_of_a_row
 from sqlstream.udfs.assigners.assigner import Assigned, Assigner
-from sqlstream.udfs.assigners.given import Given
+from sqlstream.udfs.assigners.given import GivenWindows
 from sqlstream.udfs.assigners.merging import LATE, Sessions, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.session import Session
 from sqlstream.udfs.assigners.unbounded import Global
@@ -13,7 +13,7 @@ __all__ = [
     "Assigned",
     "Assigner",
     "Cumulate",
-    "Given",
+    "GivenWindows",
     "Global",
     "Hop",
     "Session",

@@ -19,14 +19,14 @@ from sqlstream.udfs.kernel import Context, Domain
 NULL_EVENT_TIME = repeating("SS401")
 
 Times = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
+RowIndices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
 class Assigned(NamedTuple):
     """Pairs of a row and one of its windows: by row in order of arrival, then from the earliest end to the latest."""
 
-    row: Rows
+    row: RowIndices
     start: Times
     end: Times
 

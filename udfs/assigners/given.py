@@ -11,7 +11,7 @@ from sqlstream.udfs.kernel import Context, Domain
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenWindows:
     start: str = "window_start"
     end: str = "window_end"
     domain: Domain = Domain.EVENT

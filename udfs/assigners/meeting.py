@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqlstream.udfs.assigners.assigner import Rows, Times
+from sqlstream.udfs.assigners.assigner import RowIndices, Times
 
 NEVER = np.iinfo(np.int64).max
 
@@ -21,23 +21,23 @@ class Intervals(NamedTuple):
     start: Times
     end: Times
 
-    def take(self, chosen: Rows) -> Intervals:
+    def take(self, chosen: RowIndices) -> Intervals:
         return Intervals(self.start[chosen], self.end[chosen])
 
 
-def earliest_meeting(asked: Intervals, others: Intervals, arrival: Rows) -> Rows:
+def earliest_meeting(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
     """For each interval asked for, the least ``arrival`` of the others that meet it; NEVER if none does."""
     return np.minimum(_starting_within(asked, others, arrival), _holding_start(asked, others, arrival))
 
 
-def _starting_within(asked: Intervals, others: Intervals, arrival: Rows) -> Rows:
+def _starting_within(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
     order = np.argsort(others.start, kind="stable")
     start = others.start[order]
     left, right = np.searchsorted(start, asked.start), np.searchsorted(start, asked.end, side="right")
     return range_minima(arrival[order], left, right)
 
 
-def range_minima(values: Rows, left: Rows, right: Rows) -> Rows:
+def range_minima(values: RowIndices, left: RowIndices, right: RowIndices) -> RowIndices:
     """The minimum of ``values[left:right]`` for each pair; a range is two overlapping ones of a power of two."""
     minima = np.full(len(left), NEVER)
     level = _levels(right - left)
@@ -48,7 +48,7 @@ def range_minima(values: Rows, left: Rows, right: Rows) -> Rows:
     return minima
 
 
-def _holding_start(asked: Intervals, others: Intervals, arrival: Rows) -> Rows:
+def _holding_start(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
     """Each other writes its arrival to the range of starts that it holds, as two overlapping powers of two."""
     order = np.argsort(asked.start, kind="stable")
     start = asked.start[order]
@@ -69,6 +69,6 @@ def _holding_start(asked: Intervals, others: Intervals, arrival: Rows) -> Rows:
     return arrivals
 
 
-def _levels(widths: Rows) -> Rows:
+def _levels(widths: RowIndices) -> RowIndices:
     """The exponent of the greatest power of two in each width; -1 for widths of zero."""
     return np.frexp(np.maximum(widths, 0).astype(np.float64))[1].astype(np.int64) - 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
 from sqlstream.udfs.assigners.meeting import Intervals, earliest_meeting
 
 LATE = -1
@@ -30,7 +30,7 @@ _STORED = -1
 class Windows(NamedTuple):
     """Windows with the number of the key of each, numbers from 0 on. Windows of rows are in order of arrival."""
 
-    key: Rows
+    key: RowIndices
     start: Times
     end: Times
 
@@ -44,8 +44,8 @@ class Sessions(NamedTuple):
     row and of each stored session; LATE for a row that none took."""
 
     windows: Windows
-    row: Rows
-    stored: Rows
+    row: RowIndices
+    stored: RowIndices
 
 
 def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:

@@ -14,7 +14,17 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from sqlstream.udfs.barriers.marks import Event, Items, Kind, Memory, Outcome, Part, Passage, Pending, Values
+from sqlstream.udfs.barriers.marks import (
+    BarrierOutcome,
+    Event,
+    Items,
+    MarkKind,
+    Memory,
+    Passage,
+    Pending,
+    Segment,
+    Values,
+)
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -43,7 +53,7 @@ class _Walk:
         self._freed: set[int] = set()
         self._round: list[Values] = []
         self._begins = False
-        self._parts: list[Part] = []
+        self._parts: list[Segment] = []
         self._events: list[Event] = []
         self._released = False
         self._next_marks: list[tuple[int, int]] = []
@@ -63,7 +73,7 @@ class _Walk:
     def end(self) -> None:
         """The marks among what is held decide nothing any more."""
         for pending in self._memory.pending:
-            self._cancel(self._items.total, Outcome.ENDED, pending)
+            self._cancel(self._items.total, BarrierOutcome.ENDED, pending)
         self._marks_seen = {channel: len(marks) for channel, marks in self._marks.items()}
         self._close(self._items.total)
 
@@ -78,11 +88,11 @@ class _Walk:
     def _take_mark(self, position: int, channel: int) -> None:
         barrier = int(self._items.id[position])
         match self._items.kind[position]:
-            case Kind.MARKER:
+            case MarkKind.MARKER:
                 self._marker(position, channel, barrier)
-            case Kind.CANCEL:
+            case MarkKind.CANCEL:
                 self._cancel_mark(position, barrier)
-            case Kind.END:
+            case MarkKind.END:
                 self._memory.ended |= {channel}
         self._complete(position)
 
@@ -92,19 +102,19 @@ class _Walk:
             self._arrive(position, channel, pending)
         elif self._memory.is_new(barrier):
             if pending is not None:
-                self._cancel(position, Outcome.SUBSUMED, pending)
+                self._cancel(position, BarrierOutcome.SUBSUMED, pending)
             self._memory.newest = barrier
             self._arrive(position, channel, Pending(barrier, self._now))
 
     def _cancel_mark(self, position: int, barrier: int) -> None:
         pending = self._pending
         if pending is not None and barrier == pending.id:
-            self._cancel(position, Outcome.CANCELLED, pending)
+            self._cancel(position, BarrierOutcome.CANCELLED, pending)
         elif self._memory.is_new(barrier):
             if pending is not None:
-                self._cancel(position, Outcome.SUBSUMED, pending)
+                self._cancel(position, BarrierOutcome.SUBSUMED, pending)
             self._memory.newest = barrier
-            self._events.append(Event(position, Outcome.CANCELLED, barrier))
+            self._events.append(Event(position, BarrierOutcome.CANCELLED, barrier))
 
     def _arrive(self, position: int, channel: int, pending: Pending) -> None:
         self._take(channel, position)
@@ -117,9 +127,9 @@ class _Walk:
             self._release(position)
             self._memory.aligned = pending.id
             self._begins = True
-            self._events.append(Event(position, Outcome.ALIGNED, pending.id))
+            self._events.append(Event(position, BarrierOutcome.ALIGNED, pending.id))
 
-    def _cancel(self, position: int, outcome: Outcome, pending: Pending) -> None:
+    def _cancel(self, position: int, outcome: BarrierOutcome, pending: Pending) -> None:
         self._release(position)
         self._events.append(Event(position, outcome, pending.id))
 
@@ -141,7 +151,7 @@ class _Walk:
         for channel in self._rows:
             if channel not in self._blocked:
                 self._take(channel, position)
-        self._parts.append(Part(self._memory.aligned, _sorted(self._round), self._begins))
+        self._parts.append(Segment(self._memory.aligned, _sorted(self._round), self._begins))
         self._round, self._begins = [], False
 
     def _take(self, channel: int, position: int) -> None:
@@ -163,7 +173,7 @@ def _by_channel(items: Items) -> tuple[dict[int, Values], dict[int, list[int]]]:
     order = np.argsort(items.channel, kind="stable")
     channels, starts = np.unique(items.channel[order], return_index=True)
     cut = dict(zip(channels.tolist(), np.split(order, starts[1:]), strict=False))
-    is_row = items.kind == Kind.ROW
+    is_row = items.kind == MarkKind.ROW
     rows = {channel: positions[is_row[positions]] for channel, positions in cut.items()}
     return rows, {channel: positions[~is_row[positions]].tolist() for channel, positions in cut.items()}
 

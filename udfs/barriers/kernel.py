@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.barriers.alignment import align
-from sqlstream.udfs.barriers.marks import MOST_HELD, Items, Kind, Memory, Passage, waiting_since
+from sqlstream.udfs.barriers.marks import MOST_HELD, Items, MarkKind, Memory, Passage, waiting_since
 from sqlstream.udfs.barriers.tracking import track
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain, Kernel, StateKey
@@ -28,7 +28,7 @@ CHANNEL = "__channel"
 """STRING column: the channel of a row or mark."""
 
 KIND = "__kind"
-"""INT column: a ``Kind``."""
+"""INT column: a ``MarkKind``."""
 
 ID = "__barrier_id"
 """BIGINT column: the id of the barrier of a MARKER or CANCEL."""
@@ -104,22 +104,22 @@ class Barriers(Kernel):
         return self.exactly_once
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        Call(self, context).rows(rows)
+        BarrierCall(self, context).rows(rows)
 
     def waits(self, context: Context) -> Iterator[Wait]:
         """Rows behind barriers that have not come on all channels."""
-        held = Call(self, context).held_rows()
+        held = BarrierCall(self, context).held_rows()
         if held:
             yield Wait(Pending.HELD, None, held)
 
     def on_held(self, context: Context) -> None:
-        Call(self, context).held_again()
+        BarrierCall(self, context).held_again()
 
     def on_event_time(self, watermark: int, context: Context) -> None:
-        Call(self, context).end()
+        BarrierCall(self, context).end()
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        Call(self, context).expire()
+        BarrierCall(self, context).expire()
 
     @cached_property
     def stored(self) -> pa.Schema:
@@ -129,7 +129,7 @@ class Barriers(Kernel):
         return pa.schema([*kept, pa.field(HELD_FROM, pa.int64())]).remove_metadata()
 
 
-class Call:
+class BarrierCall:
     """One call: what is kept is read at the start and written at the end."""
 
     def __init__(self, kernel: Barriers, context: Context) -> None:
@@ -187,7 +187,7 @@ class Call:
 
     def held_rows(self) -> int:
         """The rows that are held, without marks."""
-        return int((self._stored().column(KIND).to_numpy() == Kind.ROW).sum())
+        return int((self._stored().column(KIND).to_numpy() == MarkKind.ROW).sum())
 
     # --- items ------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Call:
     def _items(self, rows: pa.Table) -> Items:
         kind = np.asarray(rows.column(KIND).to_numpy(), np.int64)
         ids = rows.column(ID)
-        is_mark = (kind == Kind.MARKER) | (kind == Kind.CANCEL)
+        is_mark = (kind == MarkKind.MARKER) | (kind == MarkKind.CANCEL)
         if ids.null_count and (np.asarray(ids.is_null()) & is_mark).any():
             message = "the ID of a barrier is NULL"
             raise ExecutionError(
@@ -227,7 +227,7 @@ class Call:
         held = np.full(rows.num_rows, after)
         if self._kernel.time is not None:
             held = np.maximum(held, np.asarray(pc.fill_null(rows.column(self._kernel.time).cast(pa.int64()), after)))
-        held[np.asarray(rows.column(KIND).to_numpy()) != Kind.ROW] = END_OF_TIME - 1
+        held[np.asarray(rows.column(KIND).to_numpy()) != MarkKind.ROW] = END_OF_TIME - 1
         columns = [rows.column(c.name).cast(c.type) for c in self._kernel.stored if c.name != HELD_FROM]
         return pa.Table.from_arrays([*columns, pa.array(np.minimum(held, END_OF_TIME - 1))], schema=self._kernel.stored)
 

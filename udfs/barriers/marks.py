@@ -16,7 +16,7 @@ MOST_HELD = 5_000_000
 Values = np.ndarray[Any, np.dtype[Any]]
 
 
-class Kind(IntEnum):
+class MarkKind(IntEnum):
     """A row of data, the marker of a barrier, what cancels one, or the end of a channel."""
 
     ROW = 0
@@ -26,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Items(NamedTuple):
-    """What has arrived, in order: the number of its channel, its ``Kind``, and for marks of barriers their id."""
+    """What has arrived, in order: the number of its channel, its ``MarkKind``, and for marks of barriers their id."""
 
     channel: Values
     kind: Values
@@ -37,7 +37,7 @@ class Items(NamedTuple):
         return len(self.channel)
 
 
-class Outcome(Enum):
+class BarrierOutcome(Enum):
     """What became of a barrier. SUBSUMED: a newer one has begun; ENDED: the input ended before it was aligned."""
 
     ALIGNED = "aligned"
@@ -50,11 +50,11 @@ class Event(NamedTuple):
     """``position``: that of the item that decided."""
 
     position: int
-    outcome: Outcome
+    outcome: BarrierOutcome
     id: int
 
 
-class Part(NamedTuple):
+class Segment(NamedTuple):
     """Rows that pass, as positions in order; ``barrier`` is the last one aligned before them, None for none.
 
     ``begins``: it was aligned right here.
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 class Passage(NamedTuple):
     """What a call lets pass, and the positions of what waits, in order. ``released``: something held went on."""
 
-    parts: list[Part]
+    parts: list[Segment]
     held: Values
     events: list[Event]
     released: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sqlstream.udfs.barriers.marks import Event, Items, Kind, Memory, Outcome, Part, Passage, Pending
+from sqlstream.udfs.barriers.marks import BarrierOutcome, Event, Items, MarkKind, Memory, Passage, Pending, Segment
 
 MOST_PENDING = 50
 """Flink's MAX_CHECKPOINTS_TO_TRACK."""
@@ -19,25 +19,25 @@ _NOTHING = np.zeros(0, np.int64)
 def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
     """Takes ``items`` and changes ``memory``."""
     first, events = memory.aligned, []
-    for position in np.flatnonzero(items.kind != Kind.ROW).tolist():
+    for position in np.flatnonzero(items.kind != MarkKind.ROW).tolist():
         events += _taken(memory, items, position, channels, now)
-    rows = np.flatnonzero(items.kind == Kind.ROW)
-    aligned = [event for event in events if event.outcome is Outcome.ALIGNED]
+    rows = np.flatnonzero(items.kind == MarkKind.ROW)
+    aligned = [event for event in events if event.outcome is BarrierOutcome.ALIGNED]
     cuts = np.searchsorted(rows, [event.position for event in aligned])
     parts = np.split(rows, cuts)
-    segments = [Part(first, parts[0])] if len(parts[0]) else []
-    segments += [Part(event.id, row_indices, True) for event, row_indices in zip(aligned, parts[1:], strict=True)]
+    segments = [Segment(first, parts[0])] if len(parts[0]) else []
+    segments += [Segment(event.id, row_indices, True) for event, row_indices in zip(aligned, parts[1:], strict=True)]
     return Passage(segments, _NOTHING, events)
 
 
 def _taken(memory: Memory, items: Items, position: int, channels: int, now: int) -> list[Event]:
     channel, barrier = int(items.channel[position]), int(items.id[position])
     match items.kind[position]:
-        case Kind.MARKER:
+        case MarkKind.MARKER:
             _marker(memory, channel, barrier, now)
-        case Kind.CANCEL:
-            return [Event(position, Outcome.CANCELLED, cancelled) for cancelled in _cancelled(memory, barrier)]
-        case Kind.END:
+        case MarkKind.CANCEL:
+            return [Event(position, BarrierOutcome.CANCELLED, cancelled) for cancelled in _cancelled(memory, barrier)]
+        case MarkKind.END:
             memory.ended |= {channel}
     return _completed(memory, position, channels)
 
@@ -57,7 +57,7 @@ def _completed(memory: Memory, position: int, channels: int) -> list[Event]:
         return []
     memory.aligned = memory.pending[complete[-1]].id
     memory.pending = memory.pending[complete[-1] + 1 :]
-    return [Event(position, Outcome.ALIGNED, memory.aligned)]
+    return [Event(position, BarrierOutcome.ALIGNED, memory.aligned)]
 
 
 def _cancelled(memory: Memory, barrier: int) -> list[int]:

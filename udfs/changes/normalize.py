@@ -77,7 +77,7 @@ class NormalizeKernel(Kernel):
     # --- results ------------------------------------------------------------------------------------------------
 
     def _emit(self, rows: pa.Table, stored: pa.Table, stored_row: Indices, gone: Flags, context: Context) -> None:
-        """``place``: the known row of each row's key, -1 for none."""
+        """``stored_row``: the stored row with each row's key, -1 for none."""
         was = stored_row >= 0
         before, after = np.flatnonzero(was & gone), np.flatnonzero(~was & ~gone)
         updated = np.flatnonzero(was & ~gone)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.changed import AggregateStrategy
 from sqlstream.udfs.groups.distinct import DistinctValues
-from sqlstream.udfs.groups.kept import KeptRows
+from sqlstream.udfs.groups.stored_rows import StoredRows
 from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.state.living import Living
 
@@ -44,7 +44,7 @@ def strategies_of(
         strategies.append(DistinctValues(name, by_key, read, condition, totals, updates, living))
     for name, own in (("extremes", extreme), ("rows", kept)):
         if own:
-            strategies.append(KeptRows(name, by_key, Aggregates(tuple(own), pa.schema([*_read(own, rows)]))))
+            strategies.append(StoredRows(name, by_key, Aggregates(tuple(own), pa.schema([*_read(own, rows)]))))
     return tuple(strategies)
 
 

@@ -20,7 +20,7 @@ from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Bounds, Indices, Pairs, Times, joinable, matching
-from sqlstream.udfs.joins.results import Results, Side
+from sqlstream.udfs.joins.results import JoinResults, Side
 from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -181,8 +181,8 @@ class IntervalJoinKernel(Kernel):
             context.emit(pa.Table.from_arrays([*columns], schema=self.output))
 
     @cached_property
-    def _results(self) -> Results:
-        return Results(self.kind, (self.left, self.right))
+    def _results(self) -> JoinResults:
+        return JoinResults(self.kind, (self.left, self.right))
 
     # --- state ----------------------------------------------------------------------------------------------------
 

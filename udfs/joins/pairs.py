@@ -85,7 +85,7 @@ def in_order(ids: Indices) -> Indices:
 
 
 def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Times, *, strict: bool) -> Indices:
-    """For each probe (``of``, ``at``) where the last entry of its number stands whose time is not after its own, with
+    """For each probe the index of the last entry with its number and a time that is not after the probe's, or with
     ``strict`` before it; -1 for none. Entries are in order of their numbers (``ordered``), then of their ``times``."""
     if not len(ordered) or not len(probe_number):
         return np.full(len(probe_number), -1, np.int64)

@@ -20,10 +20,10 @@ import pyarrow as pa
 from sqlstream.udfs.joins.changes import Changes, Flags, net
 from sqlstream.udfs.joins.condition import Condition, columns_read
 from sqlstream.udfs.joins.deciding import fulfilling
-from sqlstream.udfs.joins.kept import Kept, KeptRows, Rows
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, joinable, numbered
-from sqlstream.udfs.joins.results import Results, Side
+from sqlstream.udfs.joins.results import JoinResults, Side
+from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
 _ADDS, _WITHDRAWS = "+I", "-D"
@@ -63,7 +63,7 @@ class RegularJoinKernel(Kernel):
         changes_by_port = [self._changes(port, rows.get(port)) for port in range(2)]
         changes, alone = [met for met, _ in changes_by_port], [without for _, without in changes_by_port]
         hashes = [self._needed(port, changes) for port in range(2)]
-        sides = [KeptRows(*of_side, context) for of_side in zip(self._kept, changes, hashes, strict=True)]
+        sides = [StoredSide(*of_side, context) for of_side in zip(self._kept, changes, hashes, strict=True)]
         ignored = sum(side.ignored for side in sides)
         if ignored:
             context.count(IGNORED, ignored)
@@ -102,7 +102,9 @@ class RegularJoinKernel(Kernel):
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _emit(self, left: Rows, right: Rows, unmet: Sequence[Changes], context: Context) -> tuple[Indices, Indices]:
+    def _emit(
+        self, left: SideChange, right: SideChange, unmet: Sequence[Changes], context: Context
+    ) -> tuple[Indices, Indices]:
         """Emits the change of the result; the number of partners that the rows of each side have after it.
 
         ``unmet``: changes of rows that can have no partner.
@@ -125,7 +127,7 @@ class RegularJoinKernel(Kernel):
         return partners
 
     def _pairs(
-        self, ids: tuple[Indices, Indices], left: Rows, right: Rows, *parts: tuple[slice, slice]
+        self, ids: tuple[Indices, Indices], left: SideChange, right: SideChange, *parts: tuple[slice, slice]
     ) -> Iterator[Pairs]:
         """The pairs of parts of the rows."""
         for of_left, of_right in parts:
@@ -133,7 +135,7 @@ class RegularJoinKernel(Kernel):
             moved = (Pairs(pair.left + of_left.start, pair.right + of_right.start) for pair in matching)
             yield from fulfilling(moved, self.condition, left.table, right.table)
 
-    def _partners(self, port: int, rows: Rows, lost: Sequence[Indices], won: Sequence[Indices]) -> Indices:
+    def _partners(self, port: int, rows: SideChange, lost: Sequence[Indices], won: Sequence[Indices]) -> Indices:
         """Where the other side withdraws nothing, more than one partner is as good as one."""
         if not self._kept[port].tells:
             return rows.partners
@@ -145,7 +147,7 @@ class RegularJoinKernel(Kernel):
             partners -= np.bincount(row_indices, minlength=count)
         return partners if self.sides[1 - port].updates else np.minimum(partners, 1)
 
-    def _alone(self, rows: Rows, partners: Indices, unmet: Changes) -> tuple[pa.Table, pa.Table]:
+    def _alone(self, rows: SideChange, partners: Indices, unmet: Changes) -> tuple[pa.Table, pa.Table]:
         """The rows of a side whose results without a partner, in SEMI with one, are withdrawn, and come."""
         before, after = self._comes_alone(rows.partners), self._comes_alone(partners)
         gone, come = before.copy(), after.copy()
@@ -168,7 +170,7 @@ class RegularJoinKernel(Kernel):
         alone: Sequence[tuple[int, pa.Table]],
         context: Context,
     ) -> None:
-        """Results of one kind: pairs of the rows of ``both``, and rows alone of some sides."""
+        """Results of one kind: pairs of the rows of both ``tables``, and rows alone of some sides."""
         if self.kind.pairs:
             for pair in pairs:
                 context.emit(self._with_kind(kind, len(pair.left), self._results.of_pairs(*tables, pair)))
@@ -181,18 +183,18 @@ class RegularJoinKernel(Kernel):
         return pa.Table.from_arrays([*columns, *own], schema=self.output)
 
     @cached_property
-    def _results(self) -> Results:
-        return Results(self.kind, self.sides)
+    def _results(self) -> JoinResults:
+        return JoinResults(self.kind, self.sides)
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _kept(self) -> tuple[Kept, Kept]:
+    def _kept(self) -> tuple[SideState, SideState]:
         left, right = self.sides
         tells_left, tells_right = self.kind.padded
         return (
-            Kept("left", left, self._read(0), tells_left or self.kind is JoinKind.SEMI),
-            Kept("right", right, self._read(1), tells_right),
+            SideState("left", left, self._read(0), tells_left or self.kind is JoinKind.SEMI),
+            SideState("right", right, self._read(1), tells_right),
         )
 
     def _read(self, side: int) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Results:
+class JoinResults:
     """The columns of the results of a join, in the order of ``schema``."""
 
     kind: JoinKind

@@ -17,7 +17,7 @@ from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Pairs, equal, joinable, numbered
-from sqlstream.udfs.joins.results import Results, Side
+from sqlstream.udfs.joins.results import JoinResults, Side
 from sqlstream.udfs.kernel import LATE_ROWS, Context, Domain, Kernel
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
@@ -108,8 +108,8 @@ class WindowJoinKernel(Kernel):
         context.emit(pa.Table.from_arrays([*columns], schema=self.output))
 
     @cached_property
-    def _results(self) -> Results:
-        return Results(self.kind, self.sides)
+    def _results(self) -> JoinResults:
+        return JoinResults(self.kind, self.sides)
 
     @cached_property
     def _schemas(self) -> tuple[pa.Schema, ...]:

@@ -24,7 +24,7 @@ from sqlstream.udfs.lookup.deadlines import Deadlines
 from sqlstream.udfs.lookup.left_over import LeftOver
 from sqlstream.udfs.lookup.metrics import RETRIES, Meter
 from sqlstream.udfs.lookup.options import LookupOptions
-from sqlstream.udfs.lookup.outcomes import Outcome, of_error, of_timeout
+from sqlstream.udfs.lookup.outcomes import LookupOutcome, of_error, of_timeout
 from sqlstream.udfs.lookup.requests import Attempt, KeyRequest, Lane, Waiter, identities
 from sqlstream.udfs.lookup.source import Key, LookupClient, LookupSource, Row
 
@@ -104,13 +104,13 @@ class Asker:
                 if not request.waiters:
                     self._left_alone(request, goes_on=False)
 
-    def take(self, keys: Sequence[Key]) -> list[Outcome | None]:
+    def take(self, keys: Sequence[Key]) -> list[LookupOutcome | None]:
         """For rows in state: the outcomes that have come; the others are asked for in the background."""
         outcomes = [self._take(key) for key in keys]
         self._pump(self._background)
         return outcomes
 
-    def _take(self, key: Key) -> Outcome | None:
+    def _take(self, key: Key) -> LookupOutcome | None:
         identity = key if self.identity is None else self.identity(key)
         outcome = self._left_over.pop(identity)
         if outcome is not None:
@@ -218,7 +218,7 @@ class Asker:
         if isinstance(answer, BaseException):
             self._finish(request, of_error(self.source, request.key, self.options, answer))
             return
-        outcome = Outcome(answer)
+        outcome = LookupOutcome(answer)
         # A miss of a request that was given up might have become a hit.
         if self.cache is not None and (answer or not request.gone):
             self.cache.put(request.identity, outcome)
@@ -229,7 +229,7 @@ class Asker:
         request.lane.add(request, first=True)
         self._pump(request.lane)
 
-    def _finish(self, request: KeyRequest, outcome: Outcome) -> None:
+    def _finish(self, request: KeyRequest, outcome: LookupOutcome) -> None:
         if request.gone:
             return
         del self._requests[request.identity]

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 
 from sqlstream.udfs.lookup.options import Cache
-from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.outcomes import LookupOutcome
 
 NEVER = float("inf")
 _UNKNOWN = (None, -NEVER)
@@ -24,12 +24,12 @@ class AnswerCache:
         self._negative_ttl = _seconds(negative_ms)
         self._clock = clock
         self._lock = threading.Lock()
-        self._answers: OrderedDict[Hashable, tuple[Outcome, float]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[LookupOutcome, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._answers)
 
-    def get(self, keys: Iterable[Hashable]) -> list[Outcome | None]:
+    def get(self, keys: Iterable[Hashable]) -> list[LookupOutcome | None]:
         """The answer of each key; None where it is not known, or no longer."""
         answers, outcomes = self._answers, []
         with self._lock:
@@ -44,7 +44,7 @@ class AnswerCache:
                 outcomes.append(outcome)
         return outcomes
 
-    def put(self, key: Hashable, answer: Outcome) -> None:
+    def put(self, key: Hashable, answer: LookupOutcome) -> None:
         ttl = self._ttl if answer.rows else self._negative_ttl
         if ttl == 0:
             return

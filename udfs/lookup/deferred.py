@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.batch import StepKeys
 from sqlstream.udfs.lookup.operator import LookupStep
 from sqlstream.udfs.lookup.options import Order
-from sqlstream.udfs.lookup.outcomes import PASSES_BY, Outcome
-from sqlstream.udfs.lookup.taken import StepKeys
+from sqlstream.udfs.lookup.outcomes import PASSES_BY, LookupOutcome
 from sqlstream.udfs.lookup.worker import worker
 from sqlstream.udfs.state.chunked import ChunkedState
 
@@ -115,7 +115,7 @@ class DeferredLookups(Kernel):
         return self._filled(rows, np.flatnonzero(deferred)[came], asked.ids[came], known_outcomes, asker)
 
     def _filled(
-        self, rows: pa.Table, at: np.ndarray, ids: np.ndarray, outcomes: list[Outcome], asker: Asker
+        self, rows: pa.Table, at: np.ndarray, ids: np.ndarray, outcomes: list[LookupOutcome], asker: Asker
     ) -> pa.Table:
         """``at``: the rows that are answered, with the outcomes of these numbers."""
         answers = asker.shape.lists([outcome.rows for outcome in outcomes])

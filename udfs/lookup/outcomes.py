@@ -15,7 +15,7 @@ TIMED_OUT = "SS433"
 FAILED = "SS432"
 
 
-class Outcome(NamedTuple):
+class LookupOutcome(NamedTuple):
     """``rows``: the answer, empty for a miss; None where there is none. ``failure`` ends the job.
 
     ``counted``: the metrics that count the row.
@@ -28,37 +28,37 @@ class Outcome(NamedTuple):
     counted: tuple[str, ...] = ()
 
 
-NOT_ASKED = Outcome(())
-PASSES_BY = Outcome(None)
+NOT_ASKED = LookupOutcome(())
+PASSES_BY = LookupOutcome(None)
 
 
-def of_timeout(source: LookupSource, key: Key, options: LookupOptions) -> Outcome:
+def of_timeout(source: LookupSource, key: Key, options: LookupOptions) -> LookupOutcome:
     match options.on_timeout:
         case OnTimeout.NULL:
-            return Outcome((), counted=(TIMEOUTS,))
+            return LookupOutcome((), counted=(TIMEOUTS,))
         case OnTimeout.DEFER:
-            return Outcome(None, deferred=True, counted=(TIMEOUTS, DEFERRED))
+            return LookupOutcome(None, deferred=True, counted=(TIMEOUTS, DEFERRED))
     message = f'the lookup in "{source.name}" for {_spelled(source, key)} got no answer in {options.timeout_ms} ms'
     hint = (
         "Give it more time with TIMEOUT, or say what happens then: ON TIMEOUT NULL answers nothing, "
         "ON TIMEOUT DEFER asks on."
     )
-    return Outcome(None, failure=ExecutionError(TIMED_OUT, message, hint=hint), counted=(TIMEOUTS,))
+    return LookupOutcome(None, failure=ExecutionError(TIMED_OUT, message, hint=hint), counted=(TIMEOUTS,))
 
 
-def of_error(source: LookupSource, key: Key, options: LookupOptions, error: BaseException) -> Outcome:
+def of_error(source: LookupSource, key: Key, options: LookupOptions, error: BaseException) -> LookupOutcome:
     cause = str(error).strip() or type(error).__name__
     match options.on_error:
         case OnError.NULL:
-            return Outcome((), counted=(ERRORS,))
+            return LookupOutcome((), counted=(ERRORS,))
         case OnError.TO:
-            return Outcome(None, error=cause, counted=(ERRORS,))
+            return LookupOutcome(None, error=cause, counted=(ERRORS,))
     message = f'the lookup in "{source.name}" for {_spelled(source, key)} failed: {_one_line(cause)}'
     hint = (
         "RETRY ON ERROR tries again; ON ERROR NULL answers nothing, ON ERROR TO sends such rows to a table, "
         "and the job goes on."
     )
-    return Outcome(None, failure=ExecutionError(FAILED, message, hint=hint), counted=(ERRORS,))
+    return LookupOutcome(None, failure=ExecutionError(FAILED, message, hint=hint), counted=(ERRORS,))
 
 
 def _spelled(source: LookupSource, key: Key) -> str:

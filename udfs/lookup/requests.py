@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from sqlstream.udfs.lookup.metrics import Meter
-from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.outcomes import LookupOutcome
 from sqlstream.udfs.lookup.retrying import Attempts
 from sqlstream.udfs.lookup.source import Key, Request
 
@@ -16,11 +16,11 @@ from sqlstream.udfs.lookup.source import Key, Request
 class Waiter:
     """One who waits for the answer to a key. ``sink(waiter, outcome)`` is called once, on the event loop."""
 
-    __slots__ = ("meter", "place", "request", "sink")
+    __slots__ = ("key_id", "meter", "request", "sink")
 
-    def __init__(self, sink: Callable[[Waiter, Outcome], None], place: Any, meter: Meter) -> None:
+    def __init__(self, sink: Callable[[Waiter, LookupOutcome], None], key_id: Any, meter: Meter) -> None:
         self.sink = sink
-        self.place = place
+        self.key_id = key_id
         self.meter = meter
         self.request: KeyRequest | None = None
 

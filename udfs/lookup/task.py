@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.lookup.asking import Asker
+from sqlstream.udfs.lookup.batch import Asked, LookupBatch, RowSelection, StepKeys
 from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, MISSES, Meter, metrics_row
 from sqlstream.udfs.lookup.options import Order
-from sqlstream.udfs.lookup.outcomes import Outcome
-from sqlstream.udfs.lookup.parts import Part, Waiting, parts_of
+from sqlstream.udfs.lookup.outcomes import LookupOutcome
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue, queue_of
+from sqlstream.udfs.lookup.queued_rows import QueuedRows, WaitingRows, entries_of
 from sqlstream.udfs.lookup.requests import Waiter
 from sqlstream.udfs.lookup.source import Key
-from sqlstream.udfs.lookup.taken import Asked, Rows, StepKeys, Taken
 from sqlstream.udfs.lookup.worker import Worker
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ LINGER_S = 0.1
 """So long answers are waited for, where fewer come than half of those that are missing: a batch of few rows costs as
 much as one of many, and to wake the task's thread for each answer would cost more than to ask for it."""
 
-Answered = tuple[Waiter, Outcome]
+Answered = tuple[Waiter, LookupOutcome]
 
 
 class Task:
@@ -54,15 +54,15 @@ class Task:
         self._meters = {step.number: Meter() for step in steps}
         keys_in_flight = max(asker.options.capacity * asker.options.batch for asker in self._askers)
         self._most_waiters = 2 * keys_in_flight + KEYS_AHEAD
-        self._queue: LookupQueue[Part | None] = queue_of(order, 2 * self._most_waiters)
-        self._backlog: deque[Waiting] = deque()
+        self._queue: LookupQueue[WaitingRows | None] = queue_of(order, 2 * self._most_waiters)
+        self._backlog: deque[QueuedRows] = deque()
         self._waiters: set[Waiter] = set()
-        self._parts: dict[tuple[int, int, int], list[Waiting]] = {}
+        self._entries: dict[tuple[int, int, int], list[QueuedRows]] = {}
         self._answered: deque[Answered] = deque()
         self._wanted = 1
         self._enough = threading.Event()
         self._rows = 0
-        self._taken = 0
+        self._batches = 0
         self._schema: pa.Schema | None = None
 
     def run(
@@ -89,7 +89,7 @@ class Task:
     def close(self) -> None:
         """Gives up what is still asked for."""
         for asker in set(self._askers):
-            waiters = [waiter for waiter in self._waiters if self._askers[waiter.place[1]] is asker]
+            waiters = [waiter for waiter in self._waiters if self._askers[waiter.key_id[1]] is asker]
             if waiters and self._worker.is_alive:
                 self._worker.call(asker.forget, waiters)
 
@@ -99,13 +99,13 @@ class Task:
 
     # --- taking up --------------------------------------------------------------------------------------------
 
-    def _take_up(self, batch: pa.RecordBatch) -> None:
-        taken = Taken(self._taken, batch, self._asked)
-        self._taken += 1
-        self._rows += batch.num_rows
-        for step, keys in enumerate(taken.steps):
+    def _take_up(self, rows: pa.RecordBatch) -> None:
+        batch = LookupBatch(self._batches, rows, self._asked)
+        self._batches += 1
+        self._rows += rows.num_rows
+        for step, keys in enumerate(batch.steps):
             self._look_into_cache(step, keys)
-        self._backlog.extend(parts_of(taken, self._order, self._queue))
+        self._backlog.extend(entries_of(batch, self._order, self._queue))
 
     def _look_into_cache(self, step: int, keys: StepKeys) -> None:
         meter, cache = self._meter(step), self._askers[step].cache
@@ -129,24 +129,24 @@ class Task:
         if any(asked):
             self._worker.call(_ask_all, self._askers, asked)
 
-    def _ask(self, entry: Waiting, part: Part, asked: list[list[tuple[Key, Waiter]]]) -> None:
-        taken = part.taken
-        for step, number in enumerate(taken.numbers(int(part.groups[0]))):
-            if taken.steps[step].outcomes[number] is not None:
+    def _ask(self, entry: QueuedRows, rows: WaitingRows, asked: list[list[tuple[Key, Waiter]]]) -> None:
+        batch = rows.batch
+        for step, number in enumerate(batch.numbers(int(rows.groups[0]))):
+            if batch.steps[step].outcomes[number] is not None:
                 continue
-            part.missing += 1
-            place = (taken.number, step, number)
-            if place in self._parts:
-                self._parts[place].append(entry)
+            rows.missing += 1
+            key_id = (batch.number, step, number)
+            if key_id in self._entries:
+                self._entries[key_id].append(entry)
                 continue
-            self._parts[place] = [entry]
-            waiter = Waiter(self._deliver, (taken, step, number), self._meter(step))
+            self._entries[key_id] = [entry]
+            waiter = Waiter(self._deliver, (batch, step, number), self._meter(step))
             self._waiters.add(waiter)
-            asked[step].append((taken.steps[step].keys[number], waiter))
-        if not part.missing:
+            asked[step].append((batch.steps[step].keys[number], waiter))
+        if not rows.missing:
             self._queue.complete(entry)
 
-    def _deliver(self, waiter: Waiter, outcome: Outcome) -> None:
+    def _deliver(self, waiter: Waiter, outcome: LookupOutcome) -> None:
         """On the event loop."""
         self._answered.append((waiter, outcome))
         if len(self._answered) >= self._wanted or outcome.failure is not None:
@@ -171,16 +171,16 @@ class Task:
                 return
             assert self._worker.is_alive, "the event loop of the lookups has ended"
 
-    def _receive(self, waiter: Waiter, outcome: Outcome) -> None:
+    def _receive(self, waiter: Waiter, outcome: LookupOutcome) -> None:
         self._waiters.discard(waiter)
         if outcome.failure is not None:
             raise outcome.failure
-        taken, step, number = waiter.place
-        keys = taken.steps[step]
+        batch, step, number = waiter.key_id
+        keys = batch.steps[step]
         keys.outcomes[number] = outcome
         for name in outcome.counted:
             self._meter(step).count(name, int(keys.sizes[number]))
-        for entry in self._parts.pop((taken.number, step, number)):
+        for entry in self._entries.pop((batch.number, step, number)):
             assert entry.content is not None, "a mark waits for nothing"
             entry.content.missing -= 1
             if not entry.content.missing:
@@ -190,25 +190,25 @@ class Task:
 
     def _leave(self) -> Iterator[pa.RecordBatch]:
         """Batch by batch in order of arrival, so that equal keys keep theirs."""
-        parts: dict[int, list[Part]] = {}
+        parts: dict[int, list[WaitingRows]] = {}
         for entry in self._queue.pop():
             if entry.content is not None:
-                parts.setdefault(entry.content.taken.number, []).append(entry.content)
+                parts.setdefault(entry.content.batch.number, []).append(entry.content)
         for number in sorted(parts):
-            taken, rows = parts[number][0].taken, self._rows_of(parts[number])
+            batch, rows = parts[number][0].batch, self._rows_of(parts[number])
             count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
             if count:
                 self._rows -= count
-                yield taken.part(rows, self._schema)
+                yield batch.leaving(rows, self._schema)
 
-    def _rows_of(self, parts: Sequence[Part]) -> Rows:
-        taken = parts[0].taken
+    def _rows_of(self, waiting: Sequence[WaitingRows]) -> RowSelection:
+        batch = waiting[0].batch
         if self._order is Order.ORDERED:
-            rows = slice(taken.left, parts[-1].until)
-            taken.left = rows.stop
+            rows = slice(batch.left, waiting[-1].until)
+            batch.left = rows.stop
             return rows
-        groups = np.concatenate([part.groups for part in parts])
-        return slice(0, taken.batch.num_rows) if len(groups) == taken.groups.count else taken.rows_of(groups)
+        groups = np.concatenate([leaving.groups for leaving in waiting])
+        return slice(0, batch.rows.num_rows) if len(groups) == batch.groups.count else batch.rows_of(groups)
 
     def _meter(self, step: int) -> Meter:
         return self._meters[self._steps[step].number]

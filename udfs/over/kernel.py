@@ -353,8 +353,8 @@ def _behind(
     stored: StoredTotals, parts: pa.Table, key: Indices, start: Indices, stop: Indices
 ) -> tuple[pa.Table, Indices, Indices, Indices]:
     """The parts of each key behind its totals, where it has some: these parts, whose they are, and bounds in them."""
-    has = stored.place >= 0
-    totals = stored.rows.take(pa.array(stored.place[has])).select(parts.column_names)
+    has = stored.row_of_key >= 0
+    totals = stored.rows.take(pa.array(stored.row_of_key[has])).select(parts.column_names)
     owner = np.concatenate((np.flatnonzero(has), key))
     order = np.argsort(owner, kind="stable")
     moved = np.cumsum(has)[key]

@@ -20,15 +20,15 @@ GROUPS = "__groups"
 
 
 class StoredTotals(NamedTuple):
-    """The totals of the keys of a line. ``place``: which of the ``rows`` is that of each key, -1 for none yet."""
+    """The totals of the keys of a line. ``row_of_key``: which of the ``rows`` is that of each key, -1 for none yet."""
 
     rows: pa.Table
-    place: Indices
+    row_of_key: Indices
 
     def counted(self, column: str, key: Indices) -> Indices:
         """A count for each of some rows, by their keys."""
         counts = np.append(self.rows.column(column).to_numpy(), 0)
-        return np.asarray(counts[self.place][key], np.int64)
+        return np.asarray(counts[self.row_of_key][key], np.int64)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Totals:
         keys, ids = np.unique(line.key[gone], return_inverse=True)
         dropped_rows = rows.take(pa.array(gone))
         count = stored.rows.num_rows
-        fresh = stored.place[keys] < 0
-        groups = np.where(fresh, count + np.cumsum(fresh) - 1, stored.place[keys])
+        fresh = stored.row_of_key[keys] < 0
+        groups = np.where(fresh, count + np.cumsum(fresh) - 1, stored.row_of_key[keys])
         size = count + int(fresh.sum())
         lifted = self.aggregates.lift(dropped_rows, ids, len(keys))
         parts = pa.concat_tables([stored.rows.select(self.aggregates.accumulators.names), lifted])

@@ -21,9 +21,9 @@ from sqlstream.udfs.process.function import ProcessContext
 from sqlstream.udfs.process.function import Timer as UserTimer
 from sqlstream.udfs.process.memories import Memories
 from sqlstream.udfs.process.process_call import TABLE, ProcessCall
-from sqlstream.udfs.process.results import Results
+from sqlstream.udfs.process.results import CallResults
 from sqlstream.udfs.process.timers import KeyTimers
-from sqlstream.udfs.process.waiting import Waiting
+from sqlstream.udfs.process.waiting import RowsInTimeOrder
 from sqlstream.udfs.state.timers import Firing, Timer, TimerService, hashable
 from sqlstream.udfs.texts import python_list
 from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
@@ -43,7 +43,7 @@ class Call:
         self._timers = TimerService(context.store, "timers", pa.schema(list(keys)[1:]), _HASH)
         log = UndoLog()
         self._memories = Memories(context.store, kernel.layout, self._clock, log if kernel.tolerant else None)
-        self._waiting = Waiting(context.store, kernel.schema, kernel.time) if kernel.ordered else None
+        self._waiting = RowsInTimeOrder(context.store, kernel.schema, kernel.time) if kernel.ordered else None
         self._firing: dict[Domain, Firing] = {}
         self._cells: list[dict[str, Any]] = []
         self._keys: list[Any] = []
@@ -83,13 +83,13 @@ class Call:
                 times = [timer.time for timer in self._timers.registered(domain)]
                 yield from waits(Pending.TIMERS, domain, np.array(times, np.int64))
 
-    def _run(self, rows: pa.Table, waiting: Waiting | None) -> None:
+    def _run(self, rows: pa.Table, waiting: RowsInTimeOrder | None) -> None:
         with ExitStack() as stack:
             if self._kernel.has_timers:
                 for domain, time in self._now().items():
                     self._firing[domain] = stack.enter_context(self._timers.firing(domain, time))
             ids = self._open(rows)
-            results = Results(self._kernel, self._keys_table, rows, self._keys)
+            results = CallResults(self._kernel, self._keys_table, rows, self._keys)
             self._rows(rows, ids, results, None if waiting is None else waiting.times(rows))
             self._fire(None, results)
             for rows_out in results.tables():
@@ -149,7 +149,7 @@ class Call:
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    def _rows(self, rows: pa.Table, ids: np.ndarray, results: Results, waited: np.ndarray | None) -> None:
+    def _rows(self, rows: pa.Table, ids: np.ndarray, results: CallResults, waited: np.ndarray | None) -> None:
         """``waited``: the times of rows in order of time, between which event time passes."""
         made = _made(rows, self._kernel)
         times = rows.column(self._kernel.time).to_pylist() if self._kernel.time is not None else None
@@ -169,7 +169,7 @@ class Call:
             if waited is None and self._kernel.has_timers:
                 self._fire(None, results)
 
-    def _fire(self, until: int | None, results: Results) -> None:
+    def _fire(self, until: int | None, results: CallResults) -> None:
         """Fires the timers of event time up to a time; where none is given, all that are due, of both domains."""
         if until is not None:
             for timer in self._firing[Domain.EVENT].up_to(until) if Domain.EVENT in self._firing else ():
@@ -183,7 +183,7 @@ class Call:
                     self._on_timer(domain, timer, results)
                     fired = True
 
-    def _on_timer(self, domain: Domain, timer: Timer, results: Results) -> None:
+    def _on_timer(self, domain: Domain, timer: Timer, results: CallResults) -> None:
         is_event = domain is Domain.EVENT
         shown = UserTimer(timer.name, milliseconds(timer.time) if is_event else clock_ms(timer.time), domain)
         slot = self._slots[hashable((*timer.namespace, *timer.key))]

@@ -31,7 +31,7 @@ _MICROSECONDS = 1000
 
 
 @dataclass(frozen=True)
-class Layout:
+class MemoryLayout:
     """Columns of the stored rows: ``keys`` are KEY_HASH and the columns of the key, shown as ``key_names``."""
 
     name: str
@@ -65,7 +65,7 @@ class Memories:
     ``log``: where what is written is noted, where it may have to be undone.
     """
 
-    def __init__(self, store: Store, layout: Layout, clock: Clock, log: UndoLog | None = None) -> None:
+    def __init__(self, store: Store, layout: MemoryLayout, clock: Clock, log: UndoLog | None = None) -> None:
         self._layout = layout
         self._clock = clock
         self._log = log

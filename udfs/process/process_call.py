@@ -11,7 +11,7 @@ from sqlstream.udfs.kernel import KEY_HASH, Kernel
 from sqlstream.udfs.process.calls import Calls, InputTable
 from sqlstream.udfs.process.declarations import states_of
 from sqlstream.udfs.process.failures import FAILED_ROW, FAILURE
-from sqlstream.udfs.process.memories import Layout
+from sqlstream.udfs.process.memories import MemoryLayout
 
 TABLE = "__table"
 """INT column of the input where there are several tables: the number of the row's table."""
@@ -85,9 +85,9 @@ class ProcessCall(Kernel):
         return hasattr(self.implementation, "on_timer")
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> MemoryLayout:
         keys = pa.schema([pa.field(KEY_HASH, pa.int64()), *(self.schema.field(name) for name in self.keys)])
-        return Layout(self.name, keys, self.key_names, states_of(self.implementation))
+        return MemoryLayout(self.name, keys, self.key_names, states_of(self.implementation))
 
     @cached_property
     def calls(self) -> Calls:

@@ -14,7 +14,7 @@ _MOST_OBJECTS = 1 << 15
 """So many rows are kept as objects of Python, which take ten times as much as columns."""
 
 
-class Results:
+class CallResults:
     """``keys`` are those of the call, ``rows`` its input, ``shown`` the keys as users see them."""
 
     def __init__(self, kernel: ProcessCall, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:

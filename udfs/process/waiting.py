@@ -10,7 +10,7 @@ from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 
 
-class Waiting:
+class RowsInTimeOrder:
     """The rows of ``schema`` of one key group by the BIGINT column ``time``; rows of one time stay as they came."""
 
     def __init__(self, store: Store, schema: pa.Schema, time: str | None) -> None:

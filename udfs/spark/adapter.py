@@ -16,7 +16,7 @@ from sqlstream.udfs.kernel import LATE_ROWS, Kernel, StateKey
 from sqlstream.udfs.spark.call import Arrived
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import GroupEntry
-from sqlstream.udfs.spark.stages import Part, Ran, Stage, entry_key, run_stages
+from sqlstream.udfs.spark.stages import Ran, Stage, StageStore, entry_key, run_stages
 from sqlstream.udfs.spark.state_server import Entries
 from sqlstream.udfs.spark.store import CallStore
 from sqlstream.udfs.state.memory import MemoryStore
@@ -68,7 +68,7 @@ class KernelProcessor:
         for number, stage in enumerate(self._stages):
             (entry_bytes,) = store.get([self._own[number]])
             entry = GroupEntry.from_bytes(entry_bytes)
-            context = GroupContext(Part(store, number), entry.watermark, entry.clock)
+            context = GroupContext(StageStore(store, number), entry.watermark, entry.clock)
             yield from ((number, wait) for wait in stage.kernel.waits(context))
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
@@ -77,7 +77,7 @@ class KernelProcessor:
         before = [GroupEntry.from_bytes(entry) for entry in store.get(self._own)]
         if self._stages[0].kernel.deferring and arrived.only_calls and not before[0].waits:
             return ()  # all key groups are called in every micro-batch
-        parts = [Part(store, number) for number in range(len(self._stages))]
+        parts = [StageStore(store, number) for number in range(len(self._stages))]
         ran = run_stages(self._stages, self._clocks, parts, before, arrived)
         self._expected = tuple(key for stage_store in parts for key in stage_store.began_with)
         changed = {own: stage.after.to_bytes() for own, stage in zip(self._own, ran, strict=True)

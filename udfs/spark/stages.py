@@ -59,8 +59,8 @@ class Ran:
     held: int | None = None
 
 
-class Part:
-    """The state of the stage ``place`` within that of all."""
+class StageStore:
+    """The state of one stage, given by its ``number``, within the state that all stages share."""
 
     def __init__(self, whole: Store, number: int) -> None:
         self._whole = whole

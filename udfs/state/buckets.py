@@ -119,14 +119,14 @@ class Buckets:
         return Buckets(kept, self.next_number, _recent=self._recent)
 
 
-class Piece(NamedTuple):
+class BucketPiece(NamedTuple):
     """Rows of one bucket and their earliest timers of event time and processing time."""
 
     rows: pa.RecordBatch
     timers: np.ndarray
 
 
-def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, Piece]:
+def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
     """The rows of each position, in their order; only positions that have rows, ascending."""
     if len(positions) == 0:
         return {}
@@ -137,7 +137,7 @@ def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, Piece]:
     timers = np.stack([_earliest(rows, column, starts) for column in TIMERS.values()], axis=1)
     lengths = np.diff(starts, append=len(positions)).tolist()
     runs = zip(positions[starts].tolist(), starts.tolist(), lengths, timers, strict=True)
-    return {position: Piece(rows.slice(start, length), of_bucket) for position, start, length, of_bucket in runs}
+    return {position: BucketPiece(rows.slice(start, length), of_bucket) for position, start, length, of_bucket in runs}
 
 
 def splits(places: np.ndarray, most_rows: int) -> bool:
@@ -145,7 +145,7 @@ def splits(places: np.ndarray, most_rows: int) -> bool:
     return len(places) > most_rows and bool(places.min() != places.max())
 
 
-def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, Piece]]:
+def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, BucketPiece]]:
     """Cuts a bucket of too many rows into some of two thirds of what fits, with their lowest places."""
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)

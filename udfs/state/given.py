@@ -13,7 +13,7 @@ DENSE = 4
 """Where one row in so many is asked for, buckets are given, and written, as a whole."""
 
 
-class Given:
+class AskedRows:
     """``places`` are sorted; None for all that are in loaded buckets. ``by``: the column of places."""
 
     def __init__(self, by: str, schema: pa.Schema) -> None:

@@ -17,8 +17,8 @@ from sqlstream.udfs.state.buckets import (
     ROWS,
     TIMER_OF,
     TIMERS,
+    BucketPiece,
     Buckets,
-    Piece,
     cut,
     split,
     splits,
@@ -38,7 +38,7 @@ from sqlstream.udfs.state.deltas import (
     read_chunk,
     write_chunk,
 )
-from sqlstream.udfs.state.given import DENSE, Given, is_dense
+from sqlstream.udfs.state.given import DENSE, AskedRows, is_dense
 
 BUCKET_ROWS = 1024
 """A bucket of more rows splits. Fewer rows make small batches cheaper, more rows make large batches cheaper."""
@@ -68,7 +68,7 @@ class KeyedState:
         self._timed = any(column in self.schema.names for column in TIMERS.values())
         self._index: Buckets | None = None
         self._open: dict[int, Bucket] = {}
-        self._given = Given(by, self.schema)
+        self._given = AskedRows(by, self.schema)
 
     def load(self, hashes: np.ndarray) -> pa.Table:
         """The rows of these hashes, and maybe others of their buckets."""
@@ -141,7 +141,7 @@ class KeyedState:
             else:
                 changes |= self._move(group, added)
         self._open.clear()
-        self._given = Given(self._by, self.schema)
+        self._given = AskedRows(self._by, self.schema)
         if changes:
             index = self._buckets()
             if added or (index.index[:, ROWS] == 0).any():
@@ -189,7 +189,7 @@ class KeyedState:
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    def _cut(self, rows: pa.Table) -> dict[int, Piece]:
+    def _cut(self, rows: pa.Table) -> dict[int, BucketPiece]:
         batch = whole(self._checked(rows))
         return cut(batch, self._buckets().positions(self._places(batch)))
 
@@ -199,10 +199,10 @@ class KeyedState:
         bucket.rows += rows
         self._given.changed()
 
-    def _replace_buckets(self, pieces: dict[int, Piece]) -> None:
+    def _replace_buckets(self, pieces: dict[int, BucketPiece]) -> None:
         positions = self._loaded()
         if len(pieces) < len(positions):
-            pieces = dict.fromkeys(positions, Piece(self._nothing, np.full(2, END_OF_TIME))) | pieces
+            pieces = dict.fromkeys(positions, BucketPiece(self._nothing, np.full(2, END_OF_TIME))) | pieces
         bucket_pieces = [pieces[position] for position in positions]
         if bucket_pieces:
             self._timers(positions, np.stack([piece.timers for piece in bucket_pieces]))
@@ -212,21 +212,21 @@ class KeyedState:
                 chunks = [Chunk(rows)] if rows.num_rows else []
                 self._open[position] = Bucket(chunks, 0, True, rows.num_rows)
 
-    def _replace_places(self, pieces: dict[int, Piece]) -> None:
+    def _replace_places(self, pieces: dict[int, BucketPiece]) -> None:
         given = self._cut(self.loaded())
         for position in sorted(given.keys() | pieces.keys()):
             old, new = given.get(position), pieces.get(position)
             if old is None or new is None or not old.rows.equals(new.rows):
                 self._replace_piece(position, old, new)
 
-    def _replace_piece(self, position: int, old: Piece | None, new: Piece | None) -> None:
+    def _replace_piece(self, position: int, old: BucketPiece | None, new: BucketPiece | None) -> None:
         if self._timed:
             self._timers([position], self._timers_after(position, old, new))
         rows = self._nothing if new is None else new.rows
         replaced = NO_PLACES if old is None else distinct(self._places(old.rows))
         self._add(position, Chunk(rows, replaced), rows.num_rows - (0 if old is None else old.rows.num_rows))
 
-    def _timers_after(self, position: int, old: Piece | None, new: Piece | None) -> np.ndarray:
+    def _timers_after(self, position: int, old: BucketPiece | None, new: BucketPiece | None) -> np.ndarray:
         timers = self._buckets().index[position, EVENT : PROCESSING + 1]
         if old is not None and ((old.timers <= timers) & (timers != END_OF_TIME)).any():
             timers = self._timers_of_others(position)
@@ -287,14 +287,14 @@ class KeyedState:
         index.index[group, ROWS] = 0
         return changes
 
-    def _pieces(self, group: list[int]) -> list[tuple[int, Piece]]:
+    def _pieces(self, group: list[int]) -> list[tuple[int, BucketPiece]]:
         """The rows of neighbours in buckets that are not too large, with their lowest places."""
         batches, low = self._batches(group), int(self._buckets().index[group[0], LOW])
         rows = one(batches) if batches else self._nothing
         if self._overflows(rows):
             return split(rows, self._places(rows), low, self._most_rows)
         timers = self._buckets().index[group, EVENT : PROCESSING + 1].min(axis=0)
-        return [(low, Piece(rows, timers))] if rows.num_rows else []
+        return [(low, BucketPiece(rows, timers))] if rows.num_rows else []
 
     def _overflows(self, rows: pa.RecordBatch) -> bool:
         return rows.num_rows > self._most_rows and splits(self._places(rows), self._most_rows)

@@ -31,7 +31,7 @@ _WORTH_COMBINING = 4
 """Rows are cut down before the exchange where there are so many times as many as may be left of them."""
 
 
-class _Part(NamedTuple):
+class _RowsOfKind(NamedTuple):
     """Rows of one kind that come out, with the numbers that they have then."""
 
     kind: str
@@ -148,7 +148,7 @@ class TopNKernel(Kernel):
         single = self.ranking.first == self.ranking.last
         return self.ranking.has_slots and (self.number is not None or single) and not self.appends
 
-    def _of_slots(self, rows: pa.Table, ids: Numbers, before: Numbers, after: Numbers) -> Iterator[_Part]:
+    def _of_slots(self, rows: pa.Table, ids: Numbers, before: Numbers, after: Numbers) -> Iterator[_RowsOfKind]:
         """Keys and numbers whose row is another one, and not only an equal one."""
         old, new = (np.flatnonzero(numbers) for numbers in (before, after))
         width = self.ranking.last - self.ranking.first + 1
@@ -162,20 +162,20 @@ class TopNKernel(Kernel):
         passed_rows = rows.select(self.passed)
         other = differ(passed_rows.take(pa.array(replaced)), passed_rows.take(pa.array(replacing)))
         replaced, replacing = replaced[other], replacing[other]
-        yield _Part("-D", alone_old, before[alone_old])
-        yield _Part("-U", replaced, before[replaced])
-        yield _Part("+U", replacing, after[replacing])
-        yield _Part("+I", alone_new, after[alone_new])
+        yield _RowsOfKind("-D", alone_old, before[alone_old])
+        yield _RowsOfKind("-U", replaced, before[replaced])
+        yield _RowsOfKind("+U", replacing, after[replacing])
+        yield _RowsOfKind("+I", alone_new, after[alone_new])
 
-    def _of_rows(self, was: Flags, is_now: Flags, before: Numbers, after: Numbers) -> Iterator[_Part]:
+    def _of_rows(self, was: Flags, is_now: Flags, before: Numbers, after: Numbers) -> Iterator[_RowsOfKind]:
         moved = was & is_now & (before != after) if self.number is not None else np.zeros(len(was), np.bool_)
         left, came, moves = np.flatnonzero(was & ~is_now), np.flatnonzero(is_now & ~was), np.flatnonzero(moved)
-        yield _Part("-D", left, before[left])
-        yield _Part("-U", moves, before[moves])
-        yield _Part("+U", moves, after[moves])
-        yield _Part("+I", came, after[came])
+        yield _RowsOfKind("-D", left, before[left])
+        yield _RowsOfKind("-U", moves, before[moves])
+        yield _RowsOfKind("+U", moves, after[moves])
+        yield _RowsOfKind("+I", came, after[came])
 
-    def _results(self, rows: pa.Table, ids: Numbers, parts: list[_Part]) -> pa.Table:
+    def _results(self, rows: pa.Table, ids: Numbers, parts: list[_RowsOfKind]) -> pa.Table:
         """By key; in slots by number, else what is withdrawn before what is added."""
         chosen = np.concatenate([change.rows for change in parts])
         numbers = np.concatenate([change.numbers for change in parts])

@@ -30,7 +30,7 @@ from sqlstream.udfs.windows.emission import TIMESTAMP, WINDOW_END, WINDOW_START,
 from sqlstream.udfs.windows.late import Lateness, LateRows
 from sqlstream.udfs.windows.numbering import number, renumbered, runs
 from sqlstream.udfs.windows.pane_contents import Entries, compact, read_entries
-from sqlstream.udfs.windows.pane_results import Due, Firing, Results, collapse
+from sqlstream.udfs.windows.pane_results import Due, Firing, PaneResults, collapse
 from sqlstream.udfs.windows.panes import CLOSES_BEFORE_END, Panes
 
 PANE = "__pane_start"
@@ -190,7 +190,7 @@ class AlignedWindows(Kernel):
         due = begin < stop
         if due.any():
             entries = read_entries(state, stored[due], self.keys, self._counted)
-            self._emit(Results(Due(entries, begin[due], stop[due]), panes, self.keys, self._counted), context)
+            self._emit(PaneResults(Due(entries, begin[due], stop[due]), panes, self.keys, self._counted), context)
         for pane in stored[stop > panes.last_end(stored)]:
             state.replace(pane, None)
         if panes.cumulative and due.any():
@@ -215,7 +215,7 @@ class AlignedWindows(Kernel):
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    def _emit(self, results: Results, context: Context) -> None:
+    def _emit(self, results: PaneResults, context: Context) -> None:
         if results.count > MOST_RESULTS and results.count > _FOLDS * results.due.entries.rows.num_rows:
             context.emit_folded(self._folded(results.due))
             return
@@ -235,7 +235,7 @@ class AlignedWindows(Kernel):
         entries = Entries(
             folded.select(self._state_schema.names).combine_chunks(), panes, pane_numbers, ids.ids, ids.count
         )
-        results = Results(Due(entries, begin[first], stop[first]), self._panes, self.keys, self._counted)
+        results = PaneResults(Due(entries, begin[first], stop[first]), self._panes, self.keys, self._counted)
         return map(self._results, results.parts())
 
     def _results(self, firing: Firing) -> pa.Table:

@@ -19,7 +19,7 @@ from sqlstream.udfs.triggers.clocks import EachBatch
 from sqlstream.udfs.triggers.trigger import Due, Fires, Run, Windows
 from sqlstream.udfs.windows.contents import Held, Pane
 from sqlstream.udfs.windows.emission import EARLY, LATE, ON_TIME, Emitted, Firings, bounds, in_order
-from sqlstream.udfs.windows.endless import Pace
+from sqlstream.udfs.windows.endless import FiringPace
 from sqlstream.udfs.windows.instances import END, START, Instances, Touched, joined
 from sqlstream.udfs.windows.numbering import number, stable_order
 from sqlstream.udfs.windows.sessions import merge_rows
@@ -84,7 +84,7 @@ class WindowCall:
         for domain in dict.fromkeys((advanced, Domain.PROCESSING)):
             alive = self._fire_due(touched.instances, domain, clocks[domain])
             if not alive.all():
-                touched = Touched(touched.instances.at(alive), touched.place[alive], touched.taken)
+                touched = Touched(touched.instances.at(alive), touched.stored_row[alive], touched.is_replaced)
         self._write(touched, loaded)
         rows = in_order(self.emitted)
         if rows is not None:
@@ -184,7 +184,7 @@ class WindowCall:
         alive = np.ones(instances.count, bool)
         # How sessions came to be stored depends on where micro-batches ended.
         active = np.argsort(instances.start, kind="stable") if self.kernel.assigner.merging else np.arange(len(alive))
-        pace = Pace()
+        pace = FiringPace()
         while len(active):
             windows = self.windows(instances).at(active)
             state = instances.trigger.at(active)
@@ -263,9 +263,9 @@ class WindowCall:
 
     def _write(self, touched: Touched, loaded: pa.Table) -> None:
         """Replaces what was loaded: instances that were there stay at their places, new ones come behind them."""
-        kept = np.flatnonzero(~touched.taken)
+        kept = np.flatnonzero(~touched.is_replaced)
         rows = joined(loaded.take(kept), self.kernel.layout.encode(touched.instances, self._timers(touched.instances)))
-        stored_row = np.where(touched.place >= 0, touched.place, loaded.num_rows)
+        stored_row = np.where(touched.stored_row >= 0, touched.stored_row, loaded.num_rows)
         self.state.replace(rows.take(np.argsort(np.concatenate([kept, stored_row]), kind="stable")))
         self.held.flush()
         next_timers = {domain: self.state.next_timer(domain) for domain in Domain}

@@ -162,8 +162,8 @@ class _Accumulators:
         lifted = self._lifted(run, parts.of_position, len(parts.instance))
         chains = _chains(instances.count, parts)
         sums = self._along(joined(instances.held, lifted).take(chains.order), chains)
-        results = self._aggregates.finish(sums.take(chains.place[instances.count + parts.fired]))
-        rest = sums.take(chains.place[instances.count + parts.last])
+        results = self._aggregates.finish(sums.take(chains.position[instances.count + parts.fired]))
+        rest = sums.take(chains.position[instances.count + parts.last])
         instances.held = with_rows(rest, chains.emptied, self.contents.fresh(len(chains.emptied)))
         instances.filled[chains.emptied] = False
         return pane_of(results, self.contents.results.names)
@@ -223,12 +223,12 @@ def _parts(run: Run, fires: Fires) -> _Parts:
 class _Chains(NamedTuple):
     """What is to be accumulated along: what each instance held, then its parts; a purge begins a new chain.
 
-    ``order``: instances and parts, numbered one behind the other, in order. ``place``: where each of them stands.
-    ``rank``: the place of each within its chain. ``emptied``: instances that hold nothing in the end.
+    ``order``: instances and parts, numbered one behind the other, in order. ``position``: where each of them stands.
+    ``rank``: the position of each within its chain. ``emptied``: instances that hold nothing in the end.
     """
 
     order: Values
-    place: Values
+    position: Values
     rank: Values
     emptied: Values
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, late_windows, taken_windows
 from sqlstream.udfs.assigners.session import Session
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
@@ -48,10 +48,10 @@ class Cut(NamedTuple):
     ``fired``: for each row the number, within its key, under which its session has fired; NOT_FIRED for none.
     """
 
-    key: Rows
-    piece: Rows
+    key: RowIndices
+    piece: RowIndices
     reach: Times
-    fired: Rows
+    fired: RowIndices
     pieces: Pieces
 
 
@@ -135,7 +135,7 @@ class CutSessionKernel(Kernel):
             return np.full(rows.num_rows, otherwise)
         return np.asarray(rows.column(name).fill_null(False).to_numpy(), np.bool_)
 
-    def _turns(self, arrived: pa.Table, watermark: int) -> list[Rows]:
+    def _turns(self, arrived: pa.Table, watermark: int) -> list[RowIndices]:
         """The rows in turns. Rows behind the watermark may close a session at once, so that no row of their key that
         comes after one is in its turn."""
         behind = arrived.column(TIME).to_numpy() <= watermark
@@ -215,7 +215,7 @@ class CutSessionKernel(Kernel):
         piece[order] = np.where(np.cumsum(inside) > 0, np.maximum.accumulate(within) - 1, NO_PIECE)[:-1]
         return Cut(key, piece, reach, fired, pieces)
 
-    def _numbers(self, sessions: Cut, closed: Flags) -> Rows:
+    def _numbers(self, sessions: Cut, closed: Flags) -> RowIndices:
         """The rows of a closed session get a number that no other one of its key has, the others none."""
         numbers = np.where(closed, np.arange(len(closed)) + 1, NOT_FIRED)
         return _by_row(sessions, numbers, np.full(len(sessions.piece), NOT_FIRED))
@@ -225,7 +225,7 @@ class CutSessionKernel(Kernel):
         over = sessions.pieces.end - MILLISECOND + np.where(closed, self._allowed, 0)
         return _by_row(sessions, over, sessions.reach - MILLISECOND + self._allowed)
 
-    def _fired(self, rows: pa.Table, sessions: Cut, fires: Rows) -> pa.Table:
+    def _fired(self, rows: pa.Table, sessions: Cut, fires: RowIndices) -> pa.Table:
         number = np.full(len(sessions.pieces.first) + 1, NO_PIECE)
         number[fires] = np.arange(len(fires))
         owner = number[sessions.piece]
@@ -245,7 +245,7 @@ class CutSessionKernel(Kernel):
         ]
         return pa.Table.from_arrays(columns, schema=self.output)
 
-    def _results_of(self, rows: pa.Table, owner: Rows, count: int) -> pa.Table:
+    def _results_of(self, rows: pa.Table, owner: RowIndices, count: int) -> pa.Table:
         if isinstance(self.function, AllRows):
             return rows.select(list(self.function.columns))
         return self.function.finish(self.function.lift(rows, owner, count))
@@ -277,7 +277,7 @@ class CutSessionKernel(Kernel):
         return pa.schema([*self.kept.stored, *own, (FIRED, pa.int64()), (self._timer, pa.int64())])
 
 
-def _by_row(sessions: Cut, of_piece: Rows, otherwise: Rows) -> Rows:
+def _by_row(sessions: Cut, of_piece: RowIndices, otherwise: RowIndices) -> RowIndices:
     """The value of each row's session; ``otherwise`` where it has none."""
     if len(of_piece) == 0:
         return otherwise

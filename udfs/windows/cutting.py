@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
 from sqlstream.udfs.assigners.meeting import range_minima
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
 
@@ -24,7 +24,7 @@ from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
 class Ordered(NamedTuple):
     """Rows by key, time and arrival. ``reach``: the gap after each. ``opens``, ``closes``: START_WHEN and END_WHEN."""
 
-    key: Rows
+    key: RowIndices
     time: Times
     reach: Times
     opens: Flags
@@ -34,8 +34,8 @@ class Ordered(NamedTuple):
 class Pieces(NamedTuple):
     """Sessions in order: rows ``[first, stop)`` of the ordered ones, and the bounds in time."""
 
-    first: Rows
-    stop: Rows
+    first: RowIndices
+    stop: RowIndices
     start: Times
     end: Times
 
@@ -51,7 +51,7 @@ def cut(rows: Ordered, max_duration: int | None) -> Pieces:
     return Pieces(first, stop, rows.time[first], end)
 
 
-def _stops(rows: Ordered, max_duration: int | None) -> Rows:
+def _stops(rows: Ordered, max_duration: int | None) -> RowIndices:
     """For each row, the first row that does not belong to a session that begins with it."""
     stop = np.minimum(_unreached(rows), _following(rows.closes) + 1)
     if max_duration is None:
@@ -60,7 +60,7 @@ def _stops(rows: Ordered, max_duration: int | None) -> Rows:
     return np.minimum(stop, np.searchsorted(line.start, line.end))
 
 
-def _unreached(rows: Ordered) -> Rows:
+def _unreached(rows: Ordered) -> RowIndices:
     """For each row, the first one behind it that no row from it on reaches, or of another key."""
     line = on_line(Windows(rows.key, rows.time, rows.reach))
     first = np.arange(len(rows.key))
@@ -71,14 +71,14 @@ def _unreached(rows: Ordered) -> Rows:
     return stop
 
 
-def _following(flags: Flags) -> Rows:
+def _following(flags: Flags) -> RowIndices:
     """For each row, and for the place behind the last, the first one from there on that is flagged."""
     count = len(flags)
     next_flagged = np.where(flags, np.arange(count), count)
     return np.minimum.accumulate(next_flagged[::-1])[::-1]
 
 
-def _reachable(rows: Ordered, stop: Rows) -> Rows:
+def _reachable(rows: Ordered, stop: RowIndices) -> RowIndices:
     """The first rows of sessions: from the first opening row of each key on, each time the one after the stop.
 
     Steps are doubled, so that n sessions behind one another take log n rounds.

@@ -120,7 +120,7 @@ class Emission:
         return Emitted(changes.take(order), np.concatenate([withdrawn.when, added.when])[order])
 
     def _values(self, firings: Firings, firing_of_row: Values, index: Values) -> pa.Table:
-        """One row for each entry of ``of``, the number of a firing; ``index``: pane numbers by firing or entry."""
+        """One row for each entry of ``firing_of_row``; ``index``: pane numbers by firing or entry."""
         results = firings.results if firings.of is not None else firings.results.take(firing_of_row)
         columns = [firings.start.take(firing_of_row), firings.end.take(firing_of_row), *results.columns]
         if self.panes:

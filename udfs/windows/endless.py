@@ -35,7 +35,7 @@ def require_few(firings: int, begin: int, end: int) -> None:
 
 
 @dataclass
-class Pace:
+class FiringPace:
     """Firings of windows, the earliest of each in every round, of which nobody knows how many there will be."""
 
     _rounds: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
 from sqlstream.udfs.kernel import END_OF_TIME, Domain
 from sqlstream.udfs.windows.ranges import Ranges
 from sqlstream.udfs.windows.timeline import NOT_COUNTED, Step, Timeline
@@ -36,7 +36,7 @@ class EveryRows:
         kept = ~counted | (rows.time > now - self.size) | counts_on
         return Step(self._firings(rows, fires, domain), kept, np.where(counted, END_OF_TIME, rows.timer), position)
 
-    def _positions(self, rows: Timeline) -> Rows:
+    def _positions(self, rows: Timeline) -> RowIndices:
         """Positions that count on from the newest row of each key that was counted before."""
         before = rows.position != NOT_COUNTED
         counted_before = np.add.reduceat(before.astype(np.int64), rows.first)
@@ -44,7 +44,7 @@ class EveryRows:
         rank = np.arange(len(rows.key)) - (rows.first + counted_before)[rows.key] + 1
         return np.where(before, rows.position, (base[rows.key] + rank) % self.slide)
 
-    def _firings(self, rows: Timeline, fires: Rows, domain: Domain) -> Iterator[Ranges]:
+    def _firings(self, rows: Timeline, fires: RowIndices, domain: Domain) -> Iterator[Ranges]:
         if len(fires) == 0:
             return
         line = rows.on_line(self.size)

@@ -24,7 +24,7 @@ _ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
 
 
 @dataclass(frozen=True)
-class Layout:
+class InstanceLayout:
     """The columns of stored instances. ``held``: those that the contents keep in them, ``last``: those of the result
     that was emitted last, where results are retracted."""
 
@@ -158,12 +158,12 @@ class Instances:
 
 @dataclass
 class Touched:
-    """``instances`` that a call works on; ``place``: where each stands among what was loaded, -1 for new ones.
-    ``taken``: true for what was loaded and is, or has become part of, one of them."""
+    """``instances`` that a call works on. ``stored_row``: the row of each in the loaded table, -1 for new ones.
+    ``is_replaced``: true for loaded rows that are one of these instances, or were merged into one."""
 
     instances: Instances
-    place: Values
-    taken: Values
+    stored_row: Values
+    is_replaced: Values
 
 
 def joined(first: pa.Table, second: pa.Table) -> pa.Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sqlstream.udfs.assigners.aligned import aligned
-from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain
 from sqlstream.udfs.windows.endless import require_few
@@ -81,7 +81,7 @@ class LastRows:
             later = np.maximum(begin, high)[end >= high]  # between the rows of different keys may be thousands of years
             low = int(later.min(initial=END_OF_TIME))
 
-    def _last_before(self, rows: Timeline, key: Rows, multiple: Times) -> Ranges:
+    def _last_before(self, rows: Timeline, key: RowIndices, multiple: Times) -> Ranges:
         asked = Windows(key, multiple, multiple)
         line = on_line(Windows(rows.key, rows.time, rows.time) + asked).start
         stop = np.searchsorted(line[: len(rows.key)], line[len(rows.key) :])

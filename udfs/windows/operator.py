@@ -29,7 +29,7 @@ from sqlstream.udfs.windows.call import WindowCall
 from sqlstream.udfs.windows.contents import Accumulated, Contents
 from sqlstream.udfs.windows.emission import Emission
 from sqlstream.udfs.windows.functions import AllRows
-from sqlstream.udfs.windows.instances import END, ROWS, Layout, names_of
+from sqlstream.udfs.windows.instances import END, ROWS, InstanceLayout, names_of
 from sqlstream.udfs.windows.late import NO_LATENESS, Lateness
 
 NOT_MERGEABLE = "SS397"
@@ -88,9 +88,9 @@ class WindowKernel(Kernel):
         return Emission(keys, self.contents.results, self.panes, self.retracting, self.row_kinds)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> InstanceLayout:
         keys = names_of(self.input, [KEY_HASH, *self.keys])
-        return Layout(keys, self.trigger, self.contents.held, self.emission.last)
+        return InstanceLayout(keys, self.trigger, self.contents.held, self.emission.last)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         """Rows of BARRIER alone stand for aligned barriers, in their places among the others."""

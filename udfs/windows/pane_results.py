@@ -38,7 +38,7 @@ class Due(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Results:
+class PaneResults:
     """The results of windows that have closed: by end, then by first appearance of the key."""
 
     due: Due

@@ -13,19 +13,19 @@ from sqlstream.udfs.windows.merging import merge_ranges
 from sqlstream.udfs.windows.ranges import Indices, Ranges, distinct, expanded
 
 
-class Results(NamedTuple):
+class RangeResults(NamedTuple):
     """Rows of results; ``owner`` is the number of the range of each, in order."""
 
     rows: pa.Table
     owner: Indices
 
 
-def results_of(function: Aggregates | AllRows, rows: pa.Table, key: Indices, ranges: Ranges) -> Results:
+def results_of(function: Aggregates | AllRows, rows: pa.Table, key: Indices, ranges: Ranges) -> RangeResults:
     """``key``: that of each row, ascending; a range lies within the rows of one key."""
     if isinstance(function, AllRows):
         pairs = expanded(ranges)
-        return Results(rows.select(list(function.columns)).take(pa.array(pairs.row)), pairs.owner)
-    return Results(_aggregated(function, rows, key, ranges), np.arange(len(ranges.start)))
+        return RangeResults(rows.select(list(function.columns)).take(pa.array(pairs.row)), pairs.owner)
+    return RangeResults(_aggregated(function, rows, key, ranges), np.arange(len(ranges.start)))
 
 
 def _aggregated(aggregates: Aggregates, rows: pa.Table, key: Indices, ranges: Ranges) -> pa.Table:

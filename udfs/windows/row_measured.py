@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
-from sqlstream.udfs.assigners.assigner import Rows, Times, times_of
+from sqlstream.udfs.assigners.assigner import RowIndices, Times, times_of
 from sqlstream.udfs.assigners.merging import MILLISECOND, Windows, on_line
 from sqlstream.udfs.kernel import MOST_RESULTS, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
@@ -196,7 +196,7 @@ class RowMeasuredKernel(Kernel):
         return pa.schema([*self.kept.stored, *own])
 
 
-def never_back(key: Rows, time: Times) -> Times:
+def never_back(key: RowIndices, time: Times) -> Times:
     """The latest time of each row and those before it of its key: a clock that is set back stands still instead."""
     line = on_line(Windows(key, time, time)).start
     newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)

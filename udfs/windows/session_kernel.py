@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.assigners import LATE, Session, Windows, late_windows, merge_sessions
-from sqlstream.udfs.assigners.assigner import Rows
+from sqlstream.udfs.assigners.assigner import RowIndices
 from sqlstream.udfs.assigners.merging import MILLISECOND
 from sqlstream.udfs.kernel import KEY_HASH, NO_WATERMARK, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
@@ -172,5 +172,5 @@ class SessionKernel(Kernel):
         return pa.schema([*self._keys, *own, *self._function.accumulators])
 
 
-def _windows(rows: pa.Table, key: Rows) -> Windows:
+def _windows(rows: pa.Table, key: RowIndices) -> Windows:
     return Windows(key, rows.column(START).to_numpy(), rows.column(END).to_numpy())

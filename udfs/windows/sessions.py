@@ -223,7 +223,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     run = Run(rows, arrived.row[growth.order], starts, starts + growth.lengths, windows, own_start)
     call.fire_rows(joint, run, run.row, lambda: growth.bounds[:2])
     stored_row = np.full(growth.count, -1)
-    stored_row[groups[::-1]] = merged.place[source[::-1]]
+    stored_row[groups[::-1]] = merged.stored_row[source[::-1]]
     _replace(merged, source, joint, growth.key, stored_row)
 
 
@@ -253,4 +253,4 @@ def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stor
     kept[source] = False
     merged.instances = merged.instances.at(kept).followed_by(joint)
     merged.key = np.concatenate([merged.key[kept], key])
-    merged.place = np.concatenate([merged.place[kept], stored_row])
+    merged.stored_row = np.concatenate([merged.stored_row[kept], stored_row])

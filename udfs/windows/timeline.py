@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sqlstream.udfs.assigners.assigner import Flags, Rows, Times
+from sqlstream.udfs.assigners.assigner import Flags, RowIndices, Times
 from sqlstream.udfs.assigners.meeting import Intervals
 from sqlstream.udfs.assigners.merging import Windows, on_line
 from sqlstream.udfs.kernel import Domain
@@ -23,13 +23,13 @@ class Timeline(NamedTuple):
     with it; NOT_COUNTED where it waits, or where no row counts.
     """
 
-    key: Rows
+    key: RowIndices
     time: Times
     timer: Times
-    position: Rows
+    position: RowIndices
 
     @property
-    def first(self) -> Rows:
+    def first(self) -> RowIndices:
         """The first row of each key."""
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     firings: Iterator[Ranges]
     kept: Flags
     timer: Times
-    position: Rows
+    position: RowIndices
 
 
 class Measure(Protocol):

@@ -16,7 +16,7 @@ def assigner_of(window: Window | None, time: str | None, domain: Domain, inputs:
     """``window`` None: the rows carry the bounds, in START and END. ``time``: the column of the rows' times."""
     match window:
         case None:
-            return assigners.Given(START, END, domain)
+            return assigners.GivenWindows(START, END, domain)
         case Tumble():
             return assigners.Tumble(time, _us(window.size_ms), _us(window.offset_ms), window.zone, domain)
         case Hop():

@@ -15,7 +15,7 @@ from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import sees_barriers
 from sqlstream.udfs.barriers.kernel import ALIGNED, CHANNEL, ID, KIND, Barriers
-from sqlstream.udfs.barriers.marks import Kind
+from sqlstream.udfs.barriers.marks import MarkKind
 from sqlstream.udfs.exchange import CLOCK
 
 _TIME = "__held_time"
@@ -57,9 +57,9 @@ def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFr
 
 
 def _kind(node: AlignBarriers, rows: DataFrame, context: Context) -> Column:
-    conditions = ((node.marker, Kind.MARKER), (node.cancel_when, Kind.CANCEL), (node.end_when, Kind.END))
+    conditions = ((node.marker, MarkKind.MARKER), (node.cancel_when, MarkKind.CANCEL), (node.end_when, MarkKind.END))
     cases = [f"WHEN {context.sql(when, rows)} THEN {kind.value}" for when, kind in conditions if when is not None]
-    return F.expr(f"CASE {' '.join(cases)} ELSE {Kind.ROW.value} END")
+    return F.expr(f"CASE {' '.join(cases)} ELSE {MarkKind.ROW.value} END")
 
 
 def _number(text: str, kind: str) -> str:

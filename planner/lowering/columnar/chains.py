@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sqlstream.planner.lowering.columnar.from_files import Files
-from sqlstream.planner.lowering.columnar.inputs import Taken
+from sqlstream.planner.lowering.columnar.inputs import InputField
 from sqlstream.planner.lowering.columnar.operator import Above, Running
 from sqlstream.planner.physical.chaining import Link
 from sqlstream.udfs.exchange import CLOCK
@@ -41,12 +41,16 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def handover_of(
-    link: Link, emitted: Mapping[str, Handed], taken: Mapping[str, Taken], keys: Sequence[str], schema: pa.Schema
+    link: Link,
+    emitted: Mapping[str, Handed],
+    fields_of: Mapping[str, InputField],
+    keys: Sequence[str],
+    schema: pa.Schema,
 ) -> Handover:
-    """``emitted``: where fields of the operator below are in what its kernel emits. ``taken``: the fields that the
+    """``emitted``: where fields of the operator below are in what its kernel emits. ``fields_of``: the fields that the
     columns of the rows above are, of which ``schema`` is the whole and ``keys`` a part.
     """
     below = dict(link.fields)
-    read = {name: taken[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}
+    read = {name: fields_of[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}
     handed = ((name, replace(emitted[below[column.field]], micros=column.micros)) for name, column in read.items())
     return Handover(tuple(handed), tuple(keys), schema)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of
+from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, clock_of
 from sqlstream.planner.lowering.event_times import time_of
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.missing_columns import missing_are_null
@@ -48,7 +48,7 @@ def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...
 
 def files_of(
     step: Operator,
-    taken: Mapping[str, Taken],
+    fields_of: Mapping[str, InputField],
     inputs: Inputs,
     rows: pa.Schema,
     hashed: tuple[str, ...],
@@ -57,15 +57,15 @@ def files_of(
 ) -> Files | None:
     """What the exchange of an operator's input reads to make ``rows``; None where Spark reads.
 
-    ``taken``: the fields that columns are, keys too. ``rows``: what the kernel gets. ``hashed``: the keys of KEY_HASH,
-    which then the exchange adds.
+    ``fields_of``: by column, keys included, the field that it is. ``rows``: what the kernel gets. ``hashed``: the keys
+    of KEY_HASH, which then the exchange adds.
     """
     files = step.ports[port].files
     if files is None:
         return None
     rows = rows.remove(rows.get_field_index(KEY_HASH)) if hashed else rows
     names = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
-    columns = {name: _from_file(taken[name], files, inputs) for name in names}
+    columns = {name: _from_file(fields_of[name], files, inputs) for name in names}
     scan = files.scan
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
@@ -76,8 +76,8 @@ def files_of(
     return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)))
 
 
-def _from_file(taken: Taken, files: FilesToRead, inputs: Inputs) -> FromFile:
-    column, told, table = files.column(taken.field), inputs.watermark, files.scan.table.name
-    event_time = time_of(told.source) if taken.required and told is not None else None
+def _from_file(source: InputField, files: FilesToRead, inputs: Inputs) -> FromFile:
+    column, told, table = files.column(source.field), inputs.watermark, files.scan.table.name
+    event_time = time_of(told.source) if source.required and told is not None else None
     not_null = None if column.nullable else f'column "{column.name}" of table "{table}" is NOT NULL and got NULL'
-    return FromFile(column.name, column.type.to_arrow(), taken.micros, event_time, not_null)
+    return FromFile(column.name, column.type.to_arrow(), source.micros, event_time, not_null)

@@ -9,7 +9,15 @@ from pyspark.sql import Column, DataFrame
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, row_kind, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import (
+    InputField,
+    Inputs,
+    clock_of,
+    key,
+    passed_on,
+    row_kind,
+    with_key_hash,
+)
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
@@ -46,8 +54,8 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
     kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     hashed = hashed_by_exchange(keys, schema)
-    taken = {**inputs.taken, **{own: Taken(name) for own, name in _keys(node).items()}}
-    files = files_of(step, taken, inputs, schema, hashed, context)
+    fields_of = {**inputs.fields_of, **{own: InputField(name) for own, name in _keys(node).items()}}
+    files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     return emitted.select(*_results(node), *hidden(emitted))
 

@@ -30,7 +30,7 @@ END = "__given_end"
 
 
 @dataclass(frozen=True)
-class Taken:
+class InputField:
     """A field of the operator's input as it is, or the microseconds of one. ``required``: it must not be NULL."""
 
     field: str
@@ -42,7 +42,7 @@ class Taken:
 class Inputs:
     """Columns by name, as SQL texts over ``rows``, the fields of the operator's input ``below``.
 
-    ``watermark``: the one that the exchange tells from the rows' times. ``taken``: those of the columns that are
+    ``watermark``: the one that the exchange tells from the rows' times. ``fields_of``: those of the columns that are
     fields, for who can do without SQL.
     """
 
@@ -51,19 +51,19 @@ class Inputs:
     below: DataFrame
     watermark: BlobWatermark | None = None
     texts: dict[str, str] = field(default_factory=dict)
-    taken: dict[str, Taken] = field(default_factory=dict)
+    fields_of: dict[str, InputField] = field(default_factory=dict)
 
     def add(self, expression: exp.Expression, kind: str | None = None, name: str | None = None) -> str:
         """The name of the column with an expression's value, cast to ``kind``."""
         text = self.context.sql(expression, self.below)
         name = self.add_text(text if kind is None else f"CAST({text} AS {kind})", name)
         if kind is None and isinstance(expression, exp.Column):
-            self.taken[name] = Taken(expression.name)
+            self.fields_of[name] = InputField(expression.name)
         return name
 
     def field(self, name: str, to: str) -> str:
         """A field as it is."""
-        self.taken[to] = Taken(name)
+        self.fields_of[to] = InputField(name)
         return self.add_text(quoted(name), to)
 
     def add_text(self, text: str, name: str | None = None) -> str:
@@ -75,7 +75,7 @@ class Inputs:
     def time(self, name: str, to: str = TIME) -> str:
         """A time column in microseconds."""
         told = self.watermark if self.watermark is not None and self.watermark.time == name else None
-        self.taken[to] = Taken(name, micros=True, required=told is not None)
+        self.fields_of[to] = InputField(name, micros=True, required=told is not None)
         return self.add_text(micros(name) if told is None else self._required(told), to)
 
     def _required(self, told: BlobWatermark) -> str:

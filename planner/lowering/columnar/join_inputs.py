@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlstream.planner.joining import Join
 from sqlstream.planner.lowering.columnar.from_files import Files, files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
@@ -94,14 +94,16 @@ def _input(node: Join, step: Operator, port: int, context: Context, more: More) 
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
     projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows))
     schema = kernel_schema(projected)
-    taken = {name: Taken(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)}
+    fields_of = {
+        name: InputField(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)
+    }
     hashed, hashed_rows = hashed_by_exchange(keys, schema), with_hash(node, projected, keys)
     return JoinInput(
         hashed_rows,
         keys,
         outputs,
         hashed,
-        files_of(step, {**inputs.taken, **taken}, inputs, kernel_schema(hashed_rows), hashed, context, port),
+        files_of(step, {**inputs.fields_of, **fields_of}, inputs, kernel_schema(hashed_rows), hashed, context, port),
     )
 
 

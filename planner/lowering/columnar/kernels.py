@@ -13,9 +13,9 @@ from sqlstream.planner.lowering.columnar.assigners import assigner_of
 from sqlstream.planner.lowering.columnar.inputs import Inputs
 from sqlstream.planner.lowering.columnar.triggers import default_trigger, domain_of, evictor_of, trigger_of
 from sqlstream.planner.operators.window_aggregate import WindowAggregate, late_fields
-from sqlstream.planner.operators.window_kernels import Kind, kind_of
+from sqlstream.planner.operators.window_kernels import WindowKernelKind, kind_of
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.windows import CountWindow, GlobalWindow, RowMeasured, Rows, Session
+from sqlstream.planner.windows import CountWindow, GlobalWindow, RowCount, RowMeasured, Session
 from sqlstream.udfs import assigners
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Assigner
@@ -40,7 +40,7 @@ class Design:
     """The parts of a kernel, which name columns of its input. ``time``: the column of the rows' times."""
 
     node: AssignWindows | WindowAggregate
-    kind: Kind
+    kind: WindowKernelKind
     keys: tuple[str, ...]
     time: str
     assigner: Assigner | None = None
@@ -65,12 +65,12 @@ def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inpu
     time = inputs.time(node.time) if node.time is not None else CLOCK
     firing = node.firing if isinstance(node, WindowAggregate) else Firing()
     lateness = _lateness(node, firing, inputs)
-    if kind in (Kind.COUNTED, Kind.ROW_MEASURED):
+    if kind in (WindowKernelKind.COUNTED, WindowKernelKind.ROW_MEASURED):
         return Design(node, kind, keys, time, lateness=lateness)
-    if kind is Kind.CUT_SESSIONS:
+    if kind is WindowKernelKind.CUT_SESSIONS:
         return _cut_sessions_design(node, firing, Design(node, kind, keys, time, lateness=lateness), inputs)
     assigned = Design(node, kind, keys, time, assigner_of(node.window, time, domain, inputs), lateness=lateness)
-    if kind is not Kind.GENERAL:
+    if kind is not WindowKernelKind.GENERAL:
         return assigned
     return replace(
         assigned,
@@ -121,17 +121,17 @@ def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inp
 def kernel_of(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
     """``schema``: the columns of the rows."""
     match design.kind:
-        case Kind.PANES:
+        case WindowKernelKind.PANES:
             return _panes(design, function)
-        case Kind.COUNTED:
+        case WindowKernelKind.COUNTED:
             return _counted(design, function, schema)
-        case Kind.ROW_MEASURED:
+        case WindowKernelKind.ROW_MEASURED:
             return _row_measured(design, function, schema)
-        case Kind.SESSIONS:
+        case WindowKernelKind.SESSIONS:
             assert isinstance(design.assigner, assigners.Session)
             assert isinstance(function, Aggregates), "sessions hold aggregates"
             return SessionKernel(schema, design.keys, design.assigner, function, design.lateness)
-        case Kind.CUT_SESSIONS:
+        case WindowKernelKind.CUT_SESSIONS:
             return _cut_sessions(design, function, schema)
     assert design.assigner is not None, "windows are assigned"
     assert design.trigger is not None, "windows fire"
@@ -183,8 +183,8 @@ def _cut_sessions(design: Design, function: Aggregates | AllRows, schema: pa.Sch
 
 def _measure(window: RowMeasured) -> EveryRows | LastRows:
     match window.size, window.slide:
-        case int(size), Rows(count=slide):
+        case int(size), RowCount(count=slide):
             return EveryRows(slide, size * 1000)
-        case Rows(count=size), int(slide):
+        case RowCount(count=size), int(slide):
             return LastRows(size, slide * 1000, window.offset_ms * 1000)
     raise TypeError(f"{window!r} has one measure in rows and one in time")

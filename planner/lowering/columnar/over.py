@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, clock_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column
@@ -55,8 +55,8 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     output = spark_schema(kernel.output, projected.schema)
     operator = running(step, context.plan, kernel, output)
     hashed = hashed_by_exchange(keys, schema)
-    taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
-    files = files_of(step, taken, inputs, schema, hashed, context)
+    fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
+    files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     fields = [column(own).alias(name) for name, own in column_names.items()]
     results = [column(_result(i)).alias(field.name) for i, field in enumerate(node.results)]

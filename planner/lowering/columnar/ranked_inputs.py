@@ -12,7 +12,15 @@ from pyspark.sql.types import DoubleType, FloatType, MapType
 
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Inputs, Taken, clock_of, key, passed_on, row_kind, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import (
+    InputField,
+    Inputs,
+    clock_of,
+    key,
+    passed_on,
+    row_kind,
+    with_key_hash,
+)
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column, micros
@@ -36,7 +44,7 @@ class RankedInput:
     rows: DataFrame
     fields: dict[str, str]
     keys: tuple[str, ...]
-    time: Taken | None = None
+    time: InputField | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -50,10 +58,10 @@ class RankedInput:
         """What the kernel emits of the rows, which the exchange reads from files where it can."""
         operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.rows.schema))
         hashed = hashed_by_exchange(self.keys, self.schema)
-        taken = {own: Taken(name) for name, own in self.fields.items()}
-        taken |= {TIME: self.time} if self.time is not None else {}
+        fields_of = {own: InputField(name) for name, own in self.fields.items()}
+        fields_of |= {TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
-        files = files_of(step, taken, Inputs(context, under.schema, self.rows), self.schema, hashed, context)
+        files = files_of(step, fields_of, Inputs(context, under.schema, self.rows), self.schema, hashed, context)
         return run(self.rows, replace(operator, hashed=hashed), context.runtime, files)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
@@ -89,4 +97,4 @@ def ranked_input(
     clock = [F.expr(clock_of(below)).alias(CLOCK)] if clocked else []
     timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []
     rows = with_key_hash(below.select(*chosen, *named, *timed, *columns, *clock, *passed_on(below)), own)
-    return RankedInput(rows, fields, tuple(own), Taken(time, micros=True) if time is not None else None)
+    return RankedInput(rows, fields, tuple(own), InputField(time, micros=True) if time is not None else None)

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import Taken, inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import InputField, inputs_of, key, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
@@ -50,12 +50,12 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     operator = replace(operator, late_table=late_marker(node, step.number))
-    taken = {**inputs.taken, **{_key(i): Taken(name) for i, name in enumerate(node.keys)}}
+    fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
     if below is not None and link is not None:
-        return below.with_above(operator, handover_of(link, _emitted(_below(link)), taken, names, schema))
+        return below.with_above(operator, handover_of(link, _emitted(_below(link)), fields_of, names, schema))
     hashed = hashed_by_exchange(names, schema)
     operator = replace(operator, hashed=hashed)
-    return Prepared(projected, operator, files_of(step, taken, inputs, schema, hashed, context))
+    return Prepared(projected, operator, files_of(step, fields_of, inputs, schema, hashed, context))
 
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:

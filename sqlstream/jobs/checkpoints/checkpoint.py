@@ -12,8 +12,15 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.jobs.checkpoints.damage import damaged, is_json
 from sqlstream.jobs.checkpoints.storage import Storage, storage_at
 from sqlstream.jobs.identity.compatibility import Difference, difference
-from sqlstream.jobs.identity.fingerprint import Declared, Part, fingerprint, from_text, to_text
-from sqlstream.jobs.identity.layout import AUTO, DEFAULT_KEY_GROUPS, Layout, require_same, store_layout, stored_layout
+from sqlstream.jobs.identity.fingerprint import Declared, FingerprintPart, fingerprint, from_text, to_text
+from sqlstream.jobs.identity.layout import (
+    AUTO,
+    DEFAULT_KEY_GROUPS,
+    StateLayout,
+    require_same,
+    store_layout,
+    stored_layout,
+)
 from sqlstream.planner.nodes import Node, Scan
 from sqlstream.planner.physical import Engine, PhysicalPlan, physical_plan
 from sqlstream.planner.physical.engine import never
@@ -36,7 +43,7 @@ class Checkpoint:
 
     path: str
     storage: Storage
-    layout: Layout
+    layout: StateLayout
     plan: PhysicalPlan
 
     @property
@@ -102,11 +109,11 @@ def open_checkpoint(
     return Checkpoint(path, storage, layout, physical)
 
 
-def _new_layout(gear: Gear, key_groups: int | None, chaining: bool) -> Layout:
-    return Layout(gear.value, key_groups or DEFAULT_KEY_GROUPS, chaining and gear is Gear.COLUMNAR)
+def _new_layout(gear: Gear, key_groups: int | None, chaining: bool) -> StateLayout:
+    return StateLayout(gear.value, key_groups or DEFAULT_KEY_GROUPS, chaining and gear is Gear.COLUMNAR)
 
 
-def require_compatible(path: str, stored: str, current: tuple[Part, ...], what: str = "checkpoint") -> None:
+def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:
     """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan; SS459 where nobody
     can tell."""
     parts = from_text(stored)

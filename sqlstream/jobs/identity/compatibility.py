@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from sqlstream.jobs.identity.fingerprint import CHAIN, Part
+from sqlstream.jobs.identity.fingerprint import CHAIN, FingerprintPart
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Difference:
 _BETWEEN = ", but no filter between windows on the same keys, which run in one call without it"
 
 
-def difference(stored: tuple[Part, ...], current: tuple[Part, ...]) -> Difference | None:
+def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPart, ...]) -> Difference | None:
     """The first difference, from the top; None where the query may go on."""
     matcher = SequenceMatcher(None, [_identity(p) for p in stored], [_identity(p) for p in current], autojunk=False)
     for tag, left, left_end, right, right_end in matcher.get_opcodes():
@@ -36,13 +36,13 @@ def difference(stored: tuple[Part, ...], current: tuple[Part, ...]) -> Differenc
     return next((different for before, now in pairs if (different := _changed(before, now)) is not None), None)
 
 
-def _identity(part: Part) -> tuple[str, str]:
+def _identity(part: FingerprintPart) -> tuple[str, str]:
     """Parts that stand for each other: sources by table, process functions by uid, the others by what they are."""
     own = {"source": "table", "process function": "uid"}.get(part.kind, "")
     return part.kind, dict(part.facts).get(own, "")
 
 
-def _other_parts(gone: tuple[Part, ...], new: tuple[Part, ...]) -> Difference:
+def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, ...]) -> Difference:
     if not new:
         return Difference(gone[0].name, f"{_described(gone[0])}, which the query no longer has")
     if not gone:
@@ -50,7 +50,7 @@ def _other_parts(gone: tuple[Part, ...], new: tuple[Part, ...]) -> Difference:
     return Difference(gone[0].name, f"{_described(gone[0])}, where the query has {_described(new[0])}")
 
 
-def _described(part: Part) -> str:
+def _described(part: FingerprintPart) -> str:
     """``a window aggregate (keys k STRING)``."""
     if part.kind in ("source", "watermark"):
         return f"the {part.name}"
@@ -60,7 +60,7 @@ def _described(part: Part) -> str:
     return f"{article}{part.name}" + (f" ({told})" if told else "")
 
 
-def _changed(before: Part, now: Part) -> Difference | None:
+def _changed(before: FingerprintPart, now: FingerprintPart) -> Difference | None:
     left, right = dict(before.facts), dict(now.facts)
     for name in [*left, *(n for n in right if n not in left)]:
         stored, current = left.get(name, "none"), right.get(name, "none")

@@ -45,7 +45,7 @@ _READ_BY = {
 
 
 @dataclass(frozen=True)
-class Part:
+class FingerprintPart:
     """A source, a watermark or an operator. ``depth`` counts the parts above it; ``facts`` are names with texts."""
 
     kind: str
@@ -55,7 +55,7 @@ class Part:
 
 
 @with_room
-def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[Part, ...]:
+def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[FingerprintPart, ...]:
     """The parts of a plan in the order in which Spark numbers its operators and sources.
 
     Without ``declared`` the state of process functions is taken to be as it was.
@@ -63,17 +63,19 @@ def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[P
     return tuple(_parts(plan.root, 0, _Surroundings(declared)))
 
 
-def to_text(parts: tuple[Part, ...]) -> str:
+def to_text(parts: tuple[FingerprintPart, ...]) -> str:
     return json.dumps({"version": VERSION, "parts": [dataclasses.asdict(p) for p in parts]}, indent=1)
 
 
-def from_text(text: str) -> tuple[Part, ...] | None:
+def from_text(text: str) -> tuple[FingerprintPart, ...] | None:
     """None for what no ``to_text`` of this version has written."""
     try:
         document = json.loads(text)
         if document["version"] != VERSION:
             return None
-        return tuple(Part(p["kind"], p["name"], p["depth"], tuple(map(tuple, p["facts"]))) for p in document["parts"])
+        return tuple(
+            FingerprintPart(p["kind"], p["name"], p["depth"], tuple(map(tuple, p["facts"]))) for p in document["parts"]
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -86,7 +88,7 @@ class _Surroundings:
     windowed: bool = False
 
 
-def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[Part]:
+def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[FingerprintPart]:
     own = _part(step, depth, around)
     if own is not None:
         yield own
@@ -96,16 +98,16 @@ def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[Part]:
         yield from _parts(below, depth, around)
 
 
-def _part(step: Step, depth: int, around: _Surroundings) -> Part | None:
+def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | None:
     node = step.node
     match step:
         case Read(node=Scan(table=table)):
-            return Part("source", f'source "{table.name}"', depth, tuple(_source(table)))
+            return FingerprintPart("source", f'source "{table.name}"', depth, tuple(_source(table)))
         case Mark(node=mark, told=told) if told is not Told.NOT:
             facts = (("column", mark.column), ("kind of time", mark.domain.value))
-            return Part("watermark", f'watermark of table "{mark.table}"', depth, facts)
+            return FingerprintPart("watermark", f'watermark of table "{mark.table}"', depth, facts)
         case Compute() if around.windowed and shapes_state(node):
-            return Part(*title_of(node), depth, tuple(state_facts(node)))
+            return FingerprintPart(*title_of(node), depth, tuple(state_facts(node)))
         case Operator(link=link):
             chain = ((CHAIN, "with the operator below"),) if link is not None else ()
             return _with_state(node, depth, around, chain)
@@ -114,13 +116,15 @@ def _part(step: Step, depth: int, around: _Surroundings) -> Part | None:
     return None
 
 
-def _with_state(node: Node, depth: int, around: _Surroundings, more: tuple[tuple[str, str], ...] = ()) -> Part:
+def _with_state(
+    node: Node, depth: int, around: _Surroundings, more: tuple[tuple[str, str], ...] = ()
+) -> FingerprintPart:
     facts = list(state_facts(node))
     function = function_with_state(node)
     if function is not None and around.declared is not None:
         facts.append(("state", around.declared(function)))
     kind, name = title_of(node)
-    return Part(kind, name, depth, (*facts, *more))
+    return FingerprintPart(kind, name, depth, (*facts, *more))
 
 
 # --- sources --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ _NEW = "('execution.checkpointing.dir')"
 
 
 @dataclass(frozen=True)
-class Layout:
+class StateLayout:
     """``gear`` is ``columnar`` or ``native``; the others matter on the columnar one only.
 
     ``chained``: operators on the same keys run in one call. Checkpoints that do not say so are older than that.
@@ -34,20 +34,20 @@ class Layout:
     chained: bool = False
 
 
-def stored_layout(storage: Storage) -> Layout | None:
+def stored_layout(storage: Storage) -> StateLayout | None:
     """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
     text = storage.read(FILE)
     try:
-        return None if text is None else Layout(**json.loads(text))
+        return None if text is None else StateLayout(**json.loads(text))
     except (ValueError, TypeError) as error:
         raise damaged(storage.location(FILE), f"It is no layout of state: {error}.") from error
 
 
-def store_layout(storage: Storage, layout: Layout) -> None:
+def store_layout(storage: Storage, layout: StateLayout) -> None:
     storage.write(FILE, json.dumps(asdict(layout)))
 
 
-def require_same(path: str, stored: Layout, gear: str, key_groups: int | None) -> None:
+def require_same(path: str, stored: StateLayout, gear: str, key_groups: int | None) -> None:
     """ExecutionError SS424, SS425 where settings ask for another layout; ``auto`` and None take what is there."""
     if gear not in (AUTO, stored.gear):
         message = f'checkpoint "{path}" holds the state of the gear "{stored.gear}", not of "{gear}"'

@@ -57,7 +57,7 @@ AT_ONCE = Checkpointing()
 """Each epoch follows the one before."""
 
 
-class Pace:
+class EpochPace:
     """Pauses between the epochs of a job with a least pause, which Spark has no trigger for: each epoch is a run of
     Spark's query of its own. Threads other than the job's may ask for an epoch at once."""
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from sqlstream.connectors.secrets import secrets_of_plan
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs.lifecycle.coordinator import EpochDeadline, Pace
+from sqlstream.jobs.lifecycle.coordinator import EpochDeadline, EpochPace
 from sqlstream.jobs.lifecycle.failure import is_cancellation
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.restarting import Restarts
-from sqlstream.jobs.lifecycle.results import Results
+from sqlstream.jobs.lifecycle.results import ResultQueue
 from sqlstream.jobs.lifecycle.run_to_end import RunToEnd
 from sqlstream.jobs.lifecycle.running_query import RunningQuery
 from sqlstream.jobs.lifecycle.specification import JobSpecification
@@ -49,7 +49,7 @@ class Job:
         self,
         specification: JobSpecification,
         launch: Launch,
-        results: Results | None,
+        results: ResultQueue | None,
         recorder: Recorder,
         count_waiting: Callable[[], tuple[Waiting, ...]] = tuple,
     ) -> None:
@@ -66,7 +66,7 @@ class Job:
         self.started = datetime.now(UTC)
         self._recorder = recorder
         checkpointing = specification.execution.checkpointing
-        self._pace = Pace(checkpointing) if launch.paced else None
+        self._pace = EpochPace(checkpointing) if launch.paced else None
         self._query = RunningQuery(launch, EpochDeadline(checkpointing), self._stopping, self._on_reports)
         self._to_end = RunToEnd(self._query, self._pace, self._stopping, count_waiting)
         self.ids = str(self._query.present.id), str(self._query.present.runId)

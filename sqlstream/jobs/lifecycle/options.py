@@ -11,7 +11,7 @@ from sqlstream.jobs.identity.trust import SETTING as TRUST
 from sqlstream.jobs.lifecycle.coordinator import Checkpointing, Retention
 from sqlstream.jobs.lifecycle.end_of_input import EndOfInput
 from sqlstream.jobs.lifecycle.restart import restart_strategy
-from sqlstream.jobs.lifecycle.specification import Execution, Place
+from sqlstream.jobs.lifecycle.specification import Execution, JobLocation
 from sqlstream.jobs.records.claim import Claim
 from sqlstream.jobs.records.record import Description
 from sqlstream.planner.explain import to_json
@@ -64,9 +64,9 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
     return EndOfInput.PAUSE if found_again else EndOfInput.FINAL
 
 
-def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) -> Place:
+def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) -> JobLocation:
     """Where a job keeps what it needs to go on; ``named``: as in ``end_of_input_of``."""
-    return Place(
+    return JobLocation(
         checkpoint=checkpoint,
         temporary=not named or settings[f"{_PREFIX}.dir"] is None,
         claim=claim,

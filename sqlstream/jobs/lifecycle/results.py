@@ -29,7 +29,7 @@ def with_kind_first(rows: DataFrame) -> DataFrame:
     return rows.select(ROW_KIND, *(quoted(name) for name in rows.columns if name != ROW_KIND))
 
 
-class Results:
+class ResultQueue:
     """Batches go in on Spark's thread and come out on the caller's, who may stop listening at any time.
 
     ``side`` takes the rows for other tables out of them.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
 
-from sqlstream.jobs.lifecycle.coordinator import Pace
+from sqlstream.jobs.lifecycle.coordinator import EpochPace
 from sqlstream.jobs.lifecycle.end_of_input import after_the_end
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.running_query import RunningQuery
@@ -22,7 +22,7 @@ class RunToEnd:
     not to go on; ``count_waiting`` counts what stays in the checkpoint of a job that pauses at the end."""
 
     query: RunningQuery
-    pace: Pace | None
+    pace: EpochPace | None
     stopping: Event
     count_waiting: Callable[[], tuple[Waiting, ...]]
 

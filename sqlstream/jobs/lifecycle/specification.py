@@ -47,7 +47,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Place:
+class JobLocation:
     """``checkpoint`` is the path of a directory; None: a temporary one. ``temporary``: it vanishes with its session.
 
     ``claim`` of that folder: released when the job has ended, not where it cannot start. ``savepoints`` is where
@@ -88,6 +88,6 @@ class JobSpecification:
     """``name`` None: that of its query."""
 
     work: Work
-    place: Place = Place()
+    place: JobLocation = JobLocation()
     execution: Execution = Execution()
     name: str | None = None

@@ -17,7 +17,7 @@ from sqlstream.jobs.lifecycle.clock import clock_of
 from sqlstream.jobs.lifecycle.enough import enough_of
 from sqlstream.jobs.lifecycle.job import Job
 from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended
-from sqlstream.jobs.lifecycle.results import Results
+from sqlstream.jobs.lifecycle.results import ResultQueue
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
 from sqlstream.jobs.lifecycle.stored_results import StoredResults
@@ -124,7 +124,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
     )
 
 
-def _results_of(work: Work, spark: SparkSession, checkpoint: Checkpoint) -> Results:
+def _results_of(work: Work, spark: SparkSession, checkpoint: Checkpoint) -> ResultQueue:
     assert isinstance(work.plan, Output), "only a query has results for its caller"
     names = tuple(name for name, _ in columns_of(work.plan))
     if is_connect(spark):
@@ -132,4 +132,4 @@ def _results_of(work: Work, spark: SparkSession, checkpoint: Checkpoint) -> Resu
             hint = "Write INSERT INTO a table."
             raise UnsupportedError(SIDE_OUTPUT_THROUGH_CONNECT, _SIDE_OUTPUT_THROUGH_CONNECT, hint=hint)
         return StoredResults(names, spark, checkpoint.storage.location("results"))
-    return Results(names, work.side)
+    return ResultQueue(names, work.side)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from sqlstream.jobs.lifecycle.results import Results, with_kind_first
+from sqlstream.jobs.lifecycle.results import ResultQueue, with_kind_first
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FILE = "__file"
 
 
-class StoredResults(Results):
+class StoredResults(ResultQueue):
     """``location`` is a folder that the server writes and reads; its file sink shows whole micro-batches only."""
 
     def __init__(self, names: tuple[str, ...], spark: SparkSession, location: str) -> None:

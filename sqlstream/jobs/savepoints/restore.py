@@ -16,8 +16,8 @@ from sqlstream.jobs.checkpoints.control import END_FILE
 from sqlstream.jobs.checkpoints.damage import refused_writes_told
 from sqlstream.jobs.checkpoints.own_files import remove_checkpoint
 from sqlstream.jobs.checkpoints.storage import LocalStorage, local_storage_at, storage_at
-from sqlstream.jobs.identity.fingerprint import Part
-from sqlstream.jobs.identity.layout import Layout, require_same, stored_layout
+from sqlstream.jobs.identity.fingerprint import FingerprintPart
+from sqlstream.jobs.identity.layout import StateLayout, require_same, stored_layout
 from sqlstream.jobs.identity.trust import require_trusted
 from sqlstream.jobs.records.record import read_record
 from sqlstream.jobs.savepoints.confinement import require_confined, require_inside
@@ -40,11 +40,11 @@ _SETTING = "'execution.state-recovery.path'"
 _RESET = f"RESET {_SETTING}"
 
 
-PartsOf = Callable[[Layout | None], tuple[Part, ...]]
+PartsOf = Callable[[StateLayout | None], tuple[FingerprintPart, ...]]
 
 
 @dataclass(frozen=True)
-class Origin:
+class RestoreOrigin:
     """A savepoint or a checkpoint to start from: its directory and files of one epoch."""
 
     folder: Path
@@ -101,7 +101,7 @@ def restore(
     return epoch
 
 
-def origin_at(source: str) -> Origin:
+def origin_at(source: str) -> RestoreOrigin:
     """What there is to start from; all files are there and whole. ExecutionError SS428, SS455, SS456, SS459."""
     storage = local_storage_at(source)
     if storage is None:
@@ -111,7 +111,7 @@ def origin_at(source: str) -> Origin:
         files = tuple(manifest.files)
         require_confined(storage.root, files)
         require_whole(storage.root, manifest)
-        return Origin(storage.root, "savepoint", manifest.epoch, manifest.partitions, files, manifest.drained)
+        return RestoreOrigin(storage.root, "savepoint", manifest.epoch, manifest.partitions, files, manifest.drained)
     epoch = last_epoch(storage.root / "spark")
     if epoch is None or not (storage.root / PLAN).is_file():
         detail = "It has no savepoint.json." if storage.root.is_dir() else "The directory does not exist."
@@ -125,7 +125,7 @@ def origin_at(source: str) -> Origin:
     files = tuple(epoch_of(storage.root, epoch))
     require_confined(storage.root, files)
     drained = any(Path(file).name == END_FILE for file in files)
-    return Origin(storage.root, "checkpoint", epoch, partitions, files, drained)
+    return RestoreOrigin(storage.root, "checkpoint", epoch, partitions, files, drained)
 
 
 def _require_ended(storage: LocalStorage) -> None:
@@ -144,7 +144,7 @@ def _require_new(storage: LocalStorage, target: str) -> None:
         raise ExecutionError(OWN_CHECKPOINT, message, hint=hint)
 
 
-def _require_fits(origin: Origin, parts_of: PartsOf, gear: str, key_groups: int | None) -> None:
+def _require_fits(origin: RestoreOrigin, parts_of: PartsOf, gear: str, key_groups: int | None) -> None:
     layout = stored_layout(LocalStorage(origin.folder))
     plan = parts_of(layout)
     require_compatible(str(origin.folder), (origin.folder / PLAN).read_text(encoding="utf-8"), plan, origin.what)
@@ -159,7 +159,7 @@ def _require_fits(origin: Origin, parts_of: PartsOf, gear: str, key_groups: int 
         )
 
 
-def _fill(root: Path, origin: Origin) -> None:
+def _fill(root: Path, origin: RestoreOrigin) -> None:
     for name in origin.files:
         if name != PLAN:
             copied(origin.folder / name, root / name)

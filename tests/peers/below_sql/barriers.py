@@ -15,25 +15,25 @@ import numpy as np
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.cases import NotDriven
 from sqlstream.udfs.barriers.alignment import align
-from sqlstream.udfs.barriers.marks import Items, Kind, Memory, Outcome, Passage
+from sqlstream.udfs.barriers.marks import BarrierOutcome, Items, MarkKind, Memory, Passage
 from sqlstream.udfs.barriers.tracking import track
 from tests.peers.below_sql.steps import Step, check, play, unknown_step
 
 _KINDS = {
-    "record": Kind.ROW,
-    "barrier": Kind.MARKER,
-    "cancel_barrier": Kind.CANCEL,
-    "end_of_channel": Kind.END,
+    "record": MarkKind.ROW,
+    "barrier": MarkKind.MARKER,
+    "cancel_barrier": MarkKind.CANCEL,
+    "end_of_channel": MarkKind.END,
 }
 _REASONS = {
-    "CHECKPOINT_DECLINED_SUBSUMED": Outcome.SUBSUMED,
-    "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER": Outcome.CANCELLED,
+    "CHECKPOINT_DECLINED_SUBSUMED": BarrierOutcome.SUBSUMED,
+    "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER": BarrierOutcome.CANCELLED,
 }
 _END = "end_of_input"
 _ENDED = "the case aborts a barrier when a channel ends"
 _ARRIVED = "The dialect counts an ended channel as arrived."
 
-Element = tuple[int, Kind, int, int]
+Element = tuple[int, MarkKind, int, int]
 """Channel, kind, barrier and number of the step."""
 
 
@@ -68,7 +68,7 @@ class ChannelBarriers:
         self._aligns = held
         self._memory = Memory()
         self._waiting: list[Element] = []
-        self._events: list[tuple[int, Outcome, int]] = []
+        self._events: list[tuple[int, BarrierOutcome, int]] = []
         self._taken = 0
         self.rows: list[int] = []
         self.aligned_behind: list[tuple[int, int]] = []
@@ -108,12 +108,12 @@ class ChannelBarriers:
         return [[step, _event(outcome), barrier] for step, outcome, barrier in self._events]
 
     @property
-    def aborted(self) -> list[tuple[int, Outcome]]:
-        return [(barrier, outcome) for _, outcome, barrier in self._events if outcome is not Outcome.ALIGNED]
+    def aborted(self) -> list[tuple[int, BarrierOutcome]]:
+        return [(barrier, outcome) for _, outcome, barrier in self._events if outcome is not BarrierOutcome.ALIGNED]
 
     @property
     def triggered(self) -> list[int]:
-        return [barrier for _, outcome, barrier in self._events if outcome is Outcome.ALIGNED]
+        return [barrier for _, outcome, barrier in self._events if outcome is BarrierOutcome.ALIGNED]
 
     def check(self, expected: dict[str, Any]) -> None:
         for what, value in expected.items():
@@ -135,7 +135,7 @@ class ChannelBarriers:
             "aborted_count": len(self.aborted),
             "pending": bool(pending),
             "pending_ids": [p.id for p in pending],
-            "checkpoint_events": [b if outcome is Outcome.ALIGNED else -b for _, outcome, b in self._events],
+            "checkpoint_events": [b if outcome is BarrierOutcome.ALIGNED else -b for _, outcome, b in self._events],
         }
         if what not in known:
             raise NotDriven(f'nothing tells "{what}"', "The README of the cases lists what may be expected.")
@@ -147,8 +147,8 @@ def _items(elements: list[Element]) -> Items:
     return Items(channel, kind, barrier)
 
 
-def _event(outcome: Outcome) -> str:
-    return "trigger" if outcome is Outcome.ALIGNED else "abort"
+def _event(outcome: BarrierOutcome) -> str:
+    return "trigger" if outcome is BarrierOutcome.ALIGNED else "abort"
 
 
 def _timeline(expected: list[Step]) -> list[list[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.testing.case_format import CaseFormatError, Changes, Rows, State, load_case
+from sqlstream.testing.case_format import CaseFormatError, CaseRows, Changes, State, load_case
 from sqlstream.testing.cases import main, run_cases
 from sqlstream.testing.report import Verdict
 from sqlstream.testing.spark import LocalSession
@@ -139,8 +139,8 @@ def test_every_extension_of_the_format_is_read(tmp_path):
     path.write_text(json.dumps(case))
     loaded = load_case(path, tmp_path)
     assert loaded.steps == (
-        Rows("t", (("+I", ["a", 1]), ("-D", ["a", 1]))),
-        Rows("t", (("-D", ["b"]),)),
+        CaseRows("t", (("+I", ["a", 1]), ("-D", ["a", 1]))),
+        CaseRows("t", (("-D", ["b"]),)),
     )
     assert loaded.expected == (
         Changes(0, [], False, "late", ("k",)),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.errors import ExecutionError
-from sqlstream.udfs.assigners import Cumulate, Given, Global, Hop, Tumble
+from sqlstream.udfs.assigners import Cumulate, GivenWindows, Global, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Assigner
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK
 
@@ -115,7 +115,7 @@ def test_the_global_window_has_no_bounds():
 
 def test_given_windows_are_those_in_the_rows():
     bounds = {name: pa.array([value], pa.timestamp("ms")) for name, value in (("window_start", 1), ("window_end", 3))}
-    assert windows(Given(), pa.table(bounds)) == [(0, 1000, 3000)]
+    assert windows(GivenWindows(), pa.table(bounds)) == [(0, 1000, 3000)]
 
 
 def test_a_row_without_time_is_an_error():
@@ -123,6 +123,8 @@ def test_a_row_without_time_is_an_error():
         windows(Tumble("ts", 10), pa.table({"ts": pa.array([1, None], pa.timestamp("us"))}))
 
 
-@pytest.mark.parametrize("assigner", [Tumble("ts", 10), Hop("ts", 5, 12), Cumulate("ts", 5, 10), Given("ts", "ts")])
+@pytest.mark.parametrize(
+    "assigner", [Tumble("ts", 10), Hop("ts", 5, 12), Cumulate("ts", 5, 10), GivenWindows("ts", "ts")]
+)
 def test_no_rows_have_no_windows(assigner):
     assert windows(assigner, rows_at([])) == []

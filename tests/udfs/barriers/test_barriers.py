@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.barriers.kernel import ALIGNED, Barriers
-from sqlstream.udfs.barriers.marks import Kind
+from sqlstream.udfs.barriers.marks import MarkKind
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import BARRIER, END_OF_TIME, KEY_HASH
 from tests.udfs.barriers.model import Aligning, Tracking
@@ -16,7 +16,7 @@ SCHEMA = pa.schema([
     ("v", pa.int64()), ("__time", pa.int64()), ("__channel", pa.string()), ("__kind", pa.int32()),
     ("__barrier_id", pa.int64()), (KEY_HASH, pa.int64()),
 ])  # fmt: skip
-KINDS = {"row": Kind.ROW, "marker": Kind.MARKER, "cancel": Kind.CANCEL, "end": Kind.END}
+KINDS = {"row": MarkKind.ROW, "marker": MarkKind.MARKER, "cancel": MarkKind.CANCEL, "end": MarkKind.END}
 
 
 def barriers(channels=2, **options):

@@ -13,12 +13,12 @@ from sqlstream.udfs.lookup.asking import Asker
 from sqlstream.udfs.lookup.cache import AnswerCache
 from sqlstream.udfs.lookup.metrics import Meter
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Retry
-from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.outcomes import LookupOutcome
 from sqlstream.udfs.lookup.requests import Waiter
 from tests.udfs.lookup.scripted import Script, VirtualLoop, scripted, values
 
 NULL = {"on_timeout": OnTimeout.NULL, "on_error": OnError.NULL}
-MISS = Outcome(())
+MISS = LookupOutcome(())
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Desk:
     loop: VirtualLoop
     asker: Asker
     meter: Meter = field(default_factory=Meter)
-    answers: list[tuple[float, int, Outcome]] = field(default_factory=list)
+    answers: list[tuple[float, int, LookupOutcome]] = field(default_factory=list)
     waiters: list[Waiter] = field(default_factory=list)
 
     def ask(self, *keys):
@@ -38,7 +38,7 @@ class Desk:
         self.asker.ask(asked)
 
     def _answered(self, waiter, outcome):
-        self.answers.append((self.now, waiter.place, outcome))
+        self.answers.append((self.now, waiter.key_id, outcome))
 
     @property
     def now(self):
@@ -196,7 +196,7 @@ def test_failed_rows_that_go_to_a_table_carry_the_cause(desk):
     found = desk(script, on_error=OnError.TO)
     found.ask(1)
     found.run()
-    assert found.answers[0][2] == Outcome(None, error="no line for 1", counted=("errors",))
+    assert found.answers[0][2] == LookupOutcome(None, error="no line for 1", counted=("errors",))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_time_runs_from_the_opening_on(desk):
     found.run(4_000)
     found.ask(1)  # joins
     found.run()
-    assert found.answers == [(5_030, 1, Outcome((), counted=("timeouts",)))] * 2
+    assert found.answers == [(5_030, 1, LookupOutcome((), counted=("timeouts",)))] * 2
     assert found.asker.is_idle
 
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.lookup.cache import AnswerCache
 from sqlstream.udfs.lookup.options import Cache
-from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.outcomes import LookupOutcome
 
-FOUND, NOTHING = Outcome([(1,)]), Outcome([])
+FOUND, NOTHING = LookupOutcome([(1,)]), LookupOutcome([])
 
 
 class Clock:

@@ -16,7 +16,7 @@ from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.lookup.metrics import METRICS
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order
-from sqlstream.udfs.lookup.outcomes import Outcome
+from sqlstream.udfs.lookup.outcomes import LookupOutcome
 from sqlstream.udfs.lookup.source import Request
 from tests.udfs.lookup.scripted import Script, scripted, settle, values
 
@@ -103,7 +103,7 @@ def test_a_remembered_answer_does_not_overtake_rows_of_its_key(still_worker):
     def rows():
         yield from batches(1)
         settle(still_worker)
-        still_worker.asker(step.source, step.options).cache.put((1,), Outcome([(1, "v1")]))
+        still_worker.asker(step.source, step.options).cache.put((1,), LookupOutcome([(1, "v1")]))
         yield from (pa.record_batch({"k": [1, 2], "n": [1, 2]}),)
 
     found = LookupRows((step,)).rows(rows())

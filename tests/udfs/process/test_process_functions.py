@@ -154,13 +154,13 @@ def test_a_time_that_python_does_not_have_is_an_error_with_words():
 def test_many_results_are_packed_as_they_come(monkeypatch):
     monkeypatch.setattr(results, "_MOST_OBJECTS", 2)
     packed: list[int] = []
-    pack = results.Results._pack
+    pack = results.CallResults._pack
 
     def counted(self):
         packed.append(len(self._found))
         pack(self)
 
-    monkeypatch.setattr(results.Results, "_pack", counted)
+    monkeypatch.setattr(results.CallResults, "_pack", counted)
     harness = silence()
     harness.rows([{"card": f"c{n}", "ts": n} for n in range(7)])
     harness.finish()

@@ -20,7 +20,7 @@ from sqlstream.udfs.key_hash import hash_of_values
 from sqlstream.udfs.spark.adapter import KernelProcessor
 from sqlstream.udfs.spark.clocks import Clocks
 from sqlstream.udfs.spark.group_entry import KEY
-from sqlstream.udfs.spark.stages import Part, Stage
+from sqlstream.udfs.spark.stages import Stage, StageStore
 from sqlstream.udfs.spark.watermark import Watermark
 from sqlstream.udfs.state.memory import MemoryStore
 from sqlstream.udfs.triggers import AtWatermark
@@ -182,13 +182,13 @@ def test_an_operator_with_nothing_to_do_is_not_called():
 
 def test_the_parts_of_a_store_are_apart_and_know_what_they_began_with():
     store = MemoryStore()
-    lower_part, upper_part = Part(store, 0), Part(store, 1)
+    lower_part, upper_part = StageStore(store, 0), StageStore(store, 1)
     lower_part.put({("a", 1): b"x"})
     assert upper_part.get([("a", 1), ("a", 2)]) == [None, None]
     upper_part.put({("a", 1): b"y"})
     assert (lower_part.get([("a", 1)]), upper_part.get([("a", 1)])) == ([b"x"], [b"y"])
     assert (lower_part.began_with, upper_part.began_with) == ((("a", 1),), (("1/a", 1), ("1/a", 2)))
-    assert Part(store, 1).began_with == (), "nothing was asked"
-    upper_part = Part(store, 1)
+    assert StageStore(store, 1).began_with == (), "nothing was asked"
+    upper_part = StageStore(store, 1)
     upper_part.get([("b", number) for number in range(9)])
     assert upper_part.began_with == (), "too many to be a guess"

@@ -38,7 +38,7 @@ _NOTHING = object()
 
 
 @dataclass(frozen=True)
-class Call:
+class HttpCall:
     """A kind of request. Its templates have their secrets put in."""
 
     method: str
@@ -78,9 +78,9 @@ class HttpSource:
     name: str
     request: Request
     server: HttpServer
-    call: Call
+    call: HttpCall
     reader: AnswerReader
-    batch: Call | None = None
+    batch: HttpCall | None = None
     miss: tuple[int, ...] = (404, 204)
 
     async def open(self) -> HttpClient:
@@ -137,7 +137,7 @@ class HttpClient:
         document = await self._answer(self._source.call, [key])
         return [] if document is _NOTHING else self._source.reader.of_key(key, document)
 
-    async def _answer(self, call: Call, keys: Sequence[Key]) -> object:
+    async def _answer(self, call: HttpCall, keys: Sequence[Key]) -> object:
         """The document; _NOTHING where the status says that there is none."""
         what = _Keys(self._source.request, keys)
         url, body = filled(call, self._source.request.keys, keys, many=call is self._source.batch)
@@ -158,7 +158,7 @@ class HttpClient:
             message = f'answer of {address} to table "{self._source.name}" for {what} is no JSON: {shown}'
             raise ConnectorError(UNREADABLE, message, hint="Correct the option url.") from None
 
-    async def _sent(self, call: Call, url: str, body: str | None, what: object) -> tuple[int, str]:
+    async def _sent(self, call: HttpCall, url: str, body: str | None, what: object) -> tuple[int, str]:
         plain = self._plain if call is self._source.call else None
         if plain is not None and self._answers_plainly:
             try:
@@ -249,7 +249,7 @@ async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: 
 
 
 def filled(
-    call: Call, kinds: Sequence[tuple[str, DataType]], keys: Sequence[Key], *, many: bool
+    call: HttpCall, kinds: Sequence[tuple[str, DataType]], keys: Sequence[Key], *, many: bool
 ) -> tuple[str, str | None]:
     """The URL and the body for the keys: percent-encoded there, JSON here.
 

@@ -44,7 +44,7 @@ class Unusual(Exception):
 
 
 @dataclass(frozen=True)
-class Origin:
+class ServerOrigin:
     """Where requests go; ``text`` is how URLs begin."""
 
     text: str
@@ -58,7 +58,7 @@ def can_read() -> bool:
     return find_spec("httptools") is not None
 
 
-def origin_of(url: Template) -> Origin | None:
+def origin_of(url: Template) -> ServerOrigin | None:
     """None where the URL may be different from what is sent: names in other scripts, users, places in the host."""
     match = _ORIGIN.match(url.start)
     texts = [text for text in url.parts if isinstance(text, str)]
@@ -66,7 +66,7 @@ def origin_of(url: Template) -> Origin | None:
         return None
     scheme, host, port = match.groups()
     tls = scheme == "https"
-    return Origin(match[0], host, int(port or (443 if tls else 80)), tls)
+    return ServerOrigin(match[0], host, int(port or (443 if tls else 80)), tls)
 
 
 def are_plain(headers: Sequence[tuple[str, str]]) -> bool:
@@ -85,7 +85,9 @@ def is_plain(answer: ClientResponse) -> bool:
 class PlainConnections:
     """As many connections as there are requests at the same time; idle ones are kept. All methods run on one loop."""
 
-    def __init__(self, origin: Origin, headers: Sequence[tuple[str, str]], timeout_s: float, most_bytes: int) -> None:
+    def __init__(
+        self, origin: ServerOrigin, headers: Sequence[tuple[str, str]], timeout_s: float, most_bytes: int
+    ) -> None:
         from aiohttp.http import SERVER_SOFTWARE
 
         self._origin, self._timeout_s, self._most_bytes = origin, timeout_s, most_bytes
@@ -148,7 +150,7 @@ class PlainConnections:
             self._idle.popleft().close()
 
 
-def _host(origin: Origin) -> str:
+def _host(origin: ServerOrigin) -> str:
     usual = origin.port == (443 if origin.tls else 80)
     return origin.host if usual else f"{origin.host}:{origin.port}"
 

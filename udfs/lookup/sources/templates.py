@@ -17,7 +17,7 @@ _IN_JSON = re.compile(r"(?P<secret>\$\{[^{}]*\})|(?P<string>\\.|\")|" + _PLACE, 
 
 
 @dataclass(frozen=True)
-class Place:
+class Placeholder:
     """Where the value of a column goes; ``quoted``: inside of a text of JSON."""
 
     name: str
@@ -26,12 +26,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Template:
-    parts: tuple[str | Place, ...]
+    parts: tuple[str | Placeholder, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, each once."""
-        return tuple(dict.fromkeys(piece.name for piece in self.parts if isinstance(piece, Place)))
+        return tuple(dict.fromkeys(piece.name for piece in self.parts if isinstance(piece, Placeholder)))
 
     @property
     def start(self) -> str:
@@ -51,7 +51,7 @@ class Template:
         return "".join(piece if isinstance(piece, str) else _json(piece, texts[piece.name]) for piece in self.parts)
 
 
-def _json(placeholder: Place, text: str) -> str:
+def _json(placeholder: Placeholder, text: str) -> str:
     if not placeholder.quoted:
         return text
     return text[1:-1] if text.startswith('"') else json.dumps(text, ensure_ascii=False)[1:-1]
@@ -59,29 +59,29 @@ def _json(placeholder: Place, text: str) -> str:
 
 def parse_template(text: str) -> Template:
     """Never fails: what is no place is text. The caller checks the names."""
-    parts: list[str | Place] = []
+    parts: list[str | Placeholder] = []
     end = 0
     for match in _IN_TEXT.finditer(text):
         parts.append(text[end : match.start()])
-        parts.append(Place(match["name"]) if match["name"] else match["secret"] or match["brace"][0])
+        parts.append(Placeholder(match["name"]) if match["name"] else match["secret"] or match["brace"][0])
         end = match.end()
     return _joined([*parts, text[end:]])
 
 
 def parse_json_template(text: str) -> Template:
     """As above for a JSON text, whose own braces stand for themselves."""
-    parts: list[str | Place] = []
+    parts: list[str | Placeholder] = []
     end, quoted = 0, False
     for match in _IN_JSON.finditer(text):
         parts.append(text[end : match.start()])
         quoted ^= match["string"] == '"'
-        parts.append(Place(match["name"], quoted) if match["name"] else match[0])
+        parts.append(Placeholder(match["name"], quoted) if match["name"] else match[0])
         end = match.end()
     return _joined([*parts, text[end:]])
 
 
-def _joined(parts: list[str | Place]) -> Template:
-    joined: list[str | Place] = []
+def _joined(parts: list[str | Placeholder]) -> Template:
+    joined: list[str | Placeholder] = []
     for piece in parts:
         last = joined[-1] if joined else None
         if isinstance(piece, str) and isinstance(last, str):

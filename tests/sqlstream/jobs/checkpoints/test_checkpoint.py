@@ -11,7 +11,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import LocalStorage, SparkStorage, storage_at
-from sqlstream.jobs.identity.layout import Layout
+from sqlstream.jobs.identity.layout import StateLayout
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
@@ -76,8 +76,8 @@ def test_control_rows_are_read_from_any_storage(spark, tmp_path, kind):
 @pytest.mark.spark
 def test_a_checkpoint_keeps_its_gear_and_key_groups(spark, tmp_path):
     path = str(tmp_path)
-    assert open_checkpoint(path, plan(), spark, "native", 7).layout == Layout("native", 7)
-    assert open_checkpoint(path, plan(), spark).layout == Layout("native", 7)
+    assert open_checkpoint(path, plan(), spark, "native", 7).layout == StateLayout("native", 7)
+    assert open_checkpoint(path, plan(), spark).layout == StateLayout("native", 7)
     with pytest.raises(ExecutionError, match=r'SS424: .* holds the state of the gear "native", not of "columnar"'):
         open_checkpoint(path, plan(), spark, "columnar")
     with pytest.raises(ExecutionError, match=r"SS425: .* has its state in 7 key groups, not in 8"):
@@ -91,4 +91,4 @@ def test_a_checkpoint_keeps_operators_together_or_apart_and_old_ones_had_them_ap
     assert open_checkpoint(path, plan(), spark, "columnar", 7, chaining=chaining).layout.chained is chaining
     assert open_checkpoint(path, plan(), spark, chaining=not chaining).layout.chained is chaining
     (tmp_path / "layout.json").write_text('{"gear": "columnar", "key_groups": 7}')
-    assert open_checkpoint(path, plan(), spark).layout == Layout("columnar", 7, chained=False)
+    assert open_checkpoint(path, plan(), spark).layout == StateLayout("columnar", 7, chained=False)

@@ -14,7 +14,7 @@ from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import Insert
 from sqlstream.jobs.identity.compatibility import difference
 from sqlstream.jobs.identity.declared_states import declared_states
-from sqlstream.jobs.identity.fingerprint import Part, fingerprint, from_text, to_text
+from sqlstream.jobs.identity.fingerprint import FingerprintPart, fingerprint, from_text, to_text
 from sqlstream.planner.nodes import Output, Union
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
@@ -154,7 +154,7 @@ def test_sources_that_change_places_are_told():
 
 
 def test_a_part_at_another_place_is_told():
-    inner = Part("source", 'source "a"', 1, (("table", "a"),))
+    inner = FingerprintPart("source", 'source "a"', 1, (("table", "a"),))
     told = difference((inner,), (dataclasses.replace(inner, depth=2),))
     assert told is not None
     assert told.text == 'the source "a" at another place of the plan'

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from sqlstream.jobs import Job, start_job
-from sqlstream.jobs.lifecycle.specification import Execution, JobSpecification, Place, Work
+from sqlstream.jobs.lifecycle.specification import Execution, JobLocation, JobSpecification, Work
 
 
 def started(spark, plan, sources, *, name=None, **given: Any) -> Job:
@@ -16,6 +16,6 @@ def started(spark, plan, sources, *, name=None, **given: Any) -> Job:
         return {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
 
     work = Work(plan, sources, **part(Work))
-    place, execution = Place(**part(Place)), Execution(**part(Execution))
+    place, execution = JobLocation(**part(JobLocation)), Execution(**part(Execution))
     assert not given, f"no field of a specification: {sorted(given)}"
     return start_job(spark, JobSpecification(work, place, execution, name))

@@ -9,7 +9,7 @@ import pytest
 
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
-from sqlstream.jobs.lifecycle.coordinator import Checkpointing, EpochDeadline, Pace, Retention
+from sqlstream.jobs.lifecycle.coordinator import Checkpointing, EpochDeadline, EpochPace, Retention
 from sqlstream.jobs.records.history import History, checkpoints, last_committed
 
 
@@ -22,7 +22,7 @@ def test_an_epoch_begins_after_interval_and_pause(interval_ms, min_pause_ms, sta
 
 
 def test_a_pause_ends_when_somebody_wants_an_epoch_at_once() -> None:
-    pace, runs = Pace(Checkpointing(min_pause_ms=600_000)), []
+    pace, runs = EpochPace(Checkpointing(min_pause_ms=600_000)), []
 
     def job() -> None:
         for number in range(3):

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pyarrow as pa
 
-from sqlstream.jobs.lifecycle.results import Results
+from sqlstream.jobs.lifecycle.results import ResultQueue
 
 
 def batch(value):
@@ -14,7 +14,7 @@ def batch(value):
 
 
 def test_tables_come_out_in_order_under_the_names_of_the_query_until_closed():
-    results = Results(("x", "x"))
+    results = ResultQueue(("x", "x"))
     results.put(batch(1))
     results.put(batch(2).slice(0, 0))
     results.put(batch(3))
@@ -23,7 +23,7 @@ def test_tables_come_out_in_order_under_the_names_of_the_query_until_closed():
 
 
 def test_the_producer_waits_for_a_slow_caller_and_gives_up_when_nobody_listens():
-    results = Results(("x", "y"))
+    results = ResultQueue(("x", "y"))
 
     def produce():
         for i in range(100):

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.lookup.sources.http_plain import Origin, PlainConnections, are_plain, can_read, origin_of
+from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, ServerOrigin, are_plain, can_read, origin_of
 from sqlstream.udfs.lookup.sources.templates import parse_template
 from tests.udfs.lookup.sources.test_http import client_of, source
 
@@ -289,7 +289,7 @@ def test_answers_that_are_plain(script: bytes, text: str):
     async def run() -> tuple[int, str]:
         server = Server(script)
         listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-        origin = Origin("http://h", "127.0.0.1", listening.sockets[0].getsockname()[1], tls=False)
+        origin = ServerOrigin("http://h", "127.0.0.1", listening.sockets[0].getsockname()[1], tls=False)
         connections = PlainConnections(origin, (), 5.0, 100)
         try:
             return await connections.get("http://h/")

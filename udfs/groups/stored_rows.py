@@ -32,7 +32,7 @@ _SPARE = 64
 
 
 @dataclass(frozen=True)
-class KeptRows(AggregateStrategy):
+class StoredRows(AggregateStrategy):
     """``aggregates`` over rows of which its input is what they read. ``name`` is that of the rows in the state."""
 
     name: str

@@ -28,7 +28,7 @@ _WAKES = 16
 
 
 @dataclass(frozen=True)
-class Kept:
+class SideState:
     """What is kept of a side: the columns that its results and matches ``read``. ``tells``: with PARTNERS."""
 
     name: str
@@ -91,7 +91,7 @@ class Kept:
         return timer if timer == END_OF_TIME else timer + self.side.ttl // _WAKES
 
 
-class Rows(NamedTuple):
+class SideChange(NamedTuple):
     """Rows of a side in one call: the ``removed`` first ones, those that stay, and the ``added`` last ones.
 
     ``partners``: how many each has had so far, where the side tells.
@@ -123,10 +123,10 @@ class Rows(NamedTuple):
         return slice(self.removed, self.table.num_rows)
 
 
-class KeptRows:
+class StoredSide:
     """A side during one call: the rows with some hashes, as they are and as its ``changes`` make them."""
 
-    def __init__(self, kept: Kept, changes: Changes, hashes: np.ndarray, context: Context) -> None:
+    def __init__(self, kept: SideState, changes: Changes, hashes: np.ndarray, context: Context) -> None:
         self._kept = kept
         self._now = context.processing_time
         self.state = kept.state(context)
@@ -143,7 +143,7 @@ class KeptRows:
         removed = old.filter(pa.array(gone))
         parts = [removed.select(kept.columns), stay.select(kept.columns), added]
         partners = [_partners(removed), _partners(stay), np.zeros(added.num_rows, np.int64)]
-        self.rows = Rows(_joined(*parts), removed.num_rows, added.num_rows, np.concatenate(partners))
+        self.rows = SideChange(_joined(*parts), removed.num_rows, added.num_rows, np.concatenate(partners))
 
     def write(self, partners: Indices, *, drop_matched: bool, context: Context) -> int:
         """Keeps the rows with so many partners each, or only those without any; when it wants to be called again."""

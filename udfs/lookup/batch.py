@@ -1,4 +1,4 @@
-"""A batch of rows that has been taken up: the keys it asks for, the answers that have come, the rows that leave.
+"""A batch of rows that a task works on: the keys it asks for, the answers that have come, the rows that leave.
 
 Python touches distinct keys, never rows.
 """
@@ -16,11 +16,11 @@ from sqlstream.udfs.columnar import python_values
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.keys import Ids, dense_ids
 from sqlstream.udfs.lookup.answers import AnswerShape
-from sqlstream.udfs.lookup.outcomes import NOT_ASKED, PASSES_BY, Outcome
+from sqlstream.udfs.lookup.outcomes import NOT_ASKED, PASSES_BY, LookupOutcome
 from sqlstream.udfs.lookup.source import Key
 
 Identity = Callable[[Key], Hashable]
-Rows = slice | np.ndarray
+RowSelection = slice | np.ndarray
 """Positions in a batch, ascending."""
 
 
@@ -41,7 +41,7 @@ class StepKeys:
         values = [python_values(distinct.column(name)) for name in columns]
         self.keys: list[Key] = list(zip(*values, strict=True))
         self.identities: Sequence[Hashable] = self.keys if identity is None else list(map(identity, self.keys))
-        self.outcomes: list[Outcome | None] = [*[None] * key_ids.count, NOT_ASKED, PASSES_BY]
+        self.outcomes: list[LookupOutcome | None] = [*[None] * key_ids.count, NOT_ASKED, PASSES_BY]
         self.ids = key_ids.ids if asked is None else _with_gaps(key_ids, asked, late)
         self._sizes: np.ndarray | None = None
 
@@ -62,7 +62,7 @@ class StepKeys:
         """The rows that ask."""
         return int(self.sizes[: len(self.keys)].sum())
 
-    def of(self, rows: Rows) -> tuple[list[Outcome], np.ndarray]:
+    def of(self, rows: RowSelection) -> tuple[list[LookupOutcome], np.ndarray]:
         """The distinct outcomes of some rows, and for each row which of them is its own."""
         ids = self.ids[rows]
         if 8 * len(ids) < len(self.outcomes):
@@ -71,7 +71,7 @@ class StepKeys:
             there = np.zeros(len(self.outcomes), np.bool_)
             there[ids] = True
             numbers, places = np.flatnonzero(there), (np.cumsum(there) - 1)[ids]
-        outcomes = cast(Sequence[Outcome], self.outcomes)  # rows leave when all theirs are there
+        outcomes = cast(Sequence[LookupOutcome], self.outcomes)  # rows leave when all theirs are there
         return [outcomes[number] for number in numbers.tolist()], places
 
 
@@ -101,13 +101,13 @@ class Asked(NamedTuple):
     tells_deferred: bool
 
 
-class Taken:
+class LookupBatch:
     """``groups``: rows that are equal in the keys of all lookups, numbered by first appearance. ``number``: of the
     batch. ``left``: in ORDERED, the rows that have left."""
 
     def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
         self.number = number
-        self.batch = batch
+        self.rows = batch
         self.left = 0
         table = pa.Table.from_batches([batch])
         late = _late(batch)
@@ -141,22 +141,22 @@ class Taken:
         parts = [self._order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
-    def part(self, rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    def leaving(self, rows: RowSelection, schema: pa.Schema) -> pa.RecordBatch:
         """Rows that leave, in ``schema``."""
         if isinstance(rows, slice):
-            part = self.batch.slice(rows.start, rows.stop - rows.start)
+            columns_of_rows = self.rows.slice(rows.start, rows.stop - rows.start)
         else:
-            part = self.batch.take(pa.array(rows))
-        columns = list(part.columns)
+            columns_of_rows = self.rows.take(pa.array(rows))
+        columns = list(columns_of_rows.columns)
         for step, asked in zip(self.steps, self._lookups, strict=True):
             outcomes, places = step.of(rows)
-            taken = pa.array(places)
-            columns.append(asked.shape.lists([outcome.rows for outcome in outcomes]).take(taken))
+            row_indices = pa.array(places)
+            columns.append(asked.shape.lists([outcome.rows for outcome in outcomes]).take(row_indices))
             if asked.tells_errors:
-                columns.append(pa.array([outcome.error for outcome in outcomes], pa.string()).take(taken))
+                columns.append(pa.array([outcome.error for outcome in outcomes], pa.string()).take(row_indices))
             if asked.tells_deferred:
-                columns.append(pa.array([outcome.deferred for outcome in outcomes], pa.bool_()).take(taken))
-        columns.append(pa.nulls(part.num_rows, schema.field(len(schema) - 1).type))
+                columns.append(pa.array([outcome.deferred for outcome in outcomes], pa.bool_()).take(row_indices))
+        columns.append(pa.nulls(columns_of_rows.num_rows, schema.field(len(schema) - 1).type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -7,62 +7,62 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sqlstream.udfs.lookup.batch import LookupBatch
 from sqlstream.udfs.lookup.options import Order
 from sqlstream.udfs.lookup.queue import Entry, LookupQueue
-from sqlstream.udfs.lookup.taken import Taken
 
 
 @dataclass(eq=False, slots=True)
-class Part:
+class WaitingRows:
     """In ORDERED all rows up to ``until`` that have not left, else those of ``groups``.
 
     ``missing``: the answers that are not there yet.
     """
 
-    taken: Taken
+    batch: LookupBatch
     groups: np.ndarray
     until: int = 0
     missing: int = 0
 
 
-Waiting = Entry[Part | None]
+QueuedRows = Entry[WaitingRows | None]
 """An entry of the queue; the mark at the end of the input has no rows."""
 
 _NO_GROUPS = np.zeros(0, np.int64)
 
 
-def parts_of(taken: Taken, order: Order, queue: LookupQueue[Part | None]) -> Iterator[Waiting]:
+def entries_of(batch: LookupBatch, order: Order, queue: LookupQueue[WaitingRows | None]) -> Iterator[QueuedRows]:
     """The parts of a batch, in the order in which the queue, which holds those of earlier batches, must get them."""
-    return _ordered(taken) if order is Order.ORDERED else _by_group(taken, queue, by_key=order is Order.KEY_ORDERED)
+    return _ordered(batch) if order is Order.ORDERED else _by_group(batch, queue, by_key=order is Order.KEY_ORDERED)
 
 
-def _ordered(taken: Taken) -> Iterator[Waiting]:
+def _ordered(batch: LookupBatch) -> Iterator[QueuedRows]:
     """Groups are numbered by first appearance: when one is done, rows up to the next one that is not may leave."""
-    undone = taken.undone()
-    ends = [*taken.groups.first[undone].tolist(), taken.batch.num_rows]
-    yield Entry(Part(taken, _NO_GROUPS, ends[0]), done=True)
+    undone = batch.undone()
+    ends = [*batch.groups.first[undone].tolist(), batch.rows.num_rows]
+    yield Entry(WaitingRows(batch, _NO_GROUPS, ends[0]), done=True)
     for group, until in zip(undone, ends[1:], strict=True):
-        yield Entry(Part(taken, np.array([group]), until))
+        yield Entry(WaitingRows(batch, np.array([group]), until))
 
 
-def _by_group(taken: Taken, queue: LookupQueue[Part | None], *, by_key: bool) -> Iterator[Waiting]:
+def _by_group(batch: LookupBatch, queue: LookupQueue[WaitingRows | None], *, by_key: bool) -> Iterator[QueuedRows]:
     """What is done leaves at once, in KEY ORDERED where no rows of its key wait."""
-    undone = taken.undone()
-    done = np.ones(taken.groups.count, np.bool_)
+    undone = batch.undone()
+    done = np.ones(batch.groups.count, np.bool_)
     done[undone] = False
     if by_key and len(queue):
-        behind = [group for group in np.flatnonzero(done).tolist() if queue.holds(_key(taken, group))]
+        behind = [group for group in np.flatnonzero(done).tolist() if queue.holds(_key(batch, group))]
         done[behind] = False
         for group in behind:
-            yield Entry(Part(taken, np.array([group])), _key(taken, group), done=True)
+            yield Entry(WaitingRows(batch, np.array([group])), _key(batch, group), done=True)
     if done.any():
-        yield Entry(Part(taken, np.flatnonzero(done)), done=True)
+        yield Entry(WaitingRows(batch, np.flatnonzero(done)), done=True)
     for group in undone.tolist():
-        yield Entry(Part(taken, np.array([group])), _key(taken, group) if by_key else None)
+        yield Entry(WaitingRows(batch, np.array([group])), _key(batch, group) if by_key else None)
 
 
-def _key(taken: Taken, group: int) -> object:
+def _key(batch: LookupBatch, group: int) -> object:
     """The key that all lookups have in KEY ORDERED; None where it is NULL."""
-    number = taken.numbers(group)[0]
-    identities = taken.steps[0].identities
+    number = batch.numbers(group)[0]
+    identities = batch.steps[0].identities
     return identities[number] if number < len(identities) else None

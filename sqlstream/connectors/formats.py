@@ -216,7 +216,7 @@ def decode(
     """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
 
     All physical columns are parsed, so that a message is bad whichever columns a query reads; of lines of files
-    (``of_files``) only those named, unless the table tolerates bad rows. Where it does, BAD follows, and ``position`` is
+    (``of_files``) only those named, unless the table tolerates bad rows. Then BAD follows, and ``position`` is
     where a message came from.
     """
     from pyspark.sql import functions as F  # noqa: N812

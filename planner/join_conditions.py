@@ -145,7 +145,7 @@ def _mixed(node: exp.Expr) -> BindError:
 
 
 def _require_repeatable(value: exp.Expr) -> None:
-    """A row that is withdrawn must have the values with which it came."""
+    """A row that is retracted must have the values with which it came."""
     if not is_repeatable(value):
         message = "ON of an outer, semi or anti join calls a function of Python, or one that differs at every call"
         hint = "Call it in a query below the join, and compare its result."

@@ -67,7 +67,7 @@ def _wanted(skipped: pa.Array) -> pa.Array:
 
 
 def _places(wanted: pa.Array) -> pa.Array:
-    """Where the result of each row is among those of the rows that are wanted; NULL for the others."""
+    """For each row the position of its result, where results exist only for the wanted rows; NULL for the others."""
     numbers = pc.subtract(pc.cumulative_sum(wanted.cast(pa.int64())), 1)
     return pc.if_else(wanted, numbers, pa.scalar(None, pa.int64()))
 
@@ -104,7 +104,8 @@ def place_of(error: BaseException) -> str | None:
 
 
 def see_line(error: BaseException) -> str:
-    """The same as a sentence that follows others; empty where none of the user's code was running."""
+    """A sentence that names the failing line of the user's code, to append to a message; empty if no such code was
+    running."""
     line = _line_of(error)
     return "" if line is None else f' See line {line.lineno} of "{line.filename}".'
 
@@ -172,7 +173,7 @@ def _aggregated(name: str, aggregate: typing.Any, rows: typing.Any) -> object:
 
 
 def called(name: str, function: Callable[..., object], arguments: Sequence[object]) -> object:
-    """What a function of the user returns; FunctionError SS411 that names the call and the line where it raises."""
+    """The return value of a user's function. FunctionError SS411 names the call and the line that raised."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -182,7 +183,7 @@ def called(name: str, function: Callable[..., object], arguments: Sequence[objec
 
 
 def _said(error: Exception) -> str:
-    """In one line, as that of a diagnostic is."""
+    """The error's text on one line, as diagnostics have it."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

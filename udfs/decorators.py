@@ -9,7 +9,7 @@ from typing import TypeVar
 
 @dataclass(frozen=True)
 class Options:
-    """What a decorator says of a function; ``returns`` is a type in SQL."""
+    """The arguments of a decorator; ``returns`` is a type in SQL."""
 
     returns: str | None = None
     vectorized: bool = False

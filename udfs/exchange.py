@@ -1,9 +1,9 @@
-"""The columnar exchange: rows in Arrow batches become one blob per key group, which knows its place in the order.
+"""The columnar exchange: it cuts Arrow batches into one blob per key group.
 
-A blob is an Arrow IPC stream of rows of one key group and one partition of the source. Rows arrived in the order of
-(partition, number of the blob, position in the blob), unless they tell the part of the source that they come from:
-then in the order of the parts. Ticks of processing time and held watermarks go to every key group, and so do barriers,
-which keep their places among the rows.
+A blob is an Arrow IPC stream with rows of one key group from one partition. Rows count as arrived in the order of
+(partition, number of the blob, position in the blob), or, where they carry their source split (``PARTS``), in the order
+of the splits. Ticks of processing time and held watermarks go to every key group. Barriers do too, and keep their
+position among the rows.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ BYTES_PER_BLOB = 200_000
 
 
 class Content(IntEnum):
-    """What a blob holds: rows sent ahead of the watermark, rows, a tick, late rows on their way to a table, the time
-    that the watermark must not reach, or the newest event time that was seen, which Spark reads and kernels do not, or
-    how many rows files had more than places, which only Spark gets to see."""
+    """The content of a blob. AHEAD: rows sent ahead of the watermark. ROWS: other rows. TICK: a tick of processing
+    time. LATE: late rows on their way to a table. HOLD: the time that the watermark must not reach. LIFT: the newest
+    event time that was seen, for Spark alone. READ: how many more rows than file ranges were read, for Spark's metrics
+    alone."""
 
     AHEAD = 0
     ROWS = 1
@@ -229,7 +230,7 @@ def cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, np.ndarray, pa.Table]]:
-    """With the numbers of the rows that each group gets."""
+    """As ``cut``, with the indices of the rows that each key group gets."""
     if not rows.num_rows:
         return
     if groups == 1:

@@ -1,4 +1,4 @@
-"""What Parquet and ORC files hold, against the columns that a table declares: missing columns and other types."""
+"""Compares the columns of Parquet and ORC files with those that a table declares."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
 def mismatches(
     there: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType], *, nulls: bool, within: str = ""
 ) -> Iterator[Mismatch]:
-    """What is wrong with the columns ``there`` for a table that wants others; names in any case, as Spark has them.
+    """The differences between the columns ``there`` and the ``wanted`` ones, by name in any case, as Spark reads them.
 
-    ``nulls``: columns that are not there are NULL. ``within`` is the column, and a dot, that these are fields of.
+    ``nulls``: a missing column is NULL. ``within``: the path of the column that has these fields, ending with a dot.
     """
     by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
     for name, kind in wanted.items():
@@ -75,7 +75,7 @@ def mismatches(
 
 
 def type_name(kind: pa.DataType) -> str:
-    """As SQL spells it; Arrow's word where SQL has none, such as ``uint32``."""
+    """The type as SQL spells it; Arrow's name for types that SQL does not have, such as ``uint32``."""
     plain = kind.value_type if kinds.is_dictionary(kind) else kind
     sql_type = from_arrow(plain)
     return str(kind) if any(member.is_unknown for member in sql_type.parts()) else str(sql_type)

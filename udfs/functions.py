@@ -189,7 +189,7 @@ def _check_made_without_arguments(kind: Any, target: str) -> None:
 
 
 def _constructor(kind: type) -> Callable[..., object]:
-    """What takes a class's arguments, with itself as the first one."""
+    """The callable that takes the arguments of a class, ``self`` included."""
 
     def takes_nothing(self: object) -> None: ...
 

@@ -1,7 +1,7 @@
-"""What Python's garbage collector need not look at in Spark's worker processes.
+"""Exempts loaded modules from Python's garbage collector in Spark's worker processes.
 
-A worker of PySpark collects garbage after each task. To look at all that the modules in use hold takes 60 ms of
-processor time, and a micro-batch has three tasks and more: longer than everything else that they do with a few rows.
+A PySpark worker collects garbage after each task. Traversing the objects of all loaded modules takes 60 ms of processor
+time, and a micro-batch has three tasks or more: that is longer than all else that they do with a few rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What stands in for an exchange between operators on the same keys: rows that one emits become rows of the other.
+"""Passes rows from one chained operator to the next, in place of an exchange.
 
-Their key group is the same, so nothing is cut or sent; columns are taken as they are, or as microseconds.
+Both have the same keys and so the same key groups: nothing is cut or sent. Columns pass unchanged, or as microseconds.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ Rows: TypeAlias = Sequence[Row] | pa.Table
 
 @dataclass
 class KeyGroup:
-    """What a checkpoint keeps of a key group: its state, its timers, and whether it holds the watermark until when."""
+    """The checkpoint of one key group: its state, its timers, and until when it holds the watermark."""
 
     store: MemoryStore
     timers: dict[Domain, int] = field(default_factory=lambda: dict.fromkeys(Domain, END_OF_TIME))
@@ -150,13 +150,13 @@ class KernelHarness:
         return [group.store for group in self._groups]
 
     def waits(self) -> tuple[Wait, ...]:
-        """What the state of all key groups holds for later."""
+        """The rows and timers that the state of all key groups keeps for later."""
         contexts = (GroupContext(g.store, self._watermark, self._processing_time) for g in self._groups)
         return added(wait for context in contexts for wait in self.kernel.waits(context))
 
     @property
     def traffic(self) -> Traffic:
-        """What went to and from the stores since the start or the last restart."""
+        """The reads and writes of the stores since the start or the last restart."""
         total = Traffic()
         for store in self.stores:
             for name, value in vars(store.traffic).items():

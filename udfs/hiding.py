@@ -21,9 +21,9 @@ def without_secrets(error: SqlStreamError, secrets: Secrets) -> SqlStreamError:
 
 @contextmanager
 def hiding(secrets: Secrets) -> Iterator[None]:
-    """What is raised inside tells none of the secrets, nor do the errors that caused it.
+    """Removes the secrets from every error raised inside the block, and from the errors that caused it.
 
-    Spark writes errors of tasks to its logs, with all that caused them.
+    Spark writes errors of tasks, with all their causes, to its logs.
     """
     try:
         yield

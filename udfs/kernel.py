@@ -59,7 +59,7 @@ LATE_ROWS = "late_rows"
 """The counter of rows that came behind the watermark, and that no window or frame took."""
 
 IGNORED = "ignored_deletions"
-"""The counter of rows that were withdrawn and are not there: their time was up, or they never came."""
+"""The counter of rows that were retracted and are not there: their time was up, or they never came."""
 
 StateKey = tuple[str, int]
 """The name of a part of the state, and a number within it: a pane, a bucket, a chunk."""
@@ -81,7 +81,7 @@ class Store(Protocol):
 
 
 class Context(Protocol):
-    """What a kernel sees of the outside during one call."""
+    """The kernel's view of the outside during one call."""
 
     @property
     def store(self) -> Store: ...
@@ -168,7 +168,8 @@ class Kernel(ABC):
         raise NotImplementedError(f"{type(self).__name__} folds no results")
 
     def waits(self, context: Context) -> Iterable[Wait]:
-        """What the state holds for later, between two calls; the context takes no results then."""
+        """The rows and timers that the state keeps for later, read between two calls; the context takes no results
+        then."""
         return ()
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:

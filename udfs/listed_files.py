@@ -83,10 +83,10 @@ def end_of_log(offset: str) -> int | None:
 
 
 def _steps(spark: Path, batch: int) -> dict[int, int]:
-    """By the last entry of a log that belongs to a micro-batch, the one before its first.
+    """For each last log entry of a micro-batch, the last entry of the micro-batch before.
 
-    Spark does not say whose log it is. Where several sources are at the same entry, the fewest files are taken: a file
-    of a micro-batch before may be gone.
+    Spark does not say to which source a log belongs. Where several sources are at the same entry, the fewest files
+    count: a file of an earlier micro-batch may be gone.
     """
     before_of: dict[int, int] = {}
     ends = [end_of_log(line) for line in offsets_of(spark, batch)]

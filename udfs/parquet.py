@@ -135,7 +135,7 @@ def _null_in_column(text: str, values: pa.Array, path: str, number: int) -> Exec
 
 
 def _parts(places: Sequence[Mapping[str, Any]]) -> Iterator[_FileRange]:
-    """What a task reads: its share of all bytes of the files, which come in the same order in each task."""
+    """The share of the files that a task reads, by bytes. Every task gets the files in the same order."""
     for share in sorted({file[SHARE] for file in places}):
         listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(FILE))
         total, start = sum(file[LENGTH] for file in listed), 0
@@ -187,7 +187,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> dict[str, str]:
-    """By their names in the file, those of the table; SS524 where one is missing in the file ``strict``."""
+    """By their names in the file, the columns of the table; SS524 if one is missing in the file ``strict``."""
     lower = {name.lower(): name for name in wanted}
     own = {name: lower[name.lower()] for name in there.names if name.lower() in lower}
     missing = [name for name in wanted if name not in own.values()]

@@ -33,7 +33,7 @@ def vanished(path: str, table: str | None = None) -> ExecutionError:
 
 
 def shown_name(path: str) -> str:
-    """With ``\\xff`` for bytes that are no UTF-8."""
+    """The name with ``\\xff`` for bytes that are not UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

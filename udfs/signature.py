@@ -1,4 +1,4 @@
-"""What is known of a function from CREATE FUNCTION without calling it."""
+"""The signature of a function, read from CREATE FUNCTION without calling it."""
 
 from __future__ import annotations
 

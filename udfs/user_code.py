@@ -35,7 +35,7 @@ def load(target: str) -> object:
 
 @contextlib.contextmanager
 def user_code(code: str, message: str, hint: str | None = None) -> Iterator[None]:
-    """What is raised inside, ``sys.exit()`` too, is told as the cause of an error with the message."""
+    """Reports every exception raised inside, ``SystemExit`` included, as the cause of an error with this message."""
     try:
         yield
     except (SqlStreamError, KeyboardInterrupt):

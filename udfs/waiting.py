@@ -1,4 +1,4 @@
-"""What an operator keeps for later: rows in open windows, timers, rows behind barriers; counted from its state."""
+"""What an operator keeps for later, counted from its state: rows in open windows, timers, rows behind barriers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sqlstream.udfs.kernel import END_OF_TIME, Domain
 
 
 class Pending(Enum):
-    """What waits. ROWS_IN_WINDOWS: rows that came to windows that are open. ROWS: rows that wait to be taken in order
-    of time. HELD: rows that wait for barriers. WINDOWS: open windows of keys, where their rows
-    are not known."""
+    """The kind of what waits. ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of
+    time. HELD: rows that wait for barriers. WINDOWS: open windows of keys, where the number of their rows is unknown.
+    """
 
     ROWS_IN_WINDOWS = "rows in windows"
     ROWS = "rows"

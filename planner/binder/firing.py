@@ -108,7 +108,7 @@ def _of_emit(emit: Emit, fired: Fired) -> Firing:
 
 
 def _of_settings(fired: Fired) -> Firing:
-    """As in Flink, what the settings let fire again withdraws its results. What a clause allows does not."""
+    """As in Flink, what the settings let fire again retracts its results. What a clause allows does not."""
     settings: EmitSettings = fired.context.settings
     if isinstance(fired.window, COUNTED):
         return Firing()

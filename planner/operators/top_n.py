@@ -150,7 +150,7 @@ def _(node: TopN) -> frozenset[RowKind]:
 
 @takes_changes.register
 def _(node: TopN, port: int = 0) -> frozenset[RowKind]:
-    """A row that is withdrawn would not have the time at which it came."""
+    """A row that is retracted would not have the time at which it came."""
     fields = {f.name: f for f in node.input.schema}
     by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in node.order)
     return APPEND_ONLY if node.closes is not None or by_arrival else ALL_KINDS

@@ -120,7 +120,7 @@ class WindowAggregate(Unary):
 
 @changelog_mode.register
 def _(node: WindowAggregate) -> frozenset[RowKind]:
-    """RETRACTING withdraws what it emitted before; only windows that merge take a result back for good."""
+    """RETRACTING retracts what it emitted before; only windows that merge take a result back for good."""
     if node.firing.accumulation is not Accumulation.RETRACTING or not fires_again(node.firing):
         return APPEND_ONLY
     window = window_of(node)

@@ -40,7 +40,7 @@ def merge(changes: Iterable[Change], key: Sequence[int] | None = None) -> list[R
     """The rows that are left when all changes are applied in order, oldest first.
 
     ``key`` are the positions of the key's columns: a row replaces the one with its key. Without a key, equal rows
-    are counted, and a withdrawn row takes one of them away; ValueError where there is none.
+    are counted, and a retracted row takes one of them away; ValueError where there is none.
     """
     return _counted(changes) if key is None else list(_keyed(changes, key).values())
 

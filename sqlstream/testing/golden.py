@@ -91,7 +91,7 @@ def _stream(block: Block, session: Session, *, restart: bool) -> Outcome:
         lines = [(*rows, *behind) for rows, behind in zip(shown, side, strict=True)]
         wanted = [_in_order_of_tables(steps[run], test, is_table) for run in parts]
         matches = all(_same(expected, actual, test) for expected, actual in zip(wanted, lines, strict=True))
-    # Raises where a changelog withdraws what it never gave.
+    # Raises where a changelog retracts what it never gave.
     merge((change for changes in came for change in changes), test.output_key)
     expected = block.expected if not restart else lines_of(_with_outputs(steps, parts, wanted))
     return Outcome(lines_of(_with_outputs(steps, parts, lines)), matches, expected)

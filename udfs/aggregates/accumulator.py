@@ -1,4 +1,4 @@
-"""What is kept of a group's rows, and how functions compute their results from it."""
+"""Accumulators: what the state keeps of the rows of a group, and how functions compute their results from it."""
 
 from __future__ import annotations
 

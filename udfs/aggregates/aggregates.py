@@ -111,7 +111,7 @@ class Aggregates:
 
     @_as_in_sql
     def negated(self, accumulators: pa.Table) -> pa.Table:
-        """What takes the rows of these accumulators out of others, by ``merge``."""
+        """Accumulators that, merged into others, take the rows of these out of them again."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         columns = [c for a, p in zip(self._distinct, parts, strict=True) for c in a.negated(p)]
         return self._table(columns, accumulators.num_rows)

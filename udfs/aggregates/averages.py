@@ -21,7 +21,7 @@ def average(source: Source, type_: pa.DataType) -> Plan:
 
 
 def retracting_average(source: Source, type_: pa.DataType) -> Plan:
-    """The same, of whole numbers exactly: a DOUBLE does not get back to what it was when a BIGINT is subtracted."""
+    """The average of whole numbers as an exact sum, because a DOUBLE does not get back to what it was."""
     if not kinds.is_integer(type_):
         return average(source, type_)
     return Plan((ExactSum(source), Count(Source((), source.filters, source.required))), _exact_quotient)

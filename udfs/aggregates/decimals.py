@@ -132,7 +132,7 @@ def _stored(column: pa.Array, type_: type[np.integer]) -> np.ndarray:
 
 
 def _carried(digits: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The same numbers with all digits but the last within 16 bits."""
+    """The same numbers, carried over so that all digits but the last have at most 16 bits."""
     carried, carry = [], np.zeros_like(digits[0])
     for digit in digits[:-1]:
         total = digit + carry

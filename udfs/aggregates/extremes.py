@@ -35,7 +35,8 @@ class Extreme(Accumulator):
         return (self._extremes(*without_nulls(columns[0], groups)),)
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
-        """Where all values that go are greater than the least one, or less than the greatest."""
+        """True for groups whose extreme stays: all retracted values are greater than the least one, or less than the
+        greatest."""
         combined = pa.concat_arrays([columns[0], gone[0]])
         count = len(columns[0])
         present = truths_of(combined.is_valid())

@@ -38,7 +38,7 @@ class Groups:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """Where each group starts among the rows in ``order``, int32, and the end of the last one."""
+        """The position in ``order`` at which each group starts, int32, followed by the end of the last group."""
         return np.concatenate(([0], np.cumsum(self.sizes))).astype(np.int32)
 
     def sorted(self, column: pa.Array) -> pa.Array:

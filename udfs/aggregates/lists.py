@@ -37,7 +37,7 @@ class Values(Accumulator):
 
 
 def item_type(columns: Sequence[pa.DataType]) -> pa.DataType:
-    """What a list holds for each row: the value, or a struct of several."""
+    """The type of the list's items: the value of a row, or a struct of several values."""
     return columns[0] if len(columns) == 1 else pa.struct([(str(i), t) for i, t in enumerate(columns)])
 
 

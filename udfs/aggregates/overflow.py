@@ -11,7 +11,7 @@ OVERFLOW = repeating("SS431")
 
 
 def overflow(function: str, type_: pa.DataType) -> ExecutionError:
-    """What to raise; the name is that of Spark's error class, for those who search for it."""
+    """The error of an overflow. It names Spark's error class, because users search for that."""
     wider = "DOUBLE" if pa.types.is_decimal(type_) else "DECIMAL(38, 0)"
     return ExecutionError(
         OVERFLOW,

@@ -79,7 +79,7 @@ class FloatSum(Accumulator):
 
     @property
     def retracts(self) -> bool:
-        """What is subtracted may leave a rest in the last bits, and infinity for ever: so does Flink."""
+        """Subtracting a DOUBLE may leave a rest in the last bits, and an infinity stays for ever, as in Flink."""
         return True
 
     def negated(self, columns: Columns) -> Columns:

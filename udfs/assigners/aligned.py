@@ -87,7 +87,7 @@ def aligned(time: Times, period: int, offset: int) -> Times:
 
 
 def _holding(time: Times, start: Times, end: Times, zone: str | None) -> Assigned:
-    """Of the candidates, one line for each row, those that end after the row."""
+    """The candidate windows that end after their row, each as one row of ``Assigned``."""
     row, candidate = np.nonzero(end > time[:, np.newaxis])
     chosen = start[row, candidate], end[row, candidate]
     assigned = Assigned(row.astype(np.int64, copy=False), start_of(chosen[0], zone), end_of(chosen[1], zone))
@@ -95,7 +95,7 @@ def _holding(time: Times, start: Times, end: Times, zone: str | None) -> Assigne
 
 
 def _once(assigned: Assigned) -> Assigned:
-    """Without the lines that repeat the one before."""
+    """Drops each window that equals the one before it."""
     differs = np.ones(len(assigned.row), bool)
     differs[1:] = np.logical_or.reduce([side[1:] != side[:-1] for side in assigned])
     return assigned if differs.all() else Assigned(*(side[differs] for side in assigned))

@@ -1,7 +1,7 @@
-"""What a window assigner is: the windows that each row belongs to.
+"""Window assigners: they say to which windows each row belongs.
 
-A window is ``[start, end)`` in int64 microseconds since 1970 (UTC). Windows of merging assigners (sessions) are those
-of single rows; ``merge_sessions`` tells which of them, and of the stored ones, are one.
+A window is ``[start, end)`` in int64 microseconds since 1970 (UTC). Merging assigners (sessions) give each row a window
+of its own; ``merge_sessions`` then merges these with each other and with the stored ones.
 """
 
 from __future__ import annotations

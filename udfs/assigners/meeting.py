@@ -26,7 +26,7 @@ class Intervals(NamedTuple):
 
 
 def earliest_meeting(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
-    """For each interval asked for, the least ``arrival`` of the others that meet it; NEVER if none does."""
+    """The least ``arrival`` among the other intervals that meet each asked interval; NEVER if none does."""
     return np.minimum(_starting_within(asked, others, arrival), _holding_start(asked, others, arrival))
 
 

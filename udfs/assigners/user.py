@@ -54,7 +54,7 @@ class AssignerContext:
 
 
 class UserAssigner(Protocol):
-    """What a user writes; ``merging`` is an optional attribute beside it."""
+    """The interface of an assigner that a user writes; the attribute ``merging`` is optional."""
 
     def assign(self, row: Any, time: int, context: AssignerContext) -> Iterable[Window]: ...
 
@@ -89,7 +89,7 @@ class User:
         return Assigned(row, bounds[:, 0], bounds[:, 1])
 
     def _windows(self, row: object, time: int, context: AssignerContext) -> list[tuple[int, int]]:
-        """In order of their ends."""
+        """The windows of a row, sorted by their ends."""
         returned = called(self.name, self._instance.assign, (row, time, context))
         return sorted(_checked(self.name, returned), key=lambda window: (window[1], window[0]))
 
@@ -105,7 +105,7 @@ class User:
         return cast(UserAssigner, called(self.name, self.implementation, self.arguments))
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the instance, which need not pickle."""
+        """Leaves out the user's instance, which need not be picklable."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 

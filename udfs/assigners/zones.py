@@ -14,7 +14,7 @@ from sqlstream.udfs.assigners.assigner import Times
 
 
 def to_wall(instants: Times, zone: str | None) -> Times:
-    """What the clock of ``zone`` shows, as microseconds since 1970 on that clock. None is UTC."""
+    """The time that a clock in ``zone`` shows, in microseconds since 1970 on that clock. A zone of None is UTC."""
     if zone is None:
         return instants
     shown = pc.local_timestamp(pa.array(instants).cast(pa.timestamp("us", zone)))

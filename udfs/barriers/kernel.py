@@ -47,8 +47,8 @@ _HELD = 0
 
 @dataclass
 class _Kept:
-    """What a checkpoint has beside the held rows. ``names``: the channels, by number. ``held_from``: the least time
-    that held rows hold; ``lifting``: that of rows that have gone on in this micro-batch; END_OF_TIME for none."""
+    """The state of the kernel beside the held rows. ``names``: the channels, by number. ``held_from``: the least time
+    that held rows hold. ``lifting``: the least time of rows released in this micro-batch; END_OF_TIME for none."""
 
     memory: Memory = field(default_factory=Memory)
     names: list[str] = field(default_factory=list)
@@ -177,7 +177,7 @@ class BarrierCall:
         self._done()
 
     def _pass_all(self, *, ends: bool) -> None:
-        """What is held is taken anew."""
+        """Reads the held rows as if they had just arrived, and emits those that pass."""
         rows = self._stored()
         passage, memory = self._taken(rows, ends=ends)
         self._go_on(rows, passage, rows.num_rows)

@@ -1,4 +1,4 @@
-"""What arrives on channels, what is remembered of barriers, and what passes."""
+"""Data of barrier alignment: what arrives on channels, what the state remembers of barriers, and what passes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Items(NamedTuple):
 
 
 class BarrierOutcome(Enum):
-    """What became of a barrier. SUBSUMED: a newer one has begun; ENDED: the input ended before it was aligned."""
+    """How a barrier ended. SUBSUMED: a newer one has begun. ENDED: the input ended before it was aligned."""
 
     ALIGNED = "aligned"
     SUBSUMED = "subsumed"
@@ -66,7 +66,8 @@ class Segment(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """What a call lets pass, and the positions of what waits, in order. ``released``: something held went on."""
+    """The rows that pass in a call, and the positions of rows that wait. ``released``: held rows were among those that
+    passed."""
 
     parts: list[Segment]
     held: Values
@@ -91,10 +92,10 @@ class Pending:
 
 @dataclass
 class Memory:
-    """What is kept of the barriers of all channels.
+    """The state of the barriers of all channels.
 
-    ``newest``: ids up to this one begin no barrier any more. ``aligned``: the last barrier that was aligned.
-    ``pending``: oldest first. ``ended``: channels that count as arrived.
+    Barriers with ids up to ``newest`` are over. ``aligned``: the last barrier that was aligned. ``pending``: the
+    barriers that wait, oldest first. ``ended``: channels whose input has ended, which count as arrived.
     """
 
     newest: int | None = None

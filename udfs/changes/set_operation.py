@@ -27,7 +27,7 @@ _SIDES = ("__left", "__right")
 @dataclass(frozen=True)
 class SetOperationKernel(Kernel):
     """``rows``: the schema of the fields that both inputs have, beside KEY_HASH and, where they update, ROW_KIND.
-    ``updates``: results are withdrawn. ``living``: how long a row is remembered that no side changes."""
+    ``updates``: results are retracted. ``living``: how long a row is remembered that no side changes."""
 
     kind: SetKind
     rows: pa.Schema
@@ -89,7 +89,7 @@ class SetOperationKernel(Kernel):
         return whole.take(pa.array(ids.first)).replace_schema_metadata(None), more
 
     def _emit(self, rows: pa.Table, more: np.ndarray, context: Context) -> None:
-        """Withdrawals, then additions: each row as often as it must."""
+        """Retractions, then additions: each row as often as it must."""
         for kind, times in (("-D", -more), ("+I", more)):
             chosen = np.repeat(np.arange(len(times)), np.maximum(times, 0))
             if len(chosen):

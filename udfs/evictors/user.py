@@ -92,7 +92,7 @@ class User:
         return called(self.name, self.implementation, self.arguments)
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the instance, which need not pickle."""
+        """Leaves out the user's instance, which need not be picklable."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 

@@ -1,4 +1,4 @@
-"""What a micro-batch changes of groups, as all parts of their state see it."""
+"""What a micro-batch changes in groups: the input of every aggregate strategy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from sqlstream.udfs.kernel import ROW_KIND, Context
 Indices = np.ndarray
 Flags = np.ndarray
 
-_WITHDRAWS = pa.array(["-U", "-D"])
+_RETRACTS = pa.array(["-U", "-D"])
 
 
 class StoredGroups(NamedTuple):
-    """What the state has of the groups that a micro-batch changes, where it has them: ``groups`` are their numbers."""
+    """The stored rows of those groups that a micro-batch changes and that exist already. ``groups``: the number of
+    each."""
 
     rows: pa.Table
     groups: Indices
@@ -43,8 +44,8 @@ class Changed:
 
 
 class AggregateStrategy(ABC):
-    """Some of the aggregate calls of a kernel, which are computed alike: what the state keeps of them beside the key of
-    a group, and what they keep elsewhere."""
+    """A way to compute some of the aggregate calls of a kernel. It says which columns the row of a group has for them,
+    and may keep a state of its own beside that row."""
 
     @property
     @abstractmethod
@@ -67,8 +68,8 @@ class AggregateStrategy(ABC):
         ...
 
     def forget(self, groups: pa.Table, context: Context) -> None:
-        """These groups, of which ``groups`` has KEY_HASH and the keys, are over: their rows have gone, or their time is
-        up. What is kept elsewhere goes, unless it ends by itself."""
+        """Drops the state of groups that are over, because all their rows were retracted or their time to live has
+        passed. ``groups`` has KEY_HASH and the keys. State that expires by itself may stay."""
         return
 
 
@@ -76,5 +77,5 @@ def gone_of(rows: pa.Table) -> Flags | None:
     """True for rows that go; None where all of them come."""
     if ROW_KIND not in rows.schema.names:
         return None
-    gone = np.asarray(pc.is_in(rows.column(ROW_KIND), value_set=_WITHDRAWS).to_numpy(), np.bool_)
+    gone = np.asarray(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTS).to_numpy(), np.bool_)
     return gone if gone.any() else None

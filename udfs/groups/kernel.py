@@ -61,7 +61,7 @@ class GroupAggregateKernel(Kernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """What the state would keep of the rows alone, where it keeps nothing else of them."""
+        """Pre-aggregates rows before the exchange, where the state keeps nothing but totals."""
         if not self._combines:
             return rows
         ids = dense_ids(rows, self.keys)

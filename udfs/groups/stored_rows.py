@@ -152,7 +152,7 @@ class StoredRows(AggregateStrategy):
 
 
 def _replaced(columns: pa.Table, others: pa.Table, rows: Indices) -> pa.Table:
-    """With the rows of others in the place of their own."""
+    """The columns, with the given ``rows`` replaced by those of ``others``."""
     chosen = np.arange(columns.num_rows)
     chosen[rows] += columns.num_rows
     return pa.concat_tables([columns, others]).take(pa.array(chosen))

@@ -15,7 +15,7 @@ from sqlstream.udfs.joins.pairs import Indices, Pairs
 from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 
-_WITHDRAWN = pa.array(["-U", "-D"])
+_RETRACTIONS = pa.array(["-U", "-D"])
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Beside:
         return matches
 
 
-def withdrawn(rows: pa.Table) -> np.ndarray:
+def retracted(rows: pa.Table) -> np.ndarray:
     """True for rows that say that there is none from now on."""
     if ROW_KIND not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
-    return np.array(pc.is_in(rows.column(ROW_KIND), value_set=_WITHDRAWN))
+    return np.array(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTIONS))

@@ -1,4 +1,5 @@
-"""What a micro-batch changes of the rows of one input, as multisets: what it adds and withdraws at once, cancels."""
+"""The changes of one input in a micro-batch as multisets: rows that are added, removed, or retracted and added
+again."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from sqlstream.udfs.joins.pairs import Indices, in_order, numbered
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import dense_ids
 
-_WITHDRAWS = pa.array(["-U", "-D"])
+_RETRACTS = pa.array(["-U", "-D"])
 
 Flags = np.ndarray
 
 
 class Changes(NamedTuple):
-    """Rows of one schema. ``repeated``: those that were there, were withdrawn and then added again as they were."""
+    """Added, removed and cancelled rows of one schema. ``repeated``: stored rows that were retracted and then added
+    again unchanged."""
 
     added: pa.Table
     removed: pa.Table
@@ -38,24 +40,24 @@ def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
     none = images.slice(0, 0)
     if ROW_KIND not in rows.schema.names:
         return Changes(images, none, none)
-    withdraws = _flags(pc.is_in(rows.column(ROW_KIND), value_set=_WITHDRAWS))
-    if not withdraws.any():
+    retracts = _flags(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTS))
+    if not retracts.any():
         return Changes(images, none, none)
     ids = dense_ids(images, columns).ids
-    sign = np.where(withdraws, -1, 1)
+    sign = np.where(retracts, -1, 1)
     weight = np.bincount(ids, sign).astype(np.int64)
-    added, removed = ~withdraws, withdraws.copy()
+    added, removed = ~retracts, retracts.copy()
     added[added] = within(ids[added], np.maximum(weight, 0))
     removed[removed] = within(ids[removed], np.maximum(-weight, 0))
     if not repeats:
         return Changes(images.filter(pa.array(added)), images.filter(pa.array(removed)), none)
-    cancelled = ~withdraws & ~added
+    cancelled = ~retracts & ~added
     cancelled[cancelled] = within(ids[cancelled], _used(ids, sign) + np.minimum(weight, 0))
     return Changes(*(images.filter(pa.array(chosen)) for chosen in (added, removed, cancelled)))
 
 
 def _used(ids: Indices, sign: Indices) -> Indices:
-    """By id, how many rows must have been there before, for the changes to withdraw no row that is not there."""
+    """By id, the number of stored rows that the changes need so that every retraction meets a row."""
     order = in_order(ids)
     begins = np.flatnonzero(np.diff(ids[order], prepend=-1))
     sums = np.cumsum(sign[order])

@@ -190,7 +190,8 @@ class IntervalJoinKernel(Kernel):
         return context.watermark if self.domain is Domain.EVENT else context.processing_time
 
     def _ends(self, port: int, rows: pa.Table) -> Times:
-        """From when on no row of the other side comes that these could match; rows come with the clock's own time."""
+        """For each row the time from which the other side can send no more matching row. In processing time rows carry
+        the time of the clock."""
         newest = -self.bounds.lower if port == 0 else self.bounds.upper
         return np.asarray(rows.column(TIME).to_numpy() + newest + (self.domain is Domain.PROCESSING), np.int64)
 
@@ -204,7 +205,7 @@ class IntervalJoinKernel(Kernel):
 
     @cached_property
     def _schemas(self) -> tuple[pa.Schema, pa.Schema]:
-        """Of the rows in the state."""
+        """The schemas of the stored rows."""
         extra = [pa.field(self._timer, pa.int64())]
         return tuple(
             pa.schema([*side.input, *extra, *([pa.field(MATCHED, pa.bool_())] if self._follows(port) else [])])

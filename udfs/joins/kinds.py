@@ -22,5 +22,5 @@ class JoinKind(Enum):
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """For each side: do its rows without a partner come out, with NULL in place of one? Rows of ANTI have none."""
+        """For each side: are its rows without a partner emitted, padded with NULL? ANTI emits them unpadded."""
         return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI), self in (JoinKind.RIGHT, JoinKind.FULL)

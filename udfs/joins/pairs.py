@@ -106,7 +106,7 @@ def _in_bounds(
 
 
 def _places(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, behind_equal: bool) -> Indices:
-    """Where rows with a key and a time stand among those in order of both: before or behind equal ones."""
+    """The positions of rows, by key and time, among sorted rows: before or behind equal ones."""
     low, high = min(int(times.min()), int(probe_times.min())), max(int(times.max()), int(probe_times.max()))
     span = high - low + 2
     if span * (max(int(keys[-1]), int(probe_keys.max())) + 1) < 2**62:

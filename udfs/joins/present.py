@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.beside import Beside, withdrawn
+from sqlstream.udfs.joins.beside import Beside, retracted
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.pairs import Indices, joinable, numbered
 from sqlstream.udfs.joins.results import Side
@@ -70,7 +70,7 @@ class PresentJoinKernel(Kernel):
         self._living.close(state, context)
 
     def _changed(self, stored: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
-        """What is known of keys after the last row of each."""
+        """The stored right rows after the last change of each key."""
         rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
         ids = dense_ids(rows, self.keys)
         last = np.zeros(ids.count, np.int64)
@@ -79,7 +79,7 @@ class PresentJoinKernel(Kernel):
         stays = np.ones(stored.num_rows, np.bool_)
         stored_row = places(rows, stored, self.keys)
         stays[stored_row[stored_row >= 0]] = False
-        there = rows.filter(pa.array(~withdrawn(rows)))
+        there = rows.filter(pa.array(~retracted(rows)))
         columns = [there.column(field.name) for field in self._beside.kept(1)]
         new = pa.table([*columns, *self._living.timers(there.num_rows, context)], schema=self._stored)
         return pa.concat_tables([stored.filter(pa.array(stays)), new])

@@ -1,10 +1,10 @@
 """Regular join: every row of one input meets every row of the other, whenever they come.
 
 The rows of both inputs are state. What a micro-batch changes of them becomes the change of the result that they make
-together: withdrawals, then additions, none in vain but of equal rows. As Flink's StreamingJoinOperator and
+together: retractions, then additions, none in vain but of equal rows. As Flink's StreamingJoinOperator and
 StreamingSemiAntiJoinOperator do, which go row by row.
 
-A batch loads the rows of the other side that its rows can meet; rows of its own side only where it withdraws some. Rows
+A batch loads the rows of the other side that its rows can meet; rows of its own side only where it retracts some. Rows
 that an outer join pads, or that SEMI and ANTI tell apart, are kept with the number of their partners.
 """
 
@@ -26,7 +26,7 @@ from sqlstream.udfs.joins.results import JoinResults, Side
 from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 
-_ADDS, _WITHDRAWS = "+I", "-D"
+_ADDS, _RETRACTS = "+I", "-D"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RegularJoinKernel(Kernel):
     """``keys`` are columns of both inputs, of equal types; NULL equals NULL in those that are ``null_safe``.
 
     Results have the outputs of the left side, then, but for SEMI and ANTI, of the right, then ROW_KIND where results
-    are withdrawn.
+    are retracted.
     """
 
     kind: JoinKind
@@ -83,7 +83,7 @@ class RegularJoinKernel(Kernel):
     # --- what changes -------------------------------------------------------------------------------------------
 
     def _changes(self, port: int, rows: pa.Table | None) -> tuple[Changes, Changes]:
-        """Of the rows that may have partners, and of the others, which are not kept."""
+        """The changes of rows that may have partners, and of the other rows, which are not stored."""
         kept = self._kept[port]
         if rows is None:
             none = kept.plain.empty_table()
@@ -110,11 +110,11 @@ class RegularJoinKernel(Kernel):
         ``unmet``: changes of rows that can have no partner.
         """
         ids = numbered(left.table, right.table, self.keys)
-        withdrawn = list(self._pairs(ids, left, right, (left.gone, right.old), (left.stay, right.gone)))
+        retracted = list(self._pairs(ids, left, right, (left.gone, right.old), (left.stay, right.gone)))
         added = list(self._pairs(ids, left, right, (left.come, right.new), (left.stay, right.come)))
         partners = (
-            self._partners(0, left, [pair.left for pair in withdrawn], [pair.left for pair in added]),
-            self._partners(1, right, [pair.right for pair in withdrawn], [pair.right for pair in added]),
+            self._partners(0, left, [pair.left for pair in retracted], [pair.left for pair in added]),
+            self._partners(1, right, [pair.right for pair in retracted], [pair.right for pair in added]),
         )
         alone = [
             (port, *self._alone(rows, partners[port], unmet[port]))
@@ -122,7 +122,7 @@ class RegularJoinKernel(Kernel):
             if self._kept[port].tells
         ]
         tables = left.table, right.table
-        self._emit_all(_WITHDRAWS, withdrawn, tables, [(port, gone) for port, gone, _ in alone], context)
+        self._emit_all(_RETRACTS, retracted, tables, [(port, gone) for port, gone, _ in alone], context)
         self._emit_all(_ADDS, added, tables, [(port, come) for port, _, come in alone], context)
         return partners
 
@@ -136,7 +136,7 @@ class RegularJoinKernel(Kernel):
             yield from fulfilling(moved, self.condition, left.table, right.table)
 
     def _partners(self, port: int, rows: SideChange, lost: Sequence[Indices], won: Sequence[Indices]) -> Indices:
-        """Where the other side withdraws nothing, more than one partner is as good as one."""
+        """If the other side retracts nothing, knowing whether a row has a partner is enough."""
         if not self._kept[port].tells:
             return rows.partners
         count = rows.table.num_rows
@@ -148,7 +148,8 @@ class RegularJoinKernel(Kernel):
         return partners if self.sides[1 - port].updates else np.minimum(partners, 1)
 
     def _alone(self, rows: SideChange, partners: Indices, unmet: Changes) -> tuple[pa.Table, pa.Table]:
-        """The rows of a side whose results without a partner, in SEMI with one, are withdrawn, and come."""
+        """The rows of a side whose result without a partner (for SEMI: with one) is retracted, and those for which it
+        is added."""
         before, after = self._comes_alone(rows.partners), self._comes_alone(partners)
         gone, come = before.copy(), after.copy()
         gone[rows.stay] &= ~after[rows.stay]

@@ -1,4 +1,5 @@
-"""What joins emit: columns of both sides of a pair, of one side with NULLs for the other, or of the left side alone."""
+"""The results of joins: columns of both sides of a pair, of one side with NULL for the other, or of the left side
+alone."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Side:
 
     @property
     def updates(self) -> bool:
-        """True where rows may be withdrawn."""
+        """True where the join may retract results."""
         return ROW_KIND in self.input.names
 
 
@@ -44,13 +45,13 @@ class JoinResults:
         )
 
     def of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> Iterator[pa.ChunkedArray]:
-        """For each pair of rows; kinds with pairs only."""
+        """The result of each pair of rows; for kinds that emit pairs."""
         for side, rows, row_indices in zip(self.sides, (left, right), pairs, strict=True):
             indices = pa.array(row_indices)
             yield from (rows.column(own).take(indices) for _, own in side.outputs)
 
     def alone(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
-        """For each row of a side, without a row of the other."""
+        """The results of the rows of one side that have no partner."""
         for number, side in enumerate(self._emitted):
             for _, own in side.outputs:
                 yield rows.column(own) if number == port else pa.nulls(rows.num_rows, side.input.field(own).type)

@@ -17,7 +17,7 @@ from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 
 PARTNERS = "__partners"
-"""BIGINT column of kept rows: how many rows of the other input they have met that have not been withdrawn since. Those
+"""BIGINT column of kept rows: how many rows of the other input they have met that have not been retracted since. Those
 whose time is up still count, because the result with them stays."""
 
 _EARLY = NO_WATERMARK + 1
@@ -29,7 +29,7 @@ _WAKES = 16
 
 @dataclass(frozen=True)
 class SideState:
-    """What is kept of a side: the columns that its results and matches ``read``. ``tells``: with PARTNERS."""
+    """The state of one side: the columns that results and matches ``read``. ``tells``: it has the column PARTNERS."""
 
     name: str
     side: Side
@@ -92,9 +92,9 @@ class SideState:
 
 
 class SideChange(NamedTuple):
-    """Rows of a side in one call: the ``removed`` first ones, those that stay, and the ``added`` last ones.
+    """The rows of one side in a call: first the ``removed``, then those that stay, last the ``added``.
 
-    ``partners``: how many each has had so far, where the side tells.
+    ``partners``: how many partners each row had before the call, if the side counts them.
     """
 
     table: pa.Table
@@ -124,7 +124,7 @@ class SideChange(NamedTuple):
 
 
 class StoredSide:
-    """A side during one call: the rows with some hashes, as they are and as its ``changes`` make them."""
+    """One side during a call: the stored rows with some hashes, before and after the ``changes``."""
 
     def __init__(self, kept: SideState, changes: Changes, hashes: np.ndarray, context: Context) -> None:
         self._kept = kept
@@ -138,7 +138,7 @@ class StoredSide:
         self._stay = self._refreshed(stay, again)
         self._replaced = stay.num_rows < loaded.num_rows or bool(again.any())
         self.ignored = int(np.count_nonzero(~was_stored))
-        # What was withdrawn after its time and is added again, is new.
+        # What was retracted after its time and is added again, is new.
         added = changes.added if seen.all() else _joined(changes.added, changes.repeated.filter(pa.array(~seen)))
         removed = old.filter(pa.array(gone))
         parts = [removed.select(kept.columns), stay.select(kept.columns), added]

@@ -1,12 +1,12 @@
-"""Temporal join: each row of the left side beside the row of its key on the right side that was valid at its time.
+"""Temporal join: joins each left row with the right row of its key that was valid at the left row's time.
 
-A left row waits until the watermark has reached its time, because rows of the right side may come until then. Valid is
-the right row of the newest time that is not after that of the left row; one that is withdrawn (-U, -D) says that the
-key has no row from its time on. Of right rows of one time the last one that came counts, or the first one in the order
-of some columns. As Flink's TemporalRowTimeJoinOperator: a left row that is late is joined at once with what is kept.
+A left row waits until the watermark has reached its time, because older right rows may come until then. The valid right
+row is the newest that is not newer than the left row; a retraction (-U, -D) ends the validity of a key's row. Among
+right rows of the same time the last to arrive counts, or the first in the order of given columns. As in Flink's
+TemporalRowTimeJoinOperator, a late left row is joined at once with the rows still stored.
 
-State: left rows that wait, and right rows by key. Of those that the watermark has passed, each key keeps the newest;
-the others are dropped a little later, many at once.
+State: the waiting left rows, and right rows by key. Of the right rows that the watermark has passed, each key keeps the
+newest; the others are dropped a little later, many at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.joins.beside import Beside, withdrawn
+from sqlstream.udfs.joins.beside import Beside, retracted
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.pairs import Indices, Times, joinable, newest, numbered
 from sqlstream.udfs.joins.results import Side
@@ -134,7 +134,7 @@ class TemporalJoinKernel(Kernel):
         self._beside.emit(left, versions.rows, partner, context)
 
     def _in_order(self, rows: pa.Table, ids: Indices) -> _Versions:
-        """Of rows of one key and time the one that counts."""
+        """One right row for each key and time: the one that counts."""
         times = rows.column(TIME).to_numpy()
         order = np.lexsort((self._ranks(rows), times, ids))
         ids, times = ids[order], times[order]
@@ -163,12 +163,12 @@ class TemporalJoinKernel(Kernel):
         """Right rows as the state keeps them."""
         rows = rows.filter(pa.array(joinable(rows, self.keys, self.null_safe)))
         passed = np.maximum(rows.column(TIME).to_numpy(), context.watermark)
-        own = [pa.array(~withdrawn(rows)), pa.array(_later(passed)), *self._living.timers(rows.num_rows, context)]
+        own = [pa.array(~retracted(rows)), pa.array(_later(passed)), *self._living.timers(rows.num_rows, context)]
         kept = [rows.column(name) for name in self._right_schema.names[: -len(own)]]
         return pa.table([*kept, *own], schema=self._right_schema)
 
     def _drop_old(self, right: KeyedState, watermark: int) -> None:
-        """Of the rows that are looked at now, and that the watermark has passed, only the newest of each key stays."""
+        """Drops right rows that the watermark has passed, except for the newest of each key."""
         rows = right.due(Domain.EVENT, watermark)
         if not rows.num_rows:
             return

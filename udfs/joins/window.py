@@ -113,7 +113,7 @@ class WindowJoinKernel(Kernel):
 
     @cached_property
     def _schemas(self) -> tuple[pa.Schema, ...]:
-        """Of the rows in the state."""
+        """The schemas of the stored rows."""
         return tuple(pa.schema([*side.input, (EVENT_TIMER, pa.int64())]) for side in self.sides)
 
     def _states(self, context: Context) -> list[KeyedState]:

@@ -61,7 +61,7 @@ class AnswerShape:
         return pa.StructArray.from_arrays(arrays, fields=self._fields)
 
     def _defect(self, rows: Sequence[Row]) -> str | None:
-        """What is wrong with the rows: their length, or the first value that is not of its column's type."""
+        """A description of the first wrong row: its length, or a value that is not of its column's type."""
         if all(map(self._is_plain, rows)):
             return None
         try:

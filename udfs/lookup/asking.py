@@ -105,7 +105,7 @@ class Asker:
                     self._left_alone(request, goes_on=False)
 
     def take(self, keys: Sequence[Key]) -> list[LookupOutcome | None]:
-        """For rows in state: the outcomes that have come; the others are asked for in the background."""
+        """For rows in state: the outcomes that have arrived. The keys without one are requested in the background."""
         outcomes = [self._take(key) for key in keys]
         self._pump(self._background)
         return outcomes
@@ -283,7 +283,8 @@ class Asker:
             self._attempt_to_background(attempt)
 
     def _attempt_to_background(self, attempt: Attempt) -> None:
-        """Where nobody waits for it but rows in state; where the background is full, it is given up."""
+        """Moves an attempt that only rows in state wait for to the background, or gives it up if the background is
+        full."""
         going_on = [request for request in attempt.requests if not request.gone]
         if any(not request.background for request in going_on):
             return

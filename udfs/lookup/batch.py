@@ -25,10 +25,10 @@ RowSelection = slice | np.ndarray
 
 
 class StepKeys:
-    """The distinct keys of one lookup in one batch, with what has become of them.
+    """The distinct keys of one lookup in one batch, with their outcomes.
 
-    ``ids``: int64, per row the number of its key; ``len(keys)`` where a key is NULL, one more where the row passes by.
-    ``outcomes``: per number; None where there is none yet.
+    ``ids``: int64, per row the number of its key; ``len(keys)`` where a key is NULL, one more where the row bypasses
+    the lookup.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class Asked(NamedTuple):
 
 
 class LookupBatch:
-    """``groups``: rows that are equal in the keys of all lookups, numbered by first appearance. ``number``: of the
-    batch. ``left``: in ORDERED, the rows that have left."""
+    """A batch of rows that waits for answers. ``groups``: rows with the same keys in all lookups, numbered by first
+    appearance. ``left``: in ORDERED mode, how many rows have been emitted."""
 
     def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
         self.number = number

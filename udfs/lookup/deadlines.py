@@ -29,7 +29,7 @@ class Deadlines(Generic[Wait]):
         return self._timer is not None
 
     def add(self, wait: Wait) -> None:
-        """Of a wait that goes on already, nothing changes."""
+        """Does nothing for a wait that has begun already."""
         if wait in self._ends:
             return
         self._ends[wait] = self._loop.time() + self._seconds
@@ -37,7 +37,7 @@ class Deadlines(Generic[Wait]):
             self._arm()
 
     def remove(self, wait: Wait) -> None:
-        """Also of a wait that is over, or was never added."""
+        """Does nothing for a wait that is over or was never added."""
         self._ends.pop(wait, None)
         if not self._ends and self._timer is not None:
             self._timer.cancel()

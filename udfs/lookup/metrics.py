@@ -1,6 +1,6 @@
-"""What lookups count, and percentiles of their latencies. Counts are sums over tasks, but for MAX_IN_FLIGHT.
+"""The metrics of lookups, and percentiles of their latencies. Counts are summed over tasks, except for MAX_IN_FLIGHT.
 
-A task hands out its counts as one row more, whose METRICS column is set.
+A task emits its counts as one extra row, whose METRICS column is set.
 """
 
 from __future__ import annotations

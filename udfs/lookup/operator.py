@@ -37,7 +37,7 @@ class LookupStep:
 
     @property
     def columns(self) -> tuple[pa.Field, ...]:
-        """What it adds."""
+        """The columns that the lookup adds."""
         fields = [pa.field(self.answers, AnswerShape(self.source.request).type)]
         if self.error is not None:
             fields.append(pa.field(self.error, pa.string()))

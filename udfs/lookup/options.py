@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Order(Enum):
-    """In which order rows leave; equal keys never overtake each other in KEY_ORDERED."""
+    """The order in which rows are emitted. In KEY_ORDERED rows of one key never overtake each other."""
 
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"

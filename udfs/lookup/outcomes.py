@@ -1,4 +1,4 @@
-"""What becomes of a row: an answer, or what ON TIMEOUT and ON ERROR say where there is none."""
+"""The outcome of a lookup for a row: an answer, or what ON TIMEOUT and ON ERROR say."""
 
 from __future__ import annotations
 

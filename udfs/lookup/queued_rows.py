@@ -1,4 +1,4 @@
-"""Rows of a batch that leave together, as entries of the queue."""
+"""Entries of the lookup's queue: rows of a batch that are emitted together."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sqlstream.udfs.lookup.queue import Entry, LookupQueue
 
 @dataclass(eq=False, slots=True)
 class WaitingRows:
-    """In ORDERED all rows up to ``until`` that have not left, else those of ``groups``.
+    """In ORDERED mode all rows up to ``until`` that are still there, else the rows of ``groups``.
 
-    ``missing``: the answers that are not there yet.
+    ``missing``: how many answers have not arrived.
     """
 
     batch: LookupBatch
@@ -32,7 +32,8 @@ _NO_GROUPS = np.zeros(0, np.int64)
 
 
 def entries_of(batch: LookupBatch, order: Order, queue: LookupQueue[WaitingRows | None]) -> Iterator[QueuedRows]:
-    """The parts of a batch, in the order in which the queue, which holds those of earlier batches, must get them."""
+    """The entries of a batch, in the order in which the queue must get them. The queue still holds entries of earlier
+    batches."""
     return _ordered(batch) if order is Order.ORDERED else _by_group(batch, queue, by_key=order is Order.KEY_ORDERED)
 
 
@@ -46,7 +47,7 @@ def _ordered(batch: LookupBatch) -> Iterator[QueuedRows]:
 
 
 def _by_group(batch: LookupBatch, queue: LookupQueue[WaitingRows | None], *, by_key: bool) -> Iterator[QueuedRows]:
-    """What is done leaves at once, in KEY ORDERED where no rows of its key wait."""
+    """Rows whose answers are known may be emitted at once; in KEY_ORDERED only if no earlier rows of their key wait."""
     undone = batch.undone()
     done = np.ones(batch.groups.count, np.bool_)
     done[undone] = False

@@ -1,4 +1,4 @@
-"""What is under way in a process: requests for keys, those who wait for them, and attempts to get answers."""
+"""Requests in a worker process: keys that are asked for, the waiters for each, and attempts to get answers."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ _COMPOSITE = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "FLOAT", "DOUBLE"})
 
 
 def identities(request: Request) -> Callable[[Key], Hashable] | None:
-    """What tells keys apart as SQL does: NaN equals NaN, and lists can be hashed. None where the keys do so."""
+    """Maps keys so that SQL's equality holds: NaN equals NaN, and lists are hashable. None if the keys behave so
+    already."""
     return _identity if any(kind.name in _COMPOSITE for _, kind in request.keys) else None
 
 

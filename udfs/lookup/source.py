@@ -1,4 +1,4 @@
-"""What a lookup asks: the contract between the operator and the systems outside.
+"""The contract between the lookup operator and outside systems.
 
 A ``LookupSource`` is frozen data that travels to the workers; there it opens one ``LookupClient`` per process, which
 answers many requests at the same time on one event loop.
@@ -34,7 +34,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Request:
-    """What is known before the first row: the columns that are equal to the key, those wanted, and filters."""
+    """What a source knows before the first row: the key columns, the wanted columns, and filters."""
 
     keys: tuple[tuple[str, DataType], ...]
     columns: tuple[tuple[str, DataType], ...]
@@ -65,7 +65,7 @@ class LookupSource(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it: the name of the table or function."""
+        """The name of the table or function, for messages."""
         ...
 
     async def open(self) -> LookupClient: ...

@@ -66,8 +66,8 @@ class Worker:
             return asker
 
     def _of(self, run: str) -> _OfRun:
-        """What is kept for a query; for the one whose last task began the longest ago nothing is, when there are too
-        many. If it goes on after that, it asks anew."""
+        """The state of a query in this process. Where there are too many queries, the one whose last task began longest
+        ago loses its state; if it goes on, it asks again."""
         own = self._runs.setdefault(run, _OfRun())
         self._runs.move_to_end(run)
         if len(self._runs) > MOST_RUNS:
@@ -79,7 +79,7 @@ class Worker:
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def result(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """What a function returns that is called on the event loop."""
+        """The result of a function called on the event loop."""
         future: Future[Result] = Future()
 
         def run() -> None:
@@ -131,7 +131,7 @@ async def _opened(source: LookupSource) -> LookupClient:
 
 
 def _asking(options: LookupOptions) -> LookupOptions:
-    """What matters to asking, so that lookups that ask alike share their requests."""
+    """The configuration that affects requests; lookups with the same one share requests."""
     capacity = options.capacity if options.asynchronous else 1
     return replace(options, asynchronous=True, capacity=capacity, order=Order.ORDERED)
 

@@ -33,12 +33,12 @@ class Frame:
 
     @property
     def rows_before(self) -> int:
-        """How many rows before a row it tells apart from those before them, which totals may stand for."""
+        """How many rows before a row the frame reads one by one; totals may stand for all rows before those."""
         return self._before if self.rows else 0
 
     @property
     def time_before(self) -> int:
-        """The same in time."""
+        """The same as a length of time."""
         return 0 if self.rows else self._before
 
     @property

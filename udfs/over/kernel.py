@@ -318,7 +318,7 @@ class OverKernel(Kernel):
 
     @cached_property
     def _time_before(self) -> int:
-        """In processing time rows may still come in the microsecond that the clock has reached, in event time not."""
+        """In processing time more rows may still come at the current microsecond; in event time they cannot."""
         longest = max((frame.time_before for frame in self._frames), default=0)
         return longest + 1 if longest and self.domain is Domain.PROCESSING else longest
 

@@ -84,7 +84,7 @@ class Line:
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def at(self, offset: int, side: str) -> Indices:
-        """Where a time ``offset`` after that of each row belongs among the rows of its key."""
+        """For each row the position, among the rows of its key, of the time ``offset`` after its own."""
         if len(self.key) == 0:
             return np.zeros(0, np.int64)
         codes, asked = _codes(self.key, self.time, self.time + offset)

@@ -1,4 +1,4 @@
-"""What is left of dropped rows: how many there were of each key, and the accumulators of frames without a start."""
+"""Totals of dropped rows: their number per key, and the accumulators of frames without a start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS = "__groups"
 
 
 class StoredTotals(NamedTuple):
-    """The totals of the keys of a line. ``row_of_key``: which of the ``rows`` is that of each key, -1 for none yet."""
+    """The stored totals of the keys of a line. ``row_of_key``: the row of each key in ``rows``, -1 for none yet."""
 
     rows: pa.Table
     row_of_key: Indices
@@ -49,7 +49,7 @@ class Totals:
         return KeyedState(store, "totals", self.schema)
 
     def load(self, state: KeyedState, first: pa.Table) -> StoredTotals:
-        """Those of some keys, given by one row of each."""
+        """The totals of some keys; ``first`` has one row of each key."""
         stored = state.load(first.column(KEY_HASH).to_numpy())
         candidates = pa.concat_tables([rows.select(self._names) for rows in (first, stored)])
         ids = dense_ids(candidates, self.keys).ids

@@ -53,7 +53,7 @@ class Attempts:
 
 
 def _failure(error: FunctionError, record: str) -> Failure:
-    """Without the detail, which the record has; the place is that of the user's exception, where there was one."""
+    """The error without its detail, which the record has, and with the line of the user's exception, if any."""
     cause = error.__cause__
     line = None if cause is None or isinstance(cause, FunctionError) else place_of(cause)
     return {"record": record, "error": str(error).partition("\nDETAIL: ")[0], "place": line}

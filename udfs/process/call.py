@@ -112,7 +112,7 @@ class Call:
         self._outside.set_timer(Domain.PROCESSING, processing)
 
     def _now(self) -> dict[Domain, int]:
-        """Up to when time has passed."""
+        """The times that the watermark and the clock have reached."""
         passed = {Domain.EVENT: self._outside.watermark, Domain.PROCESSING: self._outside.processing_time}
         return {domain: time for domain, time in passed.items() if time != NO_WATERMARK}
 
@@ -195,7 +195,7 @@ class Call:
         results.add(returned, slot, None, timer.time if is_event else None)
 
     def _record(self, rows: pa.Table, index: int, parameter: str, slot: int) -> str:
-        """What a row was, from the columns that came: user code may have changed what it got."""
+        """The row from the input columns, because user code may have changed the object that it got."""
         table = next(table for table in self._kernel.tables if table.parameter == parameter)
         (row,) = table.values(rows.slice(index, 1))
         return record_of_row(self._key(slot), parameter, row)

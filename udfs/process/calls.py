@@ -126,7 +126,7 @@ class Calls:
         return f'process function "{self.name}" failed in {method}: {type(error).__name__}: {words}'
 
     def _rows(self, returned: Any) -> list[Any]:
-        """What the function returned, as rows; a generator runs here."""
+        """The returned rows as a list; a generator runs here."""
         if returned is None:
             return []
         is_single = (

@@ -69,7 +69,7 @@ class Slots:
         self._count += 1
 
     def live(self) -> dict[object, Entry]:
-        """Without what has outlived its time. An entry whose time is not known begins to age now."""
+        """The entries whose time to live has not passed. An entry of unknown age begins to age now."""
         if self.ttl is not None and self.clock.is_known and self.entries:
             for slot, entry in list(self.entries.items()):
                 if entry.written == NO_WATERMARK:
@@ -116,7 +116,8 @@ class Slots:
 
 
 class UndoLog:
-    """What one call of user code has done to the state of its key: as long as what it wrote, whatever is kept."""
+    """The changes that one call of user code made to the state of its key. It is as long as the changes, however large
+    the state."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
@@ -142,7 +143,7 @@ class UndoLog:
         self._undo.append(lambda: setattr(slots, "entries", before))
 
     def forget(self) -> None:
-        """What was done stays."""
+        """Keeps the changes for good."""
         self._undo.clear()
         self._written.clear()
 
@@ -154,7 +155,7 @@ class UndoLog:
 
 
 class Cell:
-    """What all kinds of state share."""
+    """The common part of all kinds of state."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots

@@ -102,7 +102,7 @@ class MapState(State[MapCell[K, T]], Generic[K, T]):
 
 
 def states_of(function: type) -> tuple[State[Any], ...]:
-    """What a class and those that it extends declare, by name."""
+    """The states that a class and its base classes declare, sorted by name."""
     members = {name: value for c in reversed(function.__mro__) for name, value in vars(c).items()}
     return tuple(value for _, value in sorted(members.items()) if isinstance(value, State))
 
@@ -119,7 +119,7 @@ def type_of(kind: object) -> DataType:
 
 
 def milliseconds_of(duration: str | datetime.timedelta) -> int:
-    """Of a ``timedelta``, or of a text such as "90 s", "1 hour" or "7 days". ValueError where it is no duration."""
+    """A ``timedelta``, or a text such as "90 s", "1 hour" or "7 days", in milliseconds. ValueError for others."""
     if isinstance(duration, datetime.timedelta):
         milliseconds = round(duration.total_seconds() * 1000)
     else:

@@ -78,11 +78,11 @@ class Timer(NamedTuple):
 
 
 class ProcessContext:
-    """What a function sees beside the row: its key, the clocks, and the timers of the key.
+    """What a function can ask beside the row: the key, the clocks, and the timers of the key.
 
-    ``key`` is a named tuple of the columns of PARTITION BY. ``input`` is the parameter whose row it is, None at a
-    timer. ``watermark`` is None before the first; ``ended`` is True where time has ended because the input has: every
-    timer fires then, also those that timers register.
+    ``key`` is a named tuple of the columns of PARTITION BY. ``input`` is the parameter that the row belongs to, None at
+    a timer. ``watermark`` is None before the first one. ``ended`` is True once the input has ended: every timer fires
+    then, also those that timers register.
     """
 
     def __init__(self, timers: TimerAccess) -> None:
@@ -113,7 +113,7 @@ class ProcessContext:
 
 
 class TimerAccess:
-    """What stands behind a context's timers, for the key that it is about."""
+    """The interface behind a context's timers, for the current key."""
 
     def time(self, event_time: int | None) -> int:
         raise NotImplementedError
@@ -129,7 +129,7 @@ class TimerAccess:
 
 
 def _ms(time: int | datetime.datetime) -> int:
-    """Of an instant without a time zone, as UTC."""
+    """An instant in milliseconds; without a time zone it is in UTC."""
     if isinstance(time, datetime.datetime):
         aware = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
         return (aware - _EPOCH) // _MILLISECOND

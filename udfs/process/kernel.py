@@ -37,5 +37,5 @@ class Process(ProcessCall):
         Call(self, context).time(Domain.PROCESSING)
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what is made from the rest, which need not pickle."""
+        """Leaves out what is derived from the other fields and need not be picklable."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -179,7 +179,7 @@ class Memories:
 
 
 def _types(state: State[Any]) -> list[pa.DataType]:
-    """Of its values and, of a map, of its keys."""
+    """The types of the values and, for a map, of the keys."""
     return [kind.to_arrow() for kind in (state.type, state.key_type) if kind is not None]
 
 

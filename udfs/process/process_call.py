@@ -33,7 +33,7 @@ def key_column(index: int) -> str:
 
 
 def result_column(index: int) -> str:
-    """Of the function's row."""
+    """The column for a field of the function's result row."""
     return f"__result_{index}"
 
 

@@ -1,4 +1,4 @@
-"""What process functions return, gathered row by row and emitted as columns."""
+"""Gathers the rows that process functions return and emits them as columns."""
 
 from __future__ import annotations
 

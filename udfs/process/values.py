@@ -14,7 +14,8 @@ Restore = Callable[[Any], Any]
 
 
 def restorer(annotation: object) -> Restore | None:
-    """What makes of a value, with structs as dicts, one of the annotation; None where it is one already."""
+    """A function that restores a value of the annotated type, where Arrow gives dicts for structs; None if nothing is
+    to be restored."""
     annotation = present(annotation)
     if isinstance(annotation, type) and is_record(annotation):
         return _record(annotation)

@@ -63,7 +63,7 @@ class KernelProcessor:
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
 
     def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
-        """What waits in all state of a key group, by stage."""
+        """Everything that waits in the state of a key group, by stage."""
         store = MemoryStore(dict(entries))
         for number, stage in enumerate(self._stages):
             (entry_bytes,) = store.get([self._own[number]])
@@ -102,7 +102,7 @@ class KernelProcessor:
                 yield from self._told(number, stage, stage_run.context, stage_run.held)
 
     def _told(self, number: int, stage: Stage, context: GroupContext, held: int | None) -> Iterator[Row]:
-        """What a stage says beside its results."""
+        """The late rows and held watermark that a stage reports beside its results."""
         if stage.late_table is not None:
             yield from (_late(stage.late_table, to_bytes(piece)) for piece in _pieces(context.late))
         if context.counters.get(LATE_ROWS):

@@ -63,7 +63,7 @@ class Arrived:
 
     @property
     def clock_of_rows(self) -> int:
-        """What of processing time had passed when the first of the rows came."""
+        """The processing time that had passed when the first of the rows arrived."""
         clocks = (blob.clock for blob in self.of(Content.ROWS) if blob.clock is not None)
         return min(clocks, default=NO_WATERMARK + _MILLISECOND) - _MILLISECOND
 

@@ -1,4 +1,4 @@
-"""What the adapter itself keeps of a key group: one small entry, read and written in each call."""
+"""The adapter's own state of a key group: one small entry, read and written in each call."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Stage:
     handover: Handover | None = None
 
     def handed(self, below: Kernel, emitted: Mapping[bool, Sequence[Emitted]]) -> dict[Content, pa.Table]:
-        """What the kernel below has emitted, ahead of the watermark and not, as rows of this one."""
+        """The results of the kernel below as input rows of this stage, apart by whether they are ahead of the
+        watermark."""
         contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
         return {content: self._rows(below, emissions) for content, emissions in contents if emissions}
 
@@ -48,9 +49,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a call made of a stage, which was not called where ``context`` is None.
+    """The outcome of a call for one stage; ``context`` is None if the stage was not called.
 
-    ``held``: the time that operators above must not reach, END_OF_TIME when that ends, None for nothing to say.
+    ``held``: the time that operators above must not reach, END_OF_TIME when that ends, None for no change.
     """
 
     before: GroupEntry
@@ -85,7 +86,7 @@ class StageStore:
 
 
 def entry_key(number: int) -> StateKey:
-    """Where the entry of a stage is, in the state of all."""
+    """The key of a stage's entry in the shared state."""
     return KEY[0], KEY[1] + number
 
 

@@ -1,4 +1,4 @@
-"""What Spark's one watermark is to operators."""
+"""Translates Spark's one watermark for operators."""
 
 from __future__ import annotations
 

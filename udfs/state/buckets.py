@@ -56,7 +56,7 @@ class Buckets:
 
     @staticmethod
     def from_entries(data: Sequence[bytes | None], schema: pa.Schema, name: str) -> Buckets:
-        """From the entries of ``keys``."""
+        """Builds the index from the entries of ``keys``."""
         whole, recent = data
         if whole is None:
             return Buckets.empty()
@@ -109,7 +109,7 @@ class Buckets:
         return self.next_number - 1
 
     def with_buckets(self, added: Sequence[Sequence[int]]) -> Buckets:
-        """With new buckets, without those that have no rows: the neighbour below takes their range."""
+        """The index with new buckets and without empty ones, whose range the neighbour below takes over."""
         index = np.concatenate((self.index, np.array(added, np.int64).reshape(-1, 6)))
         kept = index[index[:, ROWS] > 0]
         if len(kept) == 0:

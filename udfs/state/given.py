@@ -1,4 +1,4 @@
-"""Which rows of the loaded buckets a kernel is given: those of the places it asks for, or all where these are many."""
+"""Selects the rows of loaded buckets that a kernel asked for, or all of them if it asked for many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DENSE = 4
 
 
 class AskedRows:
-    """``places`` are sorted; None for all that are in loaded buckets. ``by``: the column of places."""
+    """``places``: the sorted places that were asked for; None for all rows of the loaded buckets. ``by``: the column of
+    places."""
 
     def __init__(self, by: str, schema: pa.Schema) -> None:
         self.places: np.ndarray | None = NO_PLACES
@@ -32,7 +33,7 @@ class AskedRows:
         self._latest = None
 
     def rows(self, buckets: Sequence[Bucket]) -> pa.Table:
-        """What is given of some buckets."""
+        """The rows that were asked for in some buckets."""
         if self.places is None:
             batches = [rows for bucket in buckets for rows in alive(bucket.chunks, self._by)]
             return pa.Table.from_batches(batches, self._schema)

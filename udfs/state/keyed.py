@@ -181,7 +181,7 @@ class KeyedState:
         return chunk_keys(self.name, int(entry[NUMBER]), int(entry[CHUNKS]), start)
 
     def _table(self, positions: list[int]) -> pa.Table:
-        """What is given of some loaded buckets."""
+        """The rows that were asked for in some loaded buckets."""
         return self._given.rows([self._open[position] for position in positions])
 
     def _batches(self, positions: list[int]) -> list[pa.RecordBatch]:

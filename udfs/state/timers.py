@@ -186,7 +186,7 @@ class Firing:
         self._live.pop(hashable(timer), None)
 
     def left(self) -> list[Timer]:
-        """Those that are not taken, in their order."""
+        """The timers that have not fired, in order."""
         return [timer for _, arrived, timer in sorted(self._heap) if self._live.get(hashable(timer)) == arrived]
 
     def up_to(self, time: int) -> Iterator[Timer]:

@@ -140,7 +140,7 @@ class DeduplicateKernel(Kernel):
 
     @cached_property
     def _names(self) -> list[str]:
-        """Of the first row as it comes nothing is needed but that it came."""
+        """The columns to keep. Of the first row in order of arrival only its existence matters."""
         read = () if self.is_final else (*((self.time,) if self.time is not None else ()), *self.passed)
         return list(dict.fromkeys((KEY_HASH, *self.keys, *read)))
 

@@ -2,7 +2,7 @@
 
 As Flink's AppendOnlyTopNFunction and RetractableTopNFunction do, which go row by row: here what a micro-batch changes
 of a key comes out once. Where rows are only added, those that others have pushed out are forgotten; where they may be
-withdrawn, all rows of a key are state. Of equal rows the one that came first goes first.
+retracted, all rows of a key are state. Of equal rows the one that came first goes first.
 
 With numbers, the row of a number is updated (-U, +U); without, a row is added when it is among the best and deleted
 when it is no more. A key that has one row at most is updated, too.
@@ -32,7 +32,7 @@ _WORTH_COMBINING = 4
 
 
 class _RowsOfKind(NamedTuple):
-    """Rows of one kind that come out, with the numbers that they have then."""
+    """Rows that are emitted with one row kind, and their numbers."""
 
     kind: str
     rows: Numbers
@@ -42,7 +42,7 @@ class _RowsOfKind(NamedTuple):
 @dataclass(frozen=True)
 class TopNKernel(Kernel):
     """``input`` has the columns of the ``ranking``, those ``passed`` that come out, and ROW_KIND where rows may be
-    withdrawn. ``number``: what the INT column with the number of a row is called, None for none. ``ttl``: a key is
+    retracted. ``number``: what the INT column with the number of a row is called, None for none. ``ttl``: a key is
     forgotten so many microseconds of processing time after its rows last changed, and nothing comes out of that; 0:
     never. ``appends``: rows are only added to the result, because each comes behind all before it.
     """
@@ -73,7 +73,7 @@ class TopNKernel(Kernel):
         return self.ttl > 0
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Without the rows that others of the same batch push out."""
+        """Drops the rows that other rows of the same batch push out."""
         if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
             return rows
         keys = dense_ids(rows, self.ranking.keys).count
@@ -176,7 +176,7 @@ class TopNKernel(Kernel):
         yield _RowsOfKind("+I", came, after[came])
 
     def _results(self, rows: pa.Table, ids: Numbers, parts: list[_RowsOfKind]) -> pa.Table:
-        """By key; in slots by number, else what is withdrawn before what is added."""
+        """The changes by key; with numbers by number, else retractions before additions."""
         chosen = np.concatenate([change.rows for change in parts])
         numbers = np.concatenate([change.numbers for change in parts])
         kind = np.repeat(np.arange(len(parts)), [len(change.rows) for change in parts])

@@ -1,4 +1,4 @@
-"""What a Top-N asks for: which rows of each key, in which order, by which of their numbers."""
+"""The ranking of a Top-N: keys, order, and which numbers of rows are wanted."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class WindowTopNKernel(Kernel):
         return pa.schema([*(self.input.field(name) for name in self.passed), *number])
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Without the rows that others of the same batch push out."""
+        """Drops the rows that other rows of the same batch push out."""
         return rows.filter(pa.array(self.ranking.best(rows)))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:

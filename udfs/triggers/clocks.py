@@ -275,7 +275,7 @@ class EveryInterval(_LateAtOnce):
 
     @property
     def _ahead(self) -> int:
-        """From the timer of a multiple to the multiple: the millisecond before it must have passed."""
+        """Moves from the timer of a multiple to the multiple itself: the millisecond before it must have passed."""
         return MILLISECOND if self.domain is Domain.PROCESSING else 0
 
     def _is_to_come(self, windows: Windows) -> Values:

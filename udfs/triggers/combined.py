@@ -100,7 +100,7 @@ class Or(_Pair):
         return Fire(position, purge, (left, right))
 
     def _first_fires(self, state: TriggerState, run: Run, cursor: Values) -> tuple[Fire, Fire]:
-        """Of the side that is asked last no firing behind that of the other one is looked for."""
+        """The side that is asked last need not look beyond the first firing of the other."""
         first, last = (1, 0) if self.left.searches else (0, 1)
         early = self.parts[first].fire(state.parts[first], run, cursor)
         until = np.minimum(early.position, NONE - 1) + 1
@@ -108,7 +108,7 @@ class Or(_Pair):
         return (early, late) if first == 0 else (late, early)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """Where one side fires at no row, the other one decides alone."""
+        """If one side fires at no row, the other one decides alone."""
         for quiet, loud in ((1, 0), (0, 1)):
             if self.parts[quiet].quiet(run):
                 loud_fires = self.parts[loud].fires(state.parts[loud], run)

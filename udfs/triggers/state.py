@@ -1,4 +1,4 @@
-"""What triggers remember of window instances: numpy arrays, one value per instance, nested as triggers are."""
+"""The state of triggers: numpy arrays with one value per window instance, nested as triggers are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class Merging(Enum):
-    """What becomes of a column when the windows of several instances are one."""
+    """How the values of a column merge when the windows of several instances do."""
 
     SUM = "sum"
     LEAST = "least"

@@ -83,7 +83,7 @@ class Run:
         return replace(self, starts=self.starts[index], ends=self.ends[index], windows=self.windows.at(index))
 
     def until(self, ends: Values) -> Run:
-        """The same instances with fewer rows."""
+        """The same instances with fewer rows each."""
         return replace(self, ends=np.minimum(self.ends, ends))
 
     def flags(self, name: str) -> Values:
@@ -99,13 +99,13 @@ class Run:
         return self._cached(name, lambda column: pc.cast(column, pa.int64()).to_numpy())
 
     def cached(self, name: str, compute: Callable[[], Values]) -> Values:
-        """What was computed once for all positions, by name."""
+        """A value that is computed once for all positions, by name."""
         if name not in self._columns:
             self._columns[name] = compute()
         return self._columns[name]
 
     def shared(self, key: object, compute: Callable[[], Any]) -> Any:
-        """What was computed once for all rows, by key."""
+        """A value that is computed once for all rows, by key."""
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
@@ -161,7 +161,7 @@ class Trigger(ABC):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What the trigger itself remembers of an instance."""
+        """The trigger's own columns of state, without those of nested triggers."""
         return ()
 
     @property
@@ -269,7 +269,7 @@ class Trigger(ABC):
         return
 
     def clear(self, state: TriggerState, windows: Windows) -> None:
-        """These instances are over."""
+        """Called when the windows of these instances are over."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.clear(of_part, windows)
 
@@ -287,7 +287,7 @@ def never(count: int) -> Fire:
 
 
 def silence(trigger: Trigger, count: int) -> Fire:
-    """That nothing fires, in the form in which the trigger says it."""
+    """No firing, in the structure that the trigger uses."""
     return never(count)._replace(parts=tuple(silence(nested, count) for nested in trigger.parts))
 
 

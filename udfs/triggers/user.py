@@ -99,7 +99,8 @@ class TriggerContext:
 
 
 def _timer(domain: Domain, ms: int) -> int:
-    """What must have passed for a timer: the clock of processing time is a millisecond after what has passed."""
+    """The time that must have passed for a timer to fire. The clock of processing time is one millisecond ahead of the
+    passed time."""
     return microseconds(ms) if domain is Domain.EVENT else microseconds(ms - 1)
 
 
@@ -112,7 +113,7 @@ class MergeContext(TriggerContext):
 
 @dataclass
 class _Memory:
-    """What is kept of one window."""
+    """The state of one window."""
 
     state: dict[str, Any] = field(default_factory=dict)
     timers: dict[Domain, set[int]] = field(default_factory=lambda: {domain: set() for domain in Domain})
@@ -290,7 +291,7 @@ class User(Trigger):
         return called(self.name, self.implementation, self.arguments)
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the instance, which need not pickle."""
+        """Leaves out the user's instance, which need not be picklable."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 

@@ -266,7 +266,8 @@ class AlignedWindows(Kernel):
 
     @cached_property
     def _counted(self) -> Aggregates:
-        """With the number of rows, which tells how many are late and is there where nothing else is asked for."""
+        """Adds the number of rows to the aggregates: it tells how many rows are late, and exists where nothing else is
+        asked for."""
         rows = AggregateCall(_ROWS, "count", (), pa.int64())
         return Aggregates((*self.aggregates.calls, rows), self.aggregates.input)
 

@@ -190,7 +190,7 @@ class _Rows:
         return stays, self._results(sequence, panes, len(firing.instance))
 
     def _fire_last_rows(self, sequence: _Sequence, firing: _Firing, kept: Values) -> tuple[Values, Pane]:
-        """Where the rows that stay are the last ones, those of each firing lie side by side: all firings at once."""
+        """Fires all at once where each firing keeps the last rows, which then lie side by side."""
         after = getattr(self.contents.evictor, "evicts_after", False)
         first, rest = _stretches(sequence.starts[firing.instance], firing, kept, after)
         sizes = firing.stop - first
@@ -325,7 +325,7 @@ def _last_rows(sequence: _Sequence, firing: _Firing, evictor: Evictor | None) ->
 
 
 def _last_interval(sequence: _Sequence, firing: _Firing, times: Values, interval: int) -> Values | None:
-    """Where rows came in order of time, those of the last interval are the last ones."""
+    """If rows came in order of time, the rows of the last interval are the last ones."""
     backwards = np.flatnonzero(times[1:] < times[:-1]) + 1
     if not np.isin(backwards, sequence.starts).all():
         return None
@@ -384,7 +384,7 @@ def _chained(parts: list[pa.ChunkedArray | None]) -> pa.ChunkedArray | None:
 
 
 def _any_by(flags: Values, starts: Values) -> Values:
-    """For each stretch of flags whether one is true; stretches may be empty."""
+    """True for each stretch of flags with a true one; stretches may be empty."""
     ends = np.append(starts[1:], len(flags))
     sums = np.concatenate([[0], np.cumsum(flags)])
     has_true: Values = sums[ends] > sums[starts]

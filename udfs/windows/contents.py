@@ -1,7 +1,7 @@
-"""What windows hold between firings: accumulators of their aggregates, or their rows.
+"""The contents of windows between firings: accumulators of their aggregates, or their rows.
 
-``Accumulated`` keeps accumulators in the rows of the window instances, ``Buffered`` keeps rows in a state of their own,
-which it appends to without reading and reads for firings.
+``Accumulated`` keeps accumulators in the rows of the window instances. ``Buffered`` keeps rows in a state of their own,
+which it appends to without reading, and reads for firings.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 
 class Pane(NamedTuple):
-    """Rows of the window function. ``of``: the firing of each, None where each firing has exactly one. ``oldest`` and
-    ``newest``: the times of the rows of each firing, where windows have no bounds. ``empty``: firings without rows."""
+    """The results of the window function. ``of``: the firing of each row, None if each firing has exactly one.
+    ``oldest`` and ``newest``: the times of the rows of each firing, for windows without bounds. ``empty``: firings
+    without rows."""
 
     results: pa.Table
     of: Values | None = None
@@ -53,7 +54,7 @@ class Held(Protocol):
         ...
 
     def drop(self, instances: Instances, index: Values) -> None:
-        """What these instances hold is gone."""
+        """Drops the contents of these instances."""
         ...
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
@@ -87,7 +88,7 @@ class Contents(Protocol):
 
 
 def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
-    """With the times of the oldest and the newest row as two more results."""
+    """Adds the times of the oldest and the newest row to the results."""
     if time is None:
         return aggregates
     kind = aggregates.input.field(time).type

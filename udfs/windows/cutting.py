@@ -52,7 +52,7 @@ def cut(rows: Ordered, max_duration: int | None) -> Pieces:
 
 
 def _stops(rows: Ordered, max_duration: int | None) -> RowIndices:
-    """For each row, the first row that does not belong to a session that begins with it."""
+    """For each row the first row that would not belong to a session beginning with it."""
     stop = np.minimum(_unreached(rows), _following(rows.closes) + 1)
     if max_duration is None:
         return stop
@@ -61,7 +61,7 @@ def _stops(rows: Ordered, max_duration: int | None) -> RowIndices:
 
 
 def _unreached(rows: Ordered) -> RowIndices:
-    """For each row, the first one behind it that no row from it on reaches, or of another key."""
+    """For each row the first later row of another key, or that no row from this one on reaches."""
     line = on_line(Windows(rows.key, rows.time, rows.reach))
     first = np.arange(len(rows.key))
     stop = np.searchsorted(line.start, line.end, side="right")
@@ -72,7 +72,7 @@ def _unreached(rows: Ordered) -> RowIndices:
 
 
 def _following(flags: Flags) -> RowIndices:
-    """For each row, and for the place behind the last, the first one from there on that is flagged."""
+    """For each position, also the one behind the last row, the first flagged row from there on."""
     count = len(flags)
     next_flagged = np.where(flags, np.arange(count), count)
     return np.minimum.accumulate(next_flagged[::-1])[::-1]

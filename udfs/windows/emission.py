@@ -1,4 +1,4 @@
-"""What firings put out: bounds, panes, results; retractions of what they put out before."""
+"""Makes the output rows of firings: bounds, panes and results, and retractions of earlier results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Emission:
 
     @property
     def last(self) -> pa.Schema:
-        """What is remembered of the result that was emitted last."""
+        """The stored result that was emitted last."""
         return self.values if self.retracting else pa.schema([])
 
     def emit(self, instances: Instances, firings: Firings) -> Emitted:
@@ -83,7 +83,7 @@ class Emission:
         kinds = np.full(len(firing_of_row), INSERT)
         return self._output(instances, firings.instance[firing_of_row], rows, kinds, firings.when[firing_of_row])
 
-    def withdraw(self, instances: Instances, index: Values, when: Values) -> Emitted:
+    def retract(self, instances: Instances, index: Values, when: Values) -> Emitted:
         """Deletes the last results of some instances."""
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
@@ -107,7 +107,7 @@ class Emission:
         old = old.take(np.where(before < 0, len(chosen) + np.arange(len(chosen)), before))
         had = had[chosen]
         newest = _newest(firings.instance[chosen])
-        withdrawn = self._output(
+        retracted = self._output(
             instances, firings.instance[chosen][had], old.take(np.flatnonzero(had)), np.full(had.sum(), BEFORE),
             firings.when[chosen][had],
         )  # fmt: skip
@@ -116,8 +116,8 @@ class Emission:
         )
         instances.keep_last(firings.instance[chosen][newest], rows.take(newest))
         order = np.argsort(np.concatenate([2 * np.flatnonzero(had), 2 * np.arange(len(chosen)) + 1]), kind="stable")
-        changes = pa.concat_tables([withdrawn.rows, added.rows]).combine_chunks()
-        return Emitted(changes.take(order), np.concatenate([withdrawn.when, added.when])[order])
+        changes = pa.concat_tables([retracted.rows, added.rows]).combine_chunks()
+        return Emitted(changes.take(order), np.concatenate([retracted.when, added.when])[order])
 
     def _values(self, firings: Firings, firing_of_row: Values, index: Values) -> pa.Table:
         """One row for each entry of ``firing_of_row``; ``index``: pane numbers by firing or entry."""
@@ -163,7 +163,7 @@ def _number(instances: Instances, instance_of_firing: Values) -> Values:
 
 
 def ranks_of(groups: Values) -> Values:
-    """For each entry how many before it are of the same group."""
+    """For each entry the number of earlier entries of its group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(groups) else ordered

@@ -44,5 +44,5 @@ def _search(ordered: Values, asked: Values) -> Values:
 
 
 def numbers_of(order: Values, positions: Values) -> Values:
-    """What was found in order, as numbers before ordering; -1 stays."""
+    """Translates positions in sorted order to the original numbers; -1 stays."""
     return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

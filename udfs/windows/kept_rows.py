@@ -1,4 +1,4 @@
-"""What kernels that keep rows keep of them, and the columns that come out of them."""
+"""The columns that are stored by kernels that keep rows, and the columns that they emit."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class LastRows:
         return waiting | (np.arange(len(rows.key)) >= stop - self.size)
 
     def _firings(self, rows: Timeline, begin: Times, end: Times) -> Iterator[Ranges]:
-        """Of key after key at each multiple from ``begin`` to ``end``, multiple by multiple."""
+        """The firings of each key at each multiple from ``begin`` to ``end``, multiple by multiple."""
         fire = np.flatnonzero(end >= begin)
         if not len(fire):
             return

@@ -26,7 +26,7 @@ def number(codes: Indices, bound: int) -> Ids:
 
 
 def renumbered(ids: Ids, order: Indices) -> Ids:
-    """The same ids, numbered in another order: ``order`` lists the old numbers."""
+    """The same ids, renumbered: ``order`` lists the old numbers in their new order."""
     numbers = np.empty(ids.count, np.int64)
     numbers[order] = np.arange(ids.count)
     return Ids(numbers[ids.ids], ids.first[order])

@@ -40,7 +40,7 @@ class WindowKernel(Kernel):
     """Windows of ``assigner`` over rows that have the columns of ``input``; results come out as ``trigger`` says.
 
     ``keys``: the key columns, which come out first. ``time``: for windows without bounds (GLOBAL), the column of event
-    times that their results are bounded by. ``retracting``: a result withdraws the one before it, with row kinds;
+    times that their results are bounded by. ``retracting``: a result retracts the one before it, with row kinds;
     DISCARDING is ``Purging(trigger)``. ``panes``: ``__pane`` and ``__pane_index`` come out too.
     """
 

@@ -1,4 +1,4 @@
-"""What is stored of panes: accumulators per pane and key, appended part by part and merged when they are read."""
+"""The stored contents of panes: accumulators per pane and key, appended in chunks and merged when they are read."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class _Spans(NamedTuple):
     until: Times
 
     def counts(self, step: int) -> Indices:
-        """In how many windows each entry is the first one of its key."""
+        """For each entry the number of windows in which it is the first one of its key."""
         window_counts: Indices = np.maximum((self.until - self.since) // step, 0)
         return window_counts
 

@@ -1,4 +1,4 @@
-"""What a window function makes of ranges of sorted rows that may overlap."""
+"""Applies a window function to ranges of sorted rows, which may overlap."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class SessionKernel(Kernel):
 
     @cached_property
     def _function(self) -> Aggregates:
-        """With the number of rows, which tells how many wait."""
+        """The aggregates, with the number of rows, from which it is known how many rows wait."""
         rows = AggregateCall(_ROWS, "count", (), pa.int64())
         return Aggregates((*self.function.calls, rows), self.function.input).for_merging_windows()
 

@@ -82,7 +82,7 @@ def _sessions(call: WindowCall, merged: Merged, arrived: Arrived) -> Sessions:
 
 
 def _ordered_keys(call: WindowCall, merged: Merged, arrived: Arrived) -> Values:
-    """By number of key: must its rows go one after another?"""
+    """True for keys whose rows must be processed one after another."""
     ordered = np.zeros(int(max(merged.key.max(initial=-1), arrived.key.max(initial=-1))) + 1, bool)
     trigger = call.kernel.trigger
     if not (trigger.looks_at_rows or trigger.looks_at_windows or _closed(call, arrived.end).any()):
@@ -169,7 +169,7 @@ class Growth:
 
     @cached_property
     def bounds(self) -> tuple[Values, Values, Values]:
-        """By row: start and end of the session with it, and whether its window meets what was there before it."""
+        """For each row the bounds of its session, and whether the row's window meets a stored one."""
         start, end = self.arrived.start[self.order], self.arrived.end[self.order]
         at_first = self._at_first(start, end)
         low = _running(np.minimum, start, at_first[0], self.lengths)
@@ -228,9 +228,9 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
 
 
 def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
-    """One instance per session, of those that were there.
+    """One instance per session, merged from the stored ones.
 
-    Where several of them had a result, their results are withdrawn; where one had, the session takes that over.
+    If several of them had emitted a result, these results are retracted; if one had, the session takes it over.
     """
     held = call.held.merge(sources, groups, growth.count)
     joint = call.kernel.layout.fresh(keys, growth.windows.start, growth.windows.end, held)
@@ -239,10 +239,10 @@ def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values
     np.maximum.at(joint.panes, groups, sources.panes)
     np.add.at(joint.rows, groups, sources.rows)
     alone = np.bincount(groups[sources.emitted], minlength=growth.count)[groups] == 1
-    withdrawn = np.flatnonzero(sources.emitted & ~alone)
-    if len(withdrawn):
-        when = growth.arrived.row[growth.first[groups[withdrawn]]]
-        call.emitted.append(call.kernel.emission.withdraw(sources, withdrawn, when))
+    retracted = np.flatnonzero(sources.emitted & ~alone)
+    if len(retracted):
+        when = growth.arrived.row[growth.first[groups[retracted]]]
+        call.emitted.append(call.kernel.emission.retract(sources, retracted, when))
     kept = np.flatnonzero(sources.emitted & alone)
     joint.keep_last(groups[kept], sources.last.take(kept))
     return joint

@@ -1,4 +1,4 @@
-"""What count windows keep of rows: accumulators of slices that windows share, or the rows themselves."""
+"""What count windows store: accumulators of slices that windows share, or the rows themselves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Slices(Protocol):
     def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table: ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
-        """For ranges of slices sorted by key, their ``owner``."""
+        """The results for ranges of slices, which are sorted by their key (``owner``)."""
         ...
 
 

@@ -34,7 +34,7 @@ class Timeline(NamedTuple):
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:
-        """For each row the interval from ``back`` before it, on a line on which the ends are in order."""
+        """For each row the interval that begins ``back`` before it, on a line on which the ends are sorted."""
         return on_line(Windows(self.key, self.time - back, self.time))
 
 

@@ -1,4 +1,4 @@
-"""What users read when a system outside does not answer as it should: table, key, cause and what to do."""
+"""Error messages for outside systems that do not answer as they should: table, key, cause and advice."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ _KEYS_OF_A_STATEMENT = 1000
 
 
 class DatabaseError(Exception):
-    """What the database says, in one line."""
+    """The database's own message, in one line."""
 
 
 class Connection(Protocol):
-    """What the connections of sqlite3 and of duckdb have in common."""
+    """The interface that the connections of sqlite3 and duckdb share."""
 
     def execute(self, text: str, parameters: Any, /) -> Any: ...
 
@@ -86,9 +86,9 @@ class FileClient:
 
 @dataclass(frozen=True)
 class FileDatabase:
-    """What the sources in files have in common. ``path`` must be there on every worker.
+    """Base of the sources that read a database file. ``path`` must exist on every worker.
 
-    ``as_of`` tells which file it was when the query started: another one in its place is another source.
+    ``as_of`` identifies the version of the file when the query started; a file that replaces it is another source.
     """
 
     name: str

@@ -127,7 +127,7 @@ class Index:
 
 
 def _normal(table: pa.Table, names: list[str]) -> pa.Table:
-    """Without rows that have a NULL in the key, which equals nothing; 0.0 in place of -0.0, which equals it."""
+    """Drops rows with a NULL key, which equals nothing, and replaces -0.0 by 0.0, which equals it."""
     valid = [pc.is_valid(table.column(name)) for name in names]
     table = table.filter(reduce(pc.and_, valid))
     for name in names:

@@ -115,7 +115,7 @@ class HttpClient:
         self._answers_plainly = False
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
-        """Without a batch call, several keys are asked for at the same time; one that fails fails them all."""
+        """Without a batch request, keys are asked for concurrently; if one request fails, all fail."""
         require_texts(self._source.name, self._source.request, keys)
         if self._source.batch is not None and len(keys) > 1:
             document = await self._answer(self._source.batch, keys)
@@ -178,7 +178,7 @@ class HttpClient:
 
 @dataclass(frozen=True)
 class _Keys:
-    """What messages call the keys; few requests need it."""
+    """The keys as messages show them, made only when needed."""
 
     request: Request
     keys: Sequence[Key]

@@ -45,7 +45,7 @@ class Unusual(Exception):
 
 @dataclass(frozen=True)
 class ServerOrigin:
-    """Where requests go; ``text`` is how URLs begin."""
+    """The scheme, host and port that requests go to; ``text`` is the beginning of the URLs."""
 
     text: str
     host: str
@@ -59,7 +59,8 @@ def can_read() -> bool:
 
 
 def origin_of(url: Template) -> ServerOrigin | None:
-    """None where the URL may be different from what is sent: names in other scripts, users, places in the host."""
+    """The origin of a URL template; None if what is sent may differ from the template: international names, users, or
+    placeholders in the host."""
     match = _ORIGIN.match(url.start)
     texts = [text for text in url.parts if isinstance(text, str)]
     if match is None or not all(map(_TARGET.fullmatch, texts)):
@@ -83,7 +84,8 @@ def is_plain(answer: ClientResponse) -> bool:
 
 
 class PlainConnections:
-    """As many connections as there are requests at the same time; idle ones are kept. All methods run on one loop."""
+    """A pool that opens a connection for each concurrent request and keeps idle ones. All methods run on one event
+    loop."""
 
     def __init__(
         self, origin: ServerOrigin, headers: Sequence[tuple[str, str]], timeout_s: float, most_bytes: int

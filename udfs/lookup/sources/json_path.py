@@ -21,7 +21,7 @@ class JsonPath:
         return _ALL in self.steps
 
     def found(self, document: object) -> list[object]:
-        """What stands where the path leads, in the order of the document; nothing where it leads nowhere."""
+        """The values that the path selects, in document order; empty where it selects none."""
         places = [document]
         for step in self.steps:
             places = [inner for value in places for inner in _inner(value, step)]

@@ -31,7 +31,7 @@ MOST_KEYS = 32
 
 
 class PostgresError(Exception):
-    """What PostgreSQL answered, in one line."""
+    """PostgreSQL's own message, in one line."""
 
 
 class NoConnection(PostgresError):
@@ -50,7 +50,7 @@ def encode(value: object, type_: DataType, stored: str) -> object:
 
 
 def in_utc(value: datetime, type_: DataType) -> datetime:
-    """With the zone UTC for TIMESTAMP, without zone for TIMESTAMP_NTZ."""
+    """Gives a TIMESTAMP the zone UTC and a TIMESTAMP_NTZ none."""
     if type_.name == "TIMESTAMP_NTZ":
         return value.replace(tzinfo=None)
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -229,7 +229,7 @@ def connection_lost(error: psycopg.Error) -> bool:
 
 
 def one_line(error: psycopg.Error, statement_timeout_ms: int | None = None) -> str:
-    """What went wrong, in PostgreSQL's words, and which option is meant where one is."""
+    """PostgreSQL's message in one line, with the option concerned if there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = (error.diag.message_primary or "; ".join(lines) or type(error).__name__).rstrip(".")
     if error.sqlstate == "57014" and statement_timeout_ms is not None:

@@ -32,7 +32,7 @@ REFUSED = "SS572"
 
 @dataclass(frozen=True)
 class RedisServer:
-    """Where a server is and who asks. ``address`` is how messages call it; times in milliseconds."""
+    """Address and credentials of a server. ``address`` is what messages show; times are in milliseconds."""
 
     address: str
     url: str = field(repr=False)
@@ -110,7 +110,7 @@ class RedisClient:
         await self._redis.connection_pool.disconnect()
 
     async def _answers(self, keys: Sequence[Key]) -> list[list[Any]]:
-        """As many answers for each key. MGET is no use here: it answers nothing for a key of another type."""
+        """The same number of answers for each key. MGET is no use: it answers nothing for a key of another type."""
         fields = tuple(self._stored)
         async with self._redis.pipeline(transaction=False) as pipeline:
             for key in keys:
@@ -203,7 +203,7 @@ def failure(error: Exception, table: str, server: RedisServer, what: str) -> Con
 
 
 def _refusal(error: Exception) -> str | None:
-    """What to do where the server has answered with an error; None where it has not answered."""
+    """Advice for an error that the server has answered; None if it has not answered."""
     from redis import exceptions
 
     match error:

@@ -18,7 +18,7 @@ _IN_JSON = re.compile(r"(?P<secret>\$\{[^{}]*\})|(?P<string>\\.|\")|" + _PLACE, 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """Where the value of a column goes; ``quoted``: inside of a text of JSON."""
+    """The place of a column's value in a template; ``quoted``: inside a JSON string."""
 
     name: str
     quoted: bool = False
@@ -39,7 +39,7 @@ class Template:
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     def resolved(self, secrets: Callable[[str], str]) -> Template:
-        """With its fixed texts changed."""
+        """The template with its fixed texts replaced."""
         return replace(self, parts=tuple(secrets(piece) if isinstance(piece, str) else piece for piece in self.parts))
 
     def filled(self, texts: Mapping[str, str]) -> str:
@@ -69,7 +69,7 @@ def parse_template(text: str) -> Template:
 
 
 def parse_json_template(text: str) -> Template:
-    """As above for a JSON text, whose own braces stand for themselves."""
+    """As ``parse_template``, for a JSON text, whose own braces are not placeholders."""
     parts: list[str | Placeholder] = []
     end, quoted = 0, False
     for match in _IN_JSON.finditer(text):

@@ -75,7 +75,7 @@ class Together(Generic[Answer]):
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Also where it was cancelled with its last request, while others wait."""
+        """Called also when a trip was cancelled with its last request while others wait."""
         self._tasks.discard(task)
         if self._waiting:
             self._start(task.get_loop())
@@ -85,7 +85,7 @@ class Together(Generic[Answer]):
             await self._travel(trip)
 
     def _next(self) -> list[_Asked[Answer]]:
-        """Those that have waited longest and are still wanted."""
+        """The requests that have waited longest and are still wanted."""
         group: list[_Asked[Answer]] = []
         keys = 0
         while self._waiting and (not group or self._fits(self._waiting[0], group, keys)):

@@ -21,7 +21,7 @@ _ERROR = "__bad_error"
 
 @dataclass(frozen=True)
 class Letter:
-    """Of a row: ``error`` NULL where it is a good one."""
+    """The parts of a row's dead letter; ``error`` is NULL for good rows."""
 
     source: str
     record: Column
@@ -58,7 +58,7 @@ def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | No
 
 
 def marker(table: Table) -> str:
-    """What LATE_TABLE says of dead letters."""
+    """The value of LATE_TABLE for dead letters to this table."""
     return f"dead-letter/{table.name}"
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with an event time, as SQL text: it is NULL, or out of the range that kernels can compute."""
+"""Checks of event times as SQL text: they must not be NULL or out of the range that kernels can compute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def time_name(column: str, table: str) -> str:
 
 
 def null_time(name: str) -> str:
-    """What SS401 says."""
+    """The message of SS401."""
     return f"{name} is NULL"
 
 

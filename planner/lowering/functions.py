@@ -101,7 +101,7 @@ def ship(implementation: object) -> None:
 
 
 def lookup_source(function: Function, implementation: object, request: Request) -> LookupSource:
-    """What answers lookups of a coroutine; the workers get it by value."""
+    """The source that answers lookups of a coroutine; the workers get it by value."""
     ship(implementation)
     dumps: Any = cloudpickle.dumps
     return function_source(function, implementation, request, dumps)

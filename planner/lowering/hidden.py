@@ -66,7 +66,7 @@ def passing(rows: DataFrame) -> exp.Expression | None:
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """As ``passing``, for Spark."""
+    """``passing`` as a column of Spark."""
     condition = passing(rows)
     return None if condition is None else F.expr(condition.sql(dialect="spark"))
 

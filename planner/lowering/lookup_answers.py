@@ -53,7 +53,7 @@ def _chosen(node: Lookup, answers: str, passing: Column | None, context: Context
 
 
 def _outputs(node: Lookup, answered: Column | None, context: Context) -> list[Column]:
-    """What was read, or computed of it; NULL where nothing was found, if that may be."""
+    """The values that were read, or computed of these; NULL where nothing was found, if that may be."""
     values = []
     for output in node.outputs:
         value = context.column(_of_answer(output.expression, node))

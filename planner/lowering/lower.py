@@ -1,7 +1,7 @@
-"""From the steps of a physical plan to DataFrames: the registries and what their functions share.
+"""Makes DataFrames of the steps of a physical plan: the registries and what their functions share.
 
-Each module of this package registers its nodes: with ``lower_node`` what needs no kernel, with ``lower_operator`` what
-runs as one. A step without a lowering is an error.
+Each module of this package registers its nodes: with ``lower_node`` those without a kernel, with ``lower_operator``
+those with one. A step without a lowering is an error.
 """
 
 from __future__ import annotations

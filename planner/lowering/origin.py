@@ -1,4 +1,4 @@
-"""Where a row comes from, for messages: nothing that costs while rows are good."""
+"""The origin of a row, for messages, at no cost while rows are good."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def of_file() -> Column:
 
 
 def path_of(name: Column) -> Column:
-    """What people call the file that Spark names ``file:///data/a%20b.json``."""
+    """The path as users write it, of a URL of Spark's such as ``file:///data/a%20b.json``."""
     return F.url_decode(F.regexp_replace(F.regexp_replace(name, "^file:/+", "/"), r"\+", "%2B"))

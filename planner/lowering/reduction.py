@@ -76,7 +76,8 @@ def _struct(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Partial:
-    """What all rewrites share: the hidden name, the FILTER, the rows that types are asked of, how lists are made."""
+    """What all rewrites share: the hidden name, the FILTER, the rows that types are inferred from, how lists are
+    made."""
 
     name: str
     kept: str | None
@@ -208,7 +209,7 @@ def _separator(function: exp.Expression, context: Context) -> str:
 
 
 def _arguments(call: exp.Anonymous) -> list[exp.Expression]:
-    """Those under DISTINCT too, where sqlglot puts all that follow it."""
+    """The arguments of a call, also under DISTINCT, where sqlglot puts all that follows it."""
     return [e for a in call.expressions for e in (a.expressions if isinstance(a, exp.Distinct) else [a])]
 
 

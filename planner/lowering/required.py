@@ -26,7 +26,8 @@ Lack = tuple[Column, str]
 
 
 def lacks(table: Table) -> list[Lack]:
-    """For each column that must not be NULL, and each field within a column."""
+    """For each column that must not be NULL, and each field within a column: the condition that it lacks a value,
+    and the error."""
     required = {c.name for c in required_columns(table)}
     return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
 
@@ -59,7 +60,8 @@ def null_text(table: Table, path: str) -> str:
 
 
 def inner_lacks(table_column: TableColumn) -> list[Lack]:
-    """Where a field within the column is NULL and declared NOT NULL, with its path: ``place.city``, ``visits[].at``."""
+    """The NOT NULL fields within the column: the condition that one is NULL, and its path, as in ``place.city`` or
+    ``visits[].at``."""
     return _inside(table_column.type, column(table_column.name), table_column.name)
 
 

@@ -1,4 +1,4 @@
-"""What lowering asks of the layer that runs it."""
+"""The interface through which lowering uses the layer that runs it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Runtime(Protocol):
 
     @property
     def run_id(self) -> str:
-        """What tells this query from all others, also from an earlier one of the same text; it is the same where it
-        goes on from its checkpoint. Lookups remember nothing for another one."""
+        """Identifies this query among all others, earlier ones of the same text included; it stays the same where
+        the query goes on from its checkpoint. Lookups keep nothing for another one."""
         ...
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -64,7 +64,8 @@ class Runtime(Protocol):
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
-        """What answers the node's lookups; its request names the node's keys, ``read`` fields and filters."""
+        """The source that answers the node's lookups; its request names the node's keys, ``read`` fields and
+        filters."""
         ...
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:

@@ -51,7 +51,7 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
 
 
 def _without_bad_times(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
-    """Where the table tolerates bad rows, those whose computed time is NULL or out of range are bad."""
+    """If the table tolerates bad rows, rows whose computed time is NULL or out of range are bad."""
     scan = _scan_of(node)
     if node.domain is not TimeDomain.EVENT or scan is None or not scan.on_error.tolerates:
         return rows

@@ -20,7 +20,7 @@ def _(node: Union, step: Step, context: Context) -> DataFrame:
 
 
 def _united(branches: list[DataFrame]) -> DataFrame:
-    """In their order, as a balanced tree: Spark walks down its plans on the stack."""
+    """The union in their order, as a balanced tree, because Spark walks down its plans on the stack."""
     if len(branches) == 1:
         return branches[0]
     middle = (len(branches) + 1) // 2

@@ -60,7 +60,7 @@ class CallParts:
 
 
 def read_by(item: Item) -> Iterator[exp.Expression]:
-    """What an aggregate reads of each row, as its kernel takes it: arguments, condition, ORDER BY.
+    """The values that an aggregate's kernel reads of each row: arguments, condition, ORDER BY.
 
     UnsupportedError SS395 for arguments that must be constants.
     """

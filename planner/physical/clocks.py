@@ -19,7 +19,7 @@ from sqlstream.udfs.spark.watermark import Watermark
 
 
 class WaitsFor(Enum):
-    """What rows in state may wait for beside time; the watermark is held for them meanwhile."""
+    """Why rows wait in state, other than for time; the watermark is held for them meanwhile."""
 
     ANSWERS = "answers"
     """To lookups: the rows go on without further input."""
@@ -28,7 +28,8 @@ class WaitsFor(Enum):
 
 @singledispatch
 def waiting_for(node: Node) -> WaitsFor | None:
-    """What rows in the state of ``node`` may wait for beside time; None where they wait for time alone, or not."""
+    """Why rows in the state of ``node`` may wait, other than for time; None if they wait for time only, or do not
+    wait."""
     return None
 
 

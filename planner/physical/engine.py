@@ -1,4 +1,4 @@
-"""What a physical plan depends on beside the query: settings, checkpoints and who may read a source."""
+"""The inputs of a physical plan beside the query: settings, checkpoints and who may read a source."""
 
 from __future__ import annotations
 

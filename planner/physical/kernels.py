@@ -1,4 +1,4 @@
-"""What the exchange of an operator with state looks at of its rows."""
+"""The columns that the exchange of an operator with state reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ports_of(node: Node) -> int:
 
 @singledispatch
 def keys_of(node: Node) -> tuple[str, ...]:
-    """What the exchange of an operator with state parts rows by; none: all rows go to one key group."""
+    """The keys by which the exchange of an operator distributes rows; empty: all rows go to one key group."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""What windows on Spark's own operators cannot do: which clause of the query needs the columnar gear."""
+"""The clauses of windows that Spark's own operators cannot execute, so that the query needs the columnar gear."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From the optimized plan to the physical one: one walk from the roots to the tables.
+"""Makes the physical plan of an optimized plan in one walk from the roots to the tables.
 
-On its way down the walk knows what stands above: operators with state, watermarks that are waited for, exchanges that
-read files themselves. Kinds of nodes without state have a function each; operators with state need none of their own.
+On its way down the walk knows what stands above: operators with state, awaited watermarks, exchanges that read files
+themselves. Each kind of node without state has a function of its own; operators with state need none.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from sqlstream.planner.properties import awaited_by, keeps_state, uses_processin
 
 @with_room
 def physical_plan(plan: Node, engine: Engine) -> PhysicalPlan:
-    """What runs of an optimized plan; UnsupportedError SS393 for two kinds of time on the native gear."""
+    """The physical plan of an optimized plan; UnsupportedError SS393 for two kinds of time on the native gear."""
     gear = gear_of(plan, engine.gear)
     marks = tuple(watermarked_nodes(plan))
     if gear is Gear.NATIVE:
@@ -74,7 +74,7 @@ def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
 
 @dataclass(frozen=True)
 class _Whole:
-    """What is known of the whole plan, and the numbers of its operators with state, lookups and watermarks."""
+    """Facts about the whole plan, and the numbers of its operators with state, lookups and watermarks."""
 
     plan: Node
     engine: Engine
@@ -106,12 +106,12 @@ class _Whole:
 
 @dataclass(frozen=True)
 class Above:
-    """What stands above a node: ``awaited`` are the times whose watermark somebody waits for, ``stateful`` the
-    operators with state, innermost last. ``in_order``: one of them looks at the order of rows. ``told`` is the time
-    whose watermark an exchange tells Spark, ``read`` the scan that it reads itself. ``linked``: the operator above
-    reads the results of the one below, whatever projections are between them. ``functions``: what happens to rows for
-    which a scalar function raises an exception. ``before``: one of them needs rows of the kind -U.
-    """
+    """The nodes above the current one. ``awaited``: the time fields whose watermark some operator awaits.
+    ``stateful``: the operators with state, innermost last. ``in_order``: one of them depends on the order of rows.
+    ``told``: the time field whose watermark an exchange tells Spark. ``read``: the scan that an exchange reads
+    itself. ``linked``: the operator above may be chained to the one below, whatever projections are between them.
+    ``functions``: what happens to rows for which a scalar function raises an exception. ``before``: an operator
+    above needs rows of the kind -U."""
 
     whole: _Whole
     awaited: frozenset[TimeDomain] = frozenset()
@@ -137,7 +137,7 @@ class Above:
         return tuple(self._over(node, port, ports).step(child) for port, child in enumerate(node.inputs))
 
     def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
-        """What stands above one of the inputs."""
+        """The state of the walk for one of the inputs."""
         over = replace(self, before=reads_before(node, self.before, port))
         if port >= len(ports):
             return over
@@ -198,7 +198,7 @@ class Above:
         )
 
     def port(self, node: Node, port: int, *, ticks: bool) -> Port:
-        """What the exchange of an input of the operator above does."""
+        """The exchange of one input of the operator ``node``."""
         if self.linked:
             return Port()
         told = self._told(node, port)
@@ -216,7 +216,7 @@ class Above:
         return BlobWatermark(source, time, self.whole.metric())
 
     def _files(self, node: Node, port: int, told: BlobWatermark | None) -> FilesToRead | None:
-        """What the exchange of an input reads itself; Spark need not know the times of its rows."""
+        """The files that the exchange of an input reads itself; for this Spark need not know the times of rows."""
         below = node.inputs[port]
         scan = candidate(below)
         if scan is None or isinstance(self.whole.plan, StatementSet):
@@ -233,7 +233,7 @@ class Above:
 
 @singledispatch
 def stateless_step(node: Node, above: Above) -> Step:
-    """What runs of a node that keeps no state, and of all below it."""
+    """The step of a node without state, over the steps below it."""
     return Compute(node, above.below(node))
 
 

@@ -40,7 +40,7 @@ class FieldsRead:
 
 @singledispatch
 def fields_read(node: Node, port: int = 0) -> FieldsRead | None:
-    """What an operator reads of an input, where it takes fields as they are; None where something is computed."""
+    """The fields that an operator reads from an input unchanged; None if it computes something of them."""
     return None
 
 
@@ -58,7 +58,7 @@ def times_between(below: Node) -> Iterator[AssignTime]:
 
 
 def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
-    """What the exchange of an operator's input reads; None where something is computed that it needs."""
+    """The files that the exchange of an operator's input reads itself; None if a needed column is computed."""
     read = fields_read(node, port)
     if read is None:
         return None

@@ -1,6 +1,7 @@
-"""What the state of operators depends on: facts that a checkpoint keeps, and compares with those of a changed query.
+"""The facts on which the state of operators depends. A checkpoint stores them, to be compared with those of a
+changed query.
 
-Expressions are traced down to the columns of tables (``meanings``), so that a name given on the way, a column more or a
+Expressions are traced down to the columns of tables (``meanings``), so that a renamed field, one more column or a
 filter change nothing here.
 """
 
@@ -42,7 +43,8 @@ def reads_windows(node: Node, above: bool) -> bool:
 
 @singledispatch
 def state_facts(node: Node) -> Iterator[tuple[str, str]]:
-    """What the state of an operator depends on, as names with texts: all that it says of itself, where nobody told."""
+    """The facts on which the state of an operator depends, as names with texts; by default all that describes the
+    operator."""
     for field in dataclasses.fields(node):
         value = getattr(node, field.name)
         if not isinstance(value, Node) and not (isinstance(value, tuple) and value and isinstance(value[0], Node)):

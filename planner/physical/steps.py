@@ -100,8 +100,8 @@ class BlobWatermark:
 
 @dataclass(frozen=True)
 class Port:
-    """What the exchange of an operator's input does beside cutting rows: ``told`` is the watermark that it tells
-    Spark, ``files`` what it reads in place of Spark."""
+    """The exchange of one input of an operator. ``told``: the watermark that it tells Spark. ``files``: the files
+    that it reads in place of Spark."""
 
     told: BlobWatermark | None = None
     files: FilesToRead | None = None
@@ -111,11 +111,11 @@ class Port:
 class Operator(Step):
     """An operator with state on the columnar gear: an exchange by key group, and a kernel.
 
-    ``number`` counts the operators with state of the plan from the top. ``keys``: what its exchange parts rows by;
-    none: all rows go to one key group. ``in_order``: it, or one above, looks at the order in which rows arrived.
-    ``ticks``: processing time comes as ticks. ``stateful_above`` is the next operator with state above. ``link``: it
-    runs in the call of the operator below; ``apart`` says why it does not. ``lookup``: the number of a lookup that
-    defers rows among the lookups of the plan. ``held_back_ms``: how far its watermark stays behind that of the query.
+    ``number`` counts the operators with state of the plan from the top. ``keys``: the keys of its exchange; empty:
+    all rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
+    ``ticks``: processing time comes as ticks. ``stateful_above``: the next operator with state above. ``link``: it
+    is chained to the operator below; ``apart`` says why it is not. ``lookup``: the number of a lookup that defers
+    rows, among the lookups of the plan. ``held_back_ms``: how far its watermark stays behind that of the query.
     ``ports``: the exchange of each input.
     """
 

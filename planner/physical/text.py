@@ -33,7 +33,7 @@ def label(step: Step) -> str:
 
 @singledispatch
 def runs(step: Step) -> str:
-    """What runs, in a few words."""
+    """The step in a few words."""
     raise TypeError(f"no description for {type(step).__name__}")
 
 
@@ -92,13 +92,13 @@ def _exchange(step: Operator) -> str:
 
 @singledispatch
 def before_exchange(node: Node) -> str | None:
-    """What happens to the rows of an operator with state before its exchange; None where nothing does."""
+    """The step before the exchange of an operator with state, in words; None where there is none."""
     return None
 
 
 @singledispatch
 def behind_kernel(node: Node) -> str | None:
-    """What happens to what the kernel of an operator emits; None where nothing does."""
+    """The step behind the kernel of an operator, in words; None where there is none."""
     return None
 
 
@@ -118,7 +118,7 @@ def _(step: Write) -> str:
 
 @singledispatch
 def kernel(node: Node) -> str:
-    """What the kernel of an operator is or does, behind the word "kernel"."""
+    """The kernel of an operator, in the words that follow "kernel"."""
     raise TypeError(f"no description of the kernel of {type(node).__name__}")
 
 
@@ -127,7 +127,7 @@ def kernel(node: Node) -> str:
 
 @singledispatch
 def computed(node: Node) -> str:
-    """What a node without state becomes."""
+    """A step without state, in words."""
     raise TypeError(f"no description for {type(node).__name__}")
 
 
@@ -154,5 +154,5 @@ def _(node: Correlate) -> str:
 
 @singledispatch
 def native_state(node: Node) -> str:
-    """What an operator with state becomes that is Spark's own."""
+    """An operator with state of Spark's own, in words."""
     raise TypeError(f"Spark has no operator for {type(node).__name__}")

@@ -20,7 +20,7 @@ VALUE = "value."
 
 
 class Operation(Enum):
-    """What a message says of its rows; SKIPPED: nothing, the statement changed no rows."""
+    """The operation of a message. SKIPPED: the statement changed no rows."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -183,7 +183,7 @@ def has_kinds(table: Table) -> bool:
 
 
 def takes_changes(table: Table) -> frozenset[RowKind]:
-    """What a sink takes that writes down the kind of each row, where its format has them."""
+    """The row kinds that a sink takes which writes the kind of each row, if its format has kinds."""
     return frozenset(RowKind) if has_kinds(table) else APPEND_ONLY
 
 
@@ -196,7 +196,7 @@ def metadata_of(table: Table) -> dict[str, DataType]:
 
 
 def of_message(table: Table, column: Column) -> Metadata | None:
-    """Where a METADATA column stands in the envelope; None where it is of the connector, or none."""
+    """The position of a METADATA column in the envelope; None for metadata of the connector, and for none."""
     form = change_format(table)
     if form is None or column.metadata_key is None:
         return None
@@ -204,7 +204,7 @@ def of_message(table: Table, column: Column) -> Metadata | None:
 
 
 def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """What a table of changes cannot be: one whose rows are only added, or are never updated."""
+    """Mistakes in a table of changes: it cannot be append-only, or without updates."""
     form = change_format(table)
     if form is None:
         return

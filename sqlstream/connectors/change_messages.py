@@ -86,7 +86,7 @@ def decode_changes(
 
 @dataclass(frozen=True)
 class _Reader:
-    """What the columns ``_TEXT`` and, once it is there, ``_MESSAGE`` say."""
+    """Expressions over the columns ``_TEXT`` and, once it is there, ``_MESSAGE``."""
 
     format: ChangeFormat
     table: Table
@@ -160,7 +160,7 @@ class _Reader:
         return F.coalesce(self._of_rows(self._changes_of_row, F.flatten), F.array().cast(self._changes_type))
 
     def no_change(self) -> SparkColumn:
-        """What stands for a bad message."""
+        """The value that stands for a bad message."""
         from pyspark.sql import functions as F  # noqa: N812
 
         row = F.lit(None).cast(self._row_type)
@@ -177,7 +177,7 @@ class _Reader:
     def _of_rows(
         self, of_row: Callable[[_Images], SparkColumn], joined: Callable[[SparkColumn], SparkColumn]
     ) -> SparkColumn:
-        """What ``of_row`` makes of the row of a message; of a list of rows, ``joined`` from what it makes of each."""
+        """``of_row`` applied to the row of a message; for a list of rows, ``joined`` of the results for each."""
         from pyspark.sql import functions as F  # noqa: N812
 
         form = self.format
@@ -287,7 +287,7 @@ class _Reader:
         return F.when(self._at(self.format.after).isNull(), F.coalesce(wrong, self._lacks_rows())).otherwise(wrong)
 
     def _lacks_rows(self) -> SparkColumn:
-        """For lists of rows; of one row ``_error_of_row`` says it."""
+        """The error of a message without its list of rows; for one row ``_error_of_row`` reports it."""
         from pyspark.sql import functions as F  # noqa: N812
 
         return F.lit(_lacking(self.format.after) if self.format.lists else None).cast("STRING")

@@ -1,4 +1,4 @@
-"""What a connector is: a frozen description, with functions that read and write streams of rows.
+"""The contract of connectors: a frozen description, with functions that read and write streams of rows.
 
 A new connector is one module here with a ``CONNECTOR`` and one name in ``connectors.NAMES``.
 """
@@ -95,7 +95,7 @@ class Environment:
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
-        """What reads files: as a stream, or what is there now (``finished``)."""
+        """Reads files as a stream, or those that are there now (``finished``)."""
         return self.spark.read if self.finished else self.spark.readStream
 
 
@@ -129,7 +129,7 @@ def _inserts_only(table: Table) -> frozenset[RowKind]:
 
 
 def upserts(table: Table) -> frozenset[RowKind]:
-    """What a sink takes that knows rows by the PRIMARY KEY, where its table has one."""
+    """The row kinds that a sink takes which replaces rows by the PRIMARY KEY, if its table has one."""
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
@@ -140,7 +140,7 @@ def declared_or_upserts(table: Table) -> frozenset[RowKind]:
 
 
 def all_changes(table: Table) -> frozenset[RowKind]:
-    """What a sink takes that writes down each change."""
+    """The row kinds that a sink takes which writes down each change."""
     return ALL_KINDS
 
 
@@ -359,8 +359,8 @@ def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
 
 
 def folder_of_batch(folder: str, number: int) -> str:
-    """Where the files of a micro-batch lie; a batch that runs again overwrites its own folder and no other.
+    """The folder for the files of a micro-batch; a batch that runs again overwrites its own folder and no other.
 
-    Readers see a column of partitions more, which nobody selects.
+    Readers see one more partition column, which nobody selects.
     """
     return f"{folder.rstrip('/')}/sqlstream_batch={number}"

@@ -33,7 +33,7 @@ NUMBER = OptionKind("number", "a number", _decimal)
 
 
 def field_options(table: Table, column: Column) -> dict[str, Any]:
-    """What is said about one column: the last words of ``fields.<column>.…`` with their values."""
+    """The options of one column: the last words of ``fields.<column>.…`` with their values."""
     prefix = f"fields.{column.name}."
     values = CONNECTOR.values(table)
     return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}

@@ -62,7 +62,7 @@ def is_hidden(name: str) -> bool:
 def wrong_columns(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
 ) -> list[Diagnostic]:
-    """What is wrong with ``columns``, which lie in the files, in the first of these files that has something wrong.
+    """Mistakes in ``columns``, which lie in the files, as the first wrong file shows them.
 
     ``values`` are the options of the table; ``files`` the newest ones, in this order.
     """
@@ -83,7 +83,7 @@ def wrong_columns(
 def wrong_columns_through_spark(
     spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[Diagnostic]:
-    """The same of files that only Spark reaches, of which it looks into one."""
+    """As ``wrong_columns`` for files that only Spark reaches, of which it reads one."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

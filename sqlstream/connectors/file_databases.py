@@ -1,4 +1,4 @@
-"""What the connectors of databases in one file have in common: ``duckdb`` and ``sqlite``."""
+"""The common part of connectors for databases in one file: ``duckdb`` and ``sqlite``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def require_keys(table: Table, request: Request, dialect: Dialect) -> None:
 def columns_there(
     table: Table, path: str, read: Callable[[], Mapping[str, str]], errors: type[Exception]
 ) -> Mapping[str, str]:
-    """What ``read`` finds in the file; SS566 where the file is not there or cannot be read."""
+    """The columns that ``read`` finds in the file; SS566 if the file is missing or cannot be read."""
     try:
         there = Path(path).is_file()
     except (OSError, ValueError) as error:

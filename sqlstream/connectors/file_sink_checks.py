@@ -71,7 +71,7 @@ def _written_otherwise(table: Table, folder: Path, streamed: bool) -> ExecutionE
 
 
 def not_empty(table: Table, folder: Path) -> ConnectorError:
-    """That a job would write among the files of another one."""
+    """The error that a job would write among the files of another one."""
     message = f'path "{folder}" of table "{table.name}" is not an empty directory'
     hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
     return ConnectorError(PATH_ERROR, message, hint=hint)

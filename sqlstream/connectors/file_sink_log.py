@@ -66,7 +66,7 @@ def _entries(log: Path) -> dict[int, str]:
 
 
 def _interval(entries: dict[int, str]) -> int:
-    """As Spark takes it from the compact entries that are there."""
+    """Spark's interval of compaction, as it derives it from the compact entries that are there."""
     compact = sorted(number for number, name in entries.items() if name.endswith(_COMPACT))
     if not compact:
         return _INTERVAL

@@ -242,7 +242,7 @@ def _checked(
 
 
 def _root(path: str) -> str:
-    """What the paths of all files begin with."""
+    """The beginning of all paths of files."""
     root = os.path.abspath(re.split(r"[*?\[{]", path)[0] or ".")  # noqa: PTH100 - Spark, too, takes ".." out
     return root if glob.has_magic(path) or Path(root).is_file() else f"{root.rstrip('/')}/"
 
@@ -257,7 +257,7 @@ def _json_rows(
     beside: Mapping[str, Column],
     parts: Mapping[str, Column],
 ) -> DataFrame:
-    """Of lines of text, because Spark's reader of JSON hides what follows the object of a line."""
+    """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
     from pyspark.sql import functions as F  # noqa: N812
 
     in_files = {c.name for c in _in_files(table, columns)}
@@ -341,7 +341,7 @@ def has_places(environment: Environment, table: Table, columns: tuple[str, ...])
 
 
 def places(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """Where the rows are, of a table that ``has_places``."""
+    """The file ranges of a table that ``has_places``."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from sqlstream.udfs.spark.key_groups import numbers_of
@@ -403,7 +403,7 @@ def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
 
 
 def _stats(path: str) -> list[os.stat_result]:
-    """What is known of the files, none if they are remote."""
+    """The files' statistics as far as they are known; none for remote files."""
     local = local_path(path)
     matching = _matching(local) if local is not None else ()
     return [f.stat() for path in matching for f in (path, *path.rglob("*")) if f.is_file()]
@@ -417,7 +417,7 @@ def _least_split(spark: SparkSession) -> int:
 
 
 def _bytes(size: str) -> int:
-    """Of a size as Spark's settings have it, such as 4MB, 128m or 2000b; a plain number is bytes."""
+    """The bytes of a size as Spark's settings have it, such as 4MB, 128m or 2000b; a plain number is bytes."""
     match = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower())
     assert match is not None, f"Spark takes sizes, not {size}"
     return int(match[1]) << (10 * " kmgtp".index(match[2] or " "))
@@ -495,7 +495,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
 
 
 def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
-    """What Spark's writer gets: rows, or the text of each change."""
+    """The input of Spark's writer: rows, or the text of each change."""
     from pyspark.sql import functions as F  # noqa: N812
 
     checked = refusing(rows, table, CONNECTOR.values(table), target.partitions)
@@ -557,7 +557,7 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
 
 
 def require_intact(environment: Environment, table: Table, stay: Stay | None, streamed: bool) -> None:
-    """Of a directory on this machine, whose log of Spark's file sink says which of its files count."""
+    """Checks a directory on this machine whose log of Spark's file sink says which of its files count."""
     local = local_path(table.option("path") or "")
     if not environment.resumed or environment.anew or environment.after is None or local is None:
         return

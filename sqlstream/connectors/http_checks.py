@@ -1,4 +1,4 @@
-"""What must hold for the options of a table with the connector ``http``."""
+"""Checks of the options of a table with the connector ``http``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ COLUMN_PATH = Option("columns.#.path", JSON_PATH, "Where column # stands in the 
 
 
 def column_paths(table: Table) -> tuple[tuple[str, JsonPath], ...]:
-    """Where each physical column stands in a document: at its path, or under its name."""
+    """The position of each physical column in a document: at its path, or under its name."""
     given = {COLUMN_PATH.word(key): value for key, value in table.options}
     paths = ((c.name, given.get(c.name)) for c in table.physical_columns)
     return tuple((name, JsonPath((name,)) if text is None else parse_path(text)) for name, text in paths)

@@ -62,7 +62,7 @@ def of_url(url: str) -> dict[str, str]:
 
 
 def _with_encoded_user(url: str) -> str:
-    """With ``@`` in a password encoded, behind the first of which libpq would look for the host."""
+    """Encodes ``@`` in a password, behind the first of which libpq would look for the host."""
     user, at, host = urlsplit(url).netloc.rpartition("@")
     return url.replace(f"{user}{at}{host}", f"{user.replace('@', '%40')}{at}{host}", 1) if "@" in user else url
 

@@ -171,7 +171,7 @@ def _server(values: Mapping[str, Any]) -> RedisServer:
 
 
 def _address(url: str) -> str | None:
-    """What messages call a server; None where the URL is none."""
+    """The server as messages show it; None where the URL is none."""
     if not url.startswith(_BEGINNINGS) or not is_clear(url):
         return None
     try:

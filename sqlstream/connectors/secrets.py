@@ -100,7 +100,7 @@ def _secrets(options: Mapping[str, str], variables: Mapping[str, str]) -> Iterat
 
 
 def _pairs(options: Mapping[str, str]) -> Iterator[str]:
-    """As basic authentication sends them, in Base64."""
+    """``user:password``, which basic authentication sends in Base64."""
     for prefix in ("", "auth."):
         if (password := options.get(f"{prefix}password")) is not None:
             yield f"{options.get(f'{prefix}username', '')}:{password}"

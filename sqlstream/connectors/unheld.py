@@ -46,7 +46,7 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
 
 def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
-    """What may be wrong with the values of each column."""
+    """The possible faults in the values of each column."""
     from pyspark.sql import functions as F  # noqa: N812
 
     of_files = _FORMATS.get(values["format"], _nothing)
@@ -94,7 +94,7 @@ Find = Callable[[DataType, "SparkColumn", Mapping[str, Any]], "Iterator[Fault]"]
 
 
 def _faults(kind: DataType, value: SparkColumn, values: Mapping[str, Any], find: Find) -> list[Fault]:
-    """What ``find`` finds in the value and in all values inside it, to any depth."""
+    """The faults that ``find`` reports for the value and for all values inside it, to any depth."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def in_list(elements: SparkColumn, member: object) -> Iterator[Fault]:
@@ -197,7 +197,7 @@ _FORMATS: Mapping[str, Find] = {
 
 
 def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[Fault]:
-    """What is wrong with the line that a row of ``columns`` makes, told at the first of them."""
+    """Faults of the line that a row of ``columns`` becomes, reported for the first of them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     first = F.col(quoted(columns[0].name))

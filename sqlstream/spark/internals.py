@@ -25,7 +25,7 @@ PROBES: tuple[tuple[str, str], ...] = (
 
 
 def missing() -> tuple[str, ...]:
-    """What of ``PROBES`` this PySpark has not."""
+    """The names in ``PROBES`` that this PySpark lacks."""
     return tuple(f"{owner}.{name}" for owner, name in PROBES if not hasattr(_object(owner), name))
 
 
@@ -40,7 +40,7 @@ def _object(path: str) -> Any:
 
 
 def attribute(value: object, *names: str) -> Any:
-    """What is behind the names; None where one of them is not there."""
+    """The attribute at the end of the names; None if one of them does not exist."""
     return reduce(lambda inner, name: getattr(inner, name, None), names, value)
 
 
@@ -91,7 +91,7 @@ def connect_endpoint(spark: SparkSession) -> str | None:
 
 
 def java_trace(error: BaseException) -> str | None:
-    """Where Spark failed in Java, with all causes."""
+    """Spark's stack trace in Java, with all causes."""
     through_connect = getattr(error, "getStackTrace", None)
     trace: str | None = through_connect() if through_connect is not None else getattr(error, "_stackTrace", None)
     return trace

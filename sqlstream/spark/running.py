@@ -56,7 +56,7 @@ def require_master(spark: SparkSession, master: str | None) -> None:
 
 
 def master_of(spark: SparkSession) -> str:
-    """Where a session runs, as it is asked for: ``local[2]``, ``spark://host:7077``, ``sc://host:15002``."""
+    """The master that a session is asked to use: ``local[2]``, ``spark://host:7077``, ``sc://host:15002``."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         endpoint = connect_endpoint(spark) or spark.client.host
         return _place(f"{_CONNECT}{endpoint}")

@@ -119,7 +119,7 @@ _in_effect = NONE
 
 
 def tuning_in_effect() -> Tuning:
-    """What has been done to the Spark that this process has started; nothing where it has started none."""
+    """The tuning of the Spark that this process has started; none if it has started none."""
     return _in_effect
 
 

@@ -123,7 +123,7 @@ def _write(file: Path, root: Path, sources: Mapping[Path, bytes]) -> None:
 
 
 def _compiled(path: Path, folder: Path) -> bytes:
-    """What Python keeps of a compiled module, to be used without a look at its source."""
+    """The bytecode of a module as Python caches it, to be used without looking at its source."""
     file = folder / "module.pyc"
     py_compile.compile(str(path), str(file), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     return file.read_bytes()

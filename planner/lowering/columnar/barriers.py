@@ -40,7 +40,8 @@ def _(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
 
 
 def _projected(node: AlignBarriers, rows: DataFrame, context: Context) -> DataFrame:
-    """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
+    """The columns that the kernel reads, under names that its own columns cannot have, and hidden columns for the
+    exchange."""
     fields = [column(f.name).alias(_field(i)) for i, f in enumerate(node.input.schema)]
     came = [c.alias(_CAME) for c in hidden_clock(rows)]
     clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.timeout_ms is not None else []
@@ -82,7 +83,7 @@ _FROM_NUMBER = {
 
 
 def _named(rows: DataFrame, node: AlignBarriers) -> DataFrame:
-    """What the kernel emits, under the names of the plan."""
+    """The kernel's output under the names of the plan."""
     fields = [column(_field(i)).alias(f.name) for i, f in enumerate(node.input.schema)]
     barrier = F.expr(_of_number(quoted(ALIGNED), node.output.type.name)).alias(node.output.name)
     clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []

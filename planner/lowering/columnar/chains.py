@@ -28,7 +28,7 @@ class Prepared:
 
     @property
     def results(self) -> DataFrame:
-        """What the last of the kernels emits, by names and types alone: it is never run."""
+        """The output schema of the last chained kernel; this DataFrame never runs."""
         last = self.above[-1].operator if self.above else self.operator
         return self.rows.mapInArrow(_nothing, last.output)
 
@@ -47,9 +47,9 @@ def handover_of(
     keys: Sequence[str],
     schema: pa.Schema,
 ) -> Handover:
-    """``emitted``: where fields of the operator below are in what its kernel emits. ``fields_of``: the fields that the
-    columns of the rows above are, of which ``schema`` is the whole and ``keys`` a part.
-    """
+    """The handover between chained operators. ``emitted``: the output columns of the kernel below, by field.
+    ``fields_of``: the fields that the columns of the input above are. ``schema`` has all of these columns, ``keys``
+    are some of them."""
     below = dict(link.fields)
     read = {name: fields_of[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}
     handed = ((name, replace(emitted[below[column.field]], micros=column.micros)) for name, column in read.items())

@@ -42,7 +42,8 @@ def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
 
 
 def _projected(rows: DataFrame, lookup: Asked) -> DataFrame:
-    """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
+    """The columns that the kernel reads, under names that its own columns cannot have, and hidden columns for the
+    exchange."""
     fields = [column(f.name).alias(_field(i)) for i, f in enumerate(lookup.node.input.schema)]
     added = [column(name) for name in (*lookup.keys, *_answered(lookup), lookup.deferred) if name is not None]
     clock = [c.alias(_CAME) for c in hidden_clock(rows)]
@@ -50,7 +51,7 @@ def _projected(rows: DataFrame, lookup: Asked) -> DataFrame:
 
 
 def _named(rows: DataFrame, lookup: Asked) -> DataFrame:
-    """What the kernel emits, under the names of the plan."""
+    """The kernel's output under the names of the plan."""
     fields = [column(_field(i)).alias(f.name) for i, f in enumerate(lookup.node.input.schema)]
     clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []
     return rows.select(*fields, *map(column, _answered(lookup)), *clock, *hidden(rows))

@@ -33,7 +33,8 @@ class Files:
     reader: ParquetRows
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
-        """What an exchange of an operator makes of the rows, which a metric counts: Spark sees places alone."""
+        """The blobs that an exchange makes of the files' rows, which it also counts, because Spark sees file ranges
+        alone."""
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
         counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)

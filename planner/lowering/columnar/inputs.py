@@ -31,7 +31,8 @@ END = "__given_end"
 
 @dataclass(frozen=True)
 class InputField:
-    """A field of the operator's input as it is, or the microseconds of one. ``required``: it must not be NULL."""
+    """A column of the kernel's input that is a field of the operator's input, or its microseconds. ``required``: it
+    must not be NULL."""
 
     field: str
     micros: bool = False
@@ -86,7 +87,7 @@ class Inputs:
 
 
 def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
-    """What every kernel of the node reads, beside its keys and times."""
+    """The inputs that every kernel of the node reads, beside its keys and times."""
     node = step.node
     assert isinstance(node, WindowNode), node
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)

@@ -57,7 +57,7 @@ def join_inputs(node: Join, step: Operator, context: Context, more: More) -> lis
 
 
 def condition_of(node: Join) -> Condition | None:
-    """What kernels decide of the rest of ON."""
+    """The rest of ON as a condition that kernels evaluate."""
     return None if node.decided is None else node.decided.condition
 
 
@@ -128,7 +128,7 @@ def _places(node: Join, port: int) -> Iterator[tuple[str, Field]]:
 
 
 def _fields(node: Join, emitted: DataFrame) -> DataFrame:
-    """What the kernel emits under the names of the node's schema."""
+    """The kernel's output under the names of the node's schema."""
     sides = (0, 1) if node.kind.pairs else (0,)
     own = [column(name).alias(field.name) for port in sides for name, field in _places(node, port)]
     return emitted.select(*own, *hidden(emitted))

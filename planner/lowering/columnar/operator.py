@@ -93,7 +93,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
 
 @dataclass(frozen=True)
 class Above:
-    """An operator that runs in the call of the one below it, whose rows it takes by ``handover``."""
+    """An operator that is chained to the one below it, whose rows it takes by ``handover``."""
 
     operator: Running
     handover: Handover
@@ -128,10 +128,11 @@ def run(
     files: Files | Sequence[Files | None] | None = None,
     above: Sequence[Above] = (),
 ) -> DataFrame:
-    """What the kernel emits, with hidden columns; ``rows`` have KEY_HASH and what else the kernel reads, by port.
+    """The kernel's output with hidden columns. ``rows``, by port, have KEY_HASH and the columns that the kernel
+    reads.
 
-    ``files``: where the exchange of a port reads them, in place of Spark. ``above``: operators that run in the same
-    call, each on the rows of the one before; what the last one emits comes out.
+    ``files``: the files that the exchange of a port reads in place of Spark. ``above``: chained operators, each on
+    the output of the one before; the output of the last one is returned.
     """
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
     readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
@@ -159,7 +160,7 @@ def _groups(operator: Running, runtime: Runtime) -> int:
 
 
 def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, runtime: Runtime) -> DataFrame:
-    """What goes through the exchange of a port; ticks, which reach all key groups, through that of the first."""
+    """The input of the exchange of a port. Ticks, which reach all key groups, go through the first port."""
     assert KEY_HASH in rows.columns, rows.columns
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks and port == 0 else rows

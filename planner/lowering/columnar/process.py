@@ -136,7 +136,7 @@ def _table(argument: ProcessInput, number: int, implementation: Any) -> InputTab
 
 
 def _columns(node: ProcessTable) -> list[Column]:
-    """What the kernel emits, under the names of the plan."""
+    """The kernel's output under the names of the plan."""
     own = passed_column if node.passed else key_column
     before = [column(own(i)).alias(f.name) for i, f in enumerate(node.passed or node.keys)]
     results = [column(result_column(i)).alias(f.name) for i, f in enumerate(node.results)]
@@ -152,7 +152,7 @@ def _failed(kernel: Process) -> list[Column]:
 
 
 def _parted(rows: DataFrame, kernel: Process, context: Context) -> DataFrame:
-    """Without the rows for which the function failed, which are counted and may go to a table."""
+    """Without the rows for which the function failed, which are counted and may go to a dead-letter table."""
     if not kernel.tolerant:
         return rows
     record, error, line = (F.col(f"{FAILED_ROW}.{field.name}") for field in FAILURE)

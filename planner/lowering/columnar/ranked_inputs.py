@@ -55,7 +55,7 @@ class RankedInput:
         return tuple(self.fields.values())
 
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
-        """What the kernel emits of the rows, which the exchange reads from files where it can."""
+        """The kernel's output; its exchange reads from files where it can."""
         operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.rows.schema))
         hashed = hashed_by_exchange(self.keys, self.schema)
         fields_of = {own: InputField(name) for name, own in self.fields.items()}
@@ -65,7 +65,7 @@ class RankedInput:
         return run(self.rows, replace(operator, hashed=hashed), context.runtime, files)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
-        """What the kernel emits as fields of the plan."""
+        """The kernel's output as fields of the plan."""
         named = (column(own).alias(name) for name, own in self.fields.items())
         return emitted.select(*named, *others, *hidden(emitted))
 

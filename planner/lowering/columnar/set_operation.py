@@ -41,7 +41,7 @@ def _names(node: SetOperation) -> dict[str, str]:
 
 
 def _fields(node: SetOperation, rows: DataFrame) -> DataFrame:
-    """With KEY_HASH, which all fields make."""
+    """Adds KEY_HASH, which is the hash of all fields."""
     own = [key(name, rows.schema[name].dataType).alias(alias) for alias, name in _names(node).items()]
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
     # Rows that come before the first tick of the clock have all their time to live, too.

@@ -59,7 +59,7 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
 
 
 def _rows_of(below: Prepared, link: Link) -> DataFrame:
-    """What the node reads of the rows of the operator below; nothing ever runs this, but it has names and types."""
+    """The columns that the node reads of the operator below. This DataFrame never runs; it gives names and types."""
     return below.results.select(*_results(_below(link))).select(
         *(column(name).alias(field) for field, name in link.fields)
     )  # fmt: skip
@@ -98,7 +98,7 @@ def _results(node: WindowAggregate) -> list[Column]:
 
 
 def _emitted(node: WindowAggregate) -> dict[str, Handed]:
-    """Where the fields of the node are in what its kernel emits: ``_results`` without SQL."""
+    """The columns of the kernel's output by field of the node: ``_results`` without SQL."""
     columns = node.columns
     panes = {name: Handed(own) for name, own in ((node.pane, PANE), (node.pane_index, PANE_INDEX)) if name is not None}
     return {

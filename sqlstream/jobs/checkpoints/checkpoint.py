@@ -52,7 +52,8 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """What tells its job from all others, also from one that had this directory before; restarts have the same."""
+        """Identifies the job among all others, also among those that had this directory before; restarts have the
+        same."""
         return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
 
 

@@ -1,4 +1,5 @@
-"""What in the folder of a job is ours: how it is recognised before a job writes there, and what is removed at its end.
+"""The files in a job's folder that are ours: how they are recognised before a job writes there, and what is removed
+at its end.
 
 The folder lies below ``execution.checkpointing.dir`` and has the name of the job, so it may be somebody else's.
 """

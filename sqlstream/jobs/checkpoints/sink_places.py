@@ -1,7 +1,7 @@
-"""Where a job has written its rows so far, ``sinks.json`` in its checkpoint: what is gone from there is noticed.
+"""Notices where sinks have lost rows: ``sinks.json`` in the checkpoint records the places a job has written to.
 
-Some sinks keep beside the rows what says which of them count, as Spark's file sink its log. Without it a job that goes
-on would begin anew there, and all rows from before would count no longer.
+Some sinks keep a log beside the rows that says which of them count, as Spark's file sink does. Without it a job that
+goes on would begin anew there, and all earlier rows would count no longer.
 """
 
 from __future__ import annotations

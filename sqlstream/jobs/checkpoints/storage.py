@@ -36,7 +36,7 @@ class Storage(Protocol):
     can_remove: bool
 
     def location(self, path: str = "") -> str:
-        """What Spark reads or writes at a relative path."""
+        """The path that Spark reads or writes for a relative path."""
         ...
 
     def read(self, path: str) -> str | None: ...

@@ -10,9 +10,9 @@ from sqlstream.jobs.identity.fingerprint import CHAIN, FingerprintPart
 
 @dataclass(frozen=True)
 class Difference:
-    """What keeps a query from the state of another, in a sentence; ``part`` names the part of the plan.
+    """Why a query cannot use the state of another, in a sentence; ``part`` names the operator or source.
 
-    ``exception`` says what may not be changed of what otherwise may.
+    ``exception`` says which part of an otherwise harmless change is not allowed.
     """
 
     part: str

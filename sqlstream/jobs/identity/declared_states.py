@@ -1,4 +1,4 @@
-"""What process functions declare as their state, as text that is compared when a job goes on."""
+"""The declared states of process functions, as text that is compared when a job goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def declared_states(sources: Sources) -> Declared:
-    """By the name of a function: ``seen MapState of STRING, BIGINT with a time to live``, of any length."""
+    """The states by function, as in ``seen MapState of STRING, BIGINT with a time to live``, of any length."""
 
     def text(name: str) -> str:
         function = sources.function(name)

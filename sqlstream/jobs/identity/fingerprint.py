@@ -1,7 +1,7 @@
-"""What of a plan its checkpoint depends on: its sources and the operators that keep state, top down.
+"""The fingerprint of a plan, on which its checkpoint depends: sources and operators with state, top down.
 
-Expressions are traced down to the columns of tables, so that a name given on the way, a column more or a filter change
-nothing here. What is compared, and in which words it differs: ``compatibility``.
+Expressions are traced down to the columns of tables, so that a renamed field, one more column or a filter change
+nothing here. ``compatibility`` compares fingerprints and words the differences.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def to_text(parts: tuple[FingerprintPart, ...]) -> str:
 
 
 def from_text(text: str) -> tuple[FingerprintPart, ...] | None:
-    """None for what no ``to_text`` of this version has written."""
+    """None for a text that ``to_text`` of this version has not written."""
     try:
         document = json.loads(text)
         if document["version"] != VERSION:

@@ -44,7 +44,7 @@ def _is_pickled(value: object, function: Callable[[str], Function | None]) -> bo
 
 
 def _values(owner: object) -> Iterator[object]:
-    """What a node holds at any depth, without the nodes below it."""
+    """The values that a node holds at any depth, without the nodes below it."""
     for field in fields(owner):  # type: ignore[arg-type]
         yield from _below(getattr(owner, field.name))
 

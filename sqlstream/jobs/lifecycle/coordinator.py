@@ -17,7 +17,7 @@ TIMEOUT = "SS450"
 
 
 class Retention(Enum):
-    """What becomes of the checkpoint of a job that has ended, as in Flink; ALWAYS where nothing is said."""
+    """When the checkpoint of an ended job is kept, as in Flink; ALWAYS by default."""
 
     ALWAYS = "ALWAYS"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
@@ -58,8 +58,8 @@ AT_ONCE = Checkpointing()
 
 
 class EpochPace:
-    """Pauses between the epochs of a job with a least pause, which Spark has no trigger for: each epoch is a run of
-    Spark's query of its own. Threads other than the job's may ask for an epoch at once."""
+    """Pauses between the epochs of a job with a minimum pause, for which Spark has no trigger: each epoch is a run
+    of Spark's query of its own. Other threads than the job's may ask for an epoch at once."""
 
     def __init__(self, checkpointing: Checkpointing) -> None:
         self._checkpointing = checkpointing

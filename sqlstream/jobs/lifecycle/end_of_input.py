@@ -1,4 +1,4 @@
-"""What becomes of open windows and timers when a bounded input has been read: they fire, or wait for the next run."""
+"""Says whether open windows and timers fire at the end of a bounded input, or wait for the next run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EndOfInput(Enum):
 
 
 def after_the_end() -> ExecutionError:
-    """What a job says that is to go on after a run that has ended its input."""
+    """The error of a job that is to go on after a run that has ended its input."""
     return ExecutionError(
         ROWS_AFTER_END,
         "an earlier run of the job has ended its input for good",

@@ -90,7 +90,7 @@ def _what_then(name: str | None, checkpoint: str, temporary: bool) -> str:
 
 
 def _in_java(error: BaseException) -> str:
-    """Where Spark failed, with all causes: its message may leave them out, as that of state that cannot be written."""
+    """Spark's stack trace with all causes: its message may leave them out, as for state that cannot be written."""
     trace = java_trace(error)
     return f"\n{trace}" if trace else ""
 
@@ -117,7 +117,7 @@ def _spark_gone(error: BaseException) -> Diagnostic | None:
 
 
 def _outside(text: str, checkpoint: str) -> Diagnostic | None:
-    """What has happened to files and processes of the job, and not to its rows."""
+    """A failure of files or processes of the job, not of its rows."""
     full = NO_SPACE.search(text)
     if full:
         return disk_full(full[1]).diagnostic
@@ -133,7 +133,7 @@ def _damage(text: str) -> Diagnostic | None:
 
 
 def _of_workers(text: str, checkpoint: str) -> Diagnostic | None:
-    """What has happened to the Python processes of tasks."""
+    """A failure of the Python processes of tasks."""
     if _NOT_BACK in text:
         hint = "Start the job again, when the machine has less to do."
         return Diagnostic(WORKER_GONE, "a Python process of a task has not started in time", hint=hint)
@@ -225,7 +225,7 @@ def is_cancellation(error: BaseException) -> bool:
 
 
 def _ours(text: str) -> Diagnostic | None:
-    """What an expression or a Python worker of ours has raised; the last one is the root cause."""
+    """A diagnostic raised in an expression or a Python worker of ours; the last one is the root cause."""
     matches = list(_OURS.finditer(text))
     if not matches:
         return None

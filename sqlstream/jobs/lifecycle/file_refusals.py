@@ -32,7 +32,7 @@ _HINT = (
 
 
 def refusal(text: str) -> Diagnostic | None:
-    """What the system has refused to write or to read, and why."""
+    """The path that the system has refused to write or to read, and the reason."""
     for pattern, reason in _KINDS:
         match = pattern.search(text)
         if match is not None:

@@ -94,7 +94,7 @@ class Job:
 
     @property
     def last_failure(self) -> SqlStreamError | None:
-        """What the job failed with last; it may have been started again since."""
+        """The last error of the job; it may have been restarted since."""
         return self._restarts.last_failure
 
     @property
@@ -113,13 +113,13 @@ class Job:
 
     @property
     def waiting(self) -> str | None:
-        """What stays in the checkpoint of a bounded job that has ended, for rows of the next run: ``3 rows wait in open
-        windows for the watermark 2013-06-14 12:59:59.999``. None where nothing does."""
+        """What the checkpoint of an ended bounded job keeps for rows of the next run: ``3 rows wait in open windows
+        for the watermark 2013-06-14 12:59:59.999``. None if nothing waits."""
         return waiting_text(self.progress().waiting) or None
 
     @property
     def record(self) -> JobRecord:
-        """What the job runs and how it is doing now, as other processes read it from the checkpoint."""
+        """The job's description and state, as other processes read it from the checkpoint."""
         return self._recorder.record(self)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -241,7 +241,7 @@ class Job:
             self._results.on_progress(last_batch)
 
     def _told(self, error: BaseException) -> SqlStreamError:
-        """What users and the record are told of a failure, without the secrets of the tables and the settings."""
+        """The failure as users and the record see it, without the secrets of the tables and the settings."""
         told = self._query.launch.error(error, self.name if self._results is None else None)
         return without_secrets(told, secrets_of_plan(self.plan) + self._query.launch.secrets)
 

@@ -95,7 +95,7 @@ class Launch:
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:
-        """What the job has failed with; ``name`` as in ``job_error``."""
+        """The error of the job; ``name`` as in ``job_error``."""
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:

@@ -1,4 +1,4 @@
-"""What the settings of a session say of a job: where it keeps its state, how it is executed, what its record says."""
+"""The settings of a session for a job: where it keeps its state, how it is executed, what its record says."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
 
 
 def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) -> JobLocation:
-    """Where a job keeps what it needs to go on; ``named``: as in ``end_of_input_of``."""
+    """The checkpoint and savepoint folders of a job; ``named``: as in ``end_of_input_of``."""
     return JobLocation(
         checkpoint=checkpoint,
         temporary=not named or settings[f"{_PREFIX}.dir"] is None,
@@ -91,6 +91,6 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
 
 
 def description_of(plan: Node, sql: str, settings: Settings) -> Description:
-    """What the record of a job says of what it runs, without secrets."""
+    """The record's description of what the job runs, without secrets."""
     given = dict(masked(settings.given.items()))
     return Description(secrets_of_plan(plan).hidden(sql), to_json(without_secrets(plan)), given, versions())

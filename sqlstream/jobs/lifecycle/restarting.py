@@ -15,7 +15,7 @@ _SLOW_STARTS = 2
 
 
 class Restarts:
-    """What one job has failed with, as ``told`` says it. ``stopping`` is set where the job is not to go on."""
+    """The failures of one job, as ``told`` words them. ``stopping`` is set when the job is not to go on."""
 
     def __init__(
         self, strategy: RestartStrategy, told: Callable[[BaseException], SqlStreamError], stopping: Event

@@ -18,7 +18,7 @@ _FIRST_PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class RunToEnd:
-    """What the thread of a job does. ``pace``: of jobs that pause between epochs. ``stopping`` is set where the job is
+    """The work of a job's thread. ``pace``: for jobs that pause between epochs. ``stopping`` is set when the job is
     not to go on; ``count_waiting`` counts what stays in the checkpoint of a job that pauses at the end."""
 
     query: RunningQuery

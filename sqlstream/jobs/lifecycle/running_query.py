@@ -58,7 +58,7 @@ class RunningQuery:
             self.present.stop()
 
     def read_to_end(self) -> None:
-        """From its next start on, take what is there for all there is, and end the input behind it."""
+        """From the next start on, the query reads what is there now and then ends its input."""
         self.launch = replace(self.launch, bounded=True, end_of_input=EndOfInput.FINAL)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a job gives to lowering: the session's sources and functions, and control rows of its own."""
+"""Gives lowering what a job has: the session's sources and functions, and control rows of its own."""
 
 from __future__ import annotations
 

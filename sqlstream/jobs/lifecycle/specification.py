@@ -1,4 +1,4 @@
-"""What a job is: the work that it does, the place where it keeps what it needs to go on, and how it is executed."""
+"""The specification of a job: its work, the folder of its checkpoint, and how it is executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a specification to a running job: its checkpoint, its DataFrame, its sink, its record."""
+"""Starts a job from its specification: its checkpoint, its DataFrame, its sink, its record."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a job tells other processes of itself, and what these ask of it."""
+"""The records by which other processes see a job, and the requests that they send to it."""

@@ -49,7 +49,7 @@ def claim(path: str, spark: SparkSession) -> Claim:
 
 
 def claim_at(storage: Storage, path: str) -> Claim:
-    """As ``claim``, of a storage."""
+    """As ``claim``, for a storage."""
     if not isinstance(storage, LocalStorage):
         return Claim()
     with refused_writes_told(storage.root):
@@ -72,7 +72,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
 def _opened(file: Path) -> int:
-    """That of another user can be locked without the right to write it."""
+    """A file of another user can be locked without the right to write it."""
     try:
         return os.open(file, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
     except PermissionError:

@@ -60,7 +60,7 @@ class History:
         self._lock = Lock()
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Those known before change nothing."""
+        """Adds epochs; those that are there already do not change."""
         with self._lock:
             for report in reports:
                 number = int(report["batchId"])
@@ -88,7 +88,7 @@ class History:
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
-    """By number; none where the file has been damaged: no job depends on it."""
+    """The epochs by number; none if the file has been damaged, because no job depends on it."""
     try:
         epochs = [Epoch(**entry) for entry in json.loads(storage.read(FILE) or "[]")]
     except (ValueError, TypeError):

@@ -24,7 +24,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Of a process of this machine."""
+        """True for a running process of this machine."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:

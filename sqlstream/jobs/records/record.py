@@ -1,4 +1,4 @@
-"""What is written down of a job in its checkpoint directory, ``job.json``: what it runs, and how it is doing.
+"""The record of a job in its checkpoint directory, ``job.json``: what it runs, and how it is doing.
 
 The record outlives the process of the job, and other processes read it.
 """
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Description:
-    """What a job runs. ``plan`` is that of EXPLAIN FORMAT JSON, ``settings`` are those that were given."""
+    """The work of a job. ``plan`` is that of EXPLAIN FORMAT JSON, ``settings`` are those that were given."""
 
     sql: str = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def require_running(name: str, status: str) -> None:
 
 
 def in_use(record: JobRecord, path: str) -> ExecutionError:
-    """That a running job has the checkpoint at ``path``."""
+    """The error that a running job has the checkpoint at ``path``."""
     return ExecutionError(
         IN_USE,
         f'job "{record.name}" runs already with the checkpoint "{path}"',
@@ -127,14 +127,14 @@ def in_use(record: JobRecord, path: str) -> ExecutionError:
 
 
 def being_started(path: str) -> ExecutionError:
-    """That another start works at the checkpoint at ``path``, and has not yet said which."""
+    """The error that another start works at the checkpoint at ``path`` and has not yet said which."""
     message = f'another start of the job with the checkpoint "{path}" is under way'
     hint = "Wait for it, and see SHOW JOBS; or give this job another 'pipeline.name'."
     return ExecutionError(IN_USE, message, hint=hint)
 
 
 def working_elsewhere(path: str) -> ExecutionError:
-    """That Spark has met the micro-batches of another job in the checkpoint at ``path``."""
+    """The error that Spark has met the micro-batches of another job in the checkpoint at ``path``."""
     message = f'another job works with the checkpoint "{path}"'
     hint = "Stop one of them (SHOW JOBS, STOP JOB), or give it another 'pipeline.name'."
     return ExecutionError(IN_USE, message, hint=hint)
@@ -167,7 +167,7 @@ def _pair(values: Sequence[str] | None) -> tuple[str, str] | None:
 
 
 def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """What a newer version has added is left out."""
+    """Fields that a newer version has added are left out."""
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
 

@@ -1,7 +1,7 @@
-"""What other processes ask of a job: files in its checkpoint directory, ``requests/<id>.json``, that the process of
-the job answers with ``replies/<id>.json``.
+"""Requests of other processes to a job: files ``requests/<id>.json`` in its checkpoint directory, which the process
+of the job answers with ``replies/<id>.json``.
 
-A request is addressed to one start of the job, so that a later one does not act on what has been left behind.
+A request is addressed to one start of the job, so that a later one does not act on leftovers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
 
 
 def _request(path: str, text: str) -> Request | None:
-    """None for what is no request, or has the id of another one, which names its answer: the job has to go on."""
+    """None for a file that is no request, or has the id of another, which names its answer: the job has to go on."""
     try:
         values = dict(json.loads(text))
         request = Request(**values) if all(isinstance(value, _TYPES[key]) for key, value in values.items()) else None
@@ -80,7 +80,7 @@ def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> Non
 
 
 def _without_place(diagnostic: Diagnostic) -> Diagnostic:
-    """Without its place in a text that the other process does not have."""
+    """Removes the span, which refers to a text that the other process does not have."""
     return Diagnostic(diagnostic.code, diagnostic.message, detail=diagnostic.detail, hint=diagnostic.hint)
 
 

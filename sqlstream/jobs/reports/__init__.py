@@ -1,1 +1,1 @@
-"""What the reports of Spark's micro-batches say: progress, counts and what still waits."""
+"""Reads the reports of Spark's micro-batches: progress, counts, and what still waits."""

@@ -1,4 +1,4 @@
-"""What the lookups of a job have asked and how long that took, from the metrics of Spark's micro-batches."""
+"""The requests and latencies of a job's lookups, from the metrics of Spark's micro-batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOKUP = "lookup"
 
 @dataclass(frozen=True)
 class LookupTotals:
-    """Of one lookup. ``counts`` are those of ``udfs.lookup.metrics``, by name."""
+    """The totals of one lookup. ``counts`` are those of ``udfs.lookup.metrics``, by name."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
 

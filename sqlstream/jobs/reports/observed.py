@@ -1,4 +1,4 @@
-"""What a query has observed of a micro-batch (``DataFrame.observe``), as the report of the micro-batch tells it."""
+"""The observed metrics of a micro-batch (``DataFrame.observe``), from Spark's report."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 
 def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
-    """The same for counts: NULL, of no rows, is 0."""
+    """The observed counts; NULL, which stands for no rows, is 0."""
     return [int(value or 0) for value in values_of(metrics, names)]

@@ -150,7 +150,7 @@ def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, int]:
-    """What is counted in the metrics whose names end with a number and a source."""
+    """The sums of a count over the metrics whose names end with a number and a source."""
     counts: dict[str, int] = {}
     for number_and_source, metrics in observed_sets(report, kind):
         source = unquote(number_and_source.partition("/")[2])

@@ -26,7 +26,8 @@ _ENTRIES = ("key.key_group", "user_map_key.name", "user_map_key.number", "user_m
 def waiting_in(
     checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession
 ) -> tuple[Waiting, ...]:
-    """What waits in the last epoch, by operator. A job of Spark per operator with state reads that state."""
+    """The rows and timers that wait in the last epoch, by operator. For each operator with state a job of Spark
+    reads the state."""
     if last_committed(checkpoint.storage) is None:
         return ()
     location = checkpoint.spark_location

@@ -72,7 +72,7 @@ class CountedSources:
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Not counted: the exchange that reads the files tells how many rows they have."""
+        """Not counted here: the exchange that reads the files reports their rows."""
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:

@@ -1,4 +1,4 @@
-"""What waits in the checkpoint of a job that has paused at the end of its input, in words."""
+"""Words what waits in the checkpoint of a job that has paused at the end of its input."""
 
 from __future__ import annotations
 

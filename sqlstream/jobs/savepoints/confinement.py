@@ -41,7 +41,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _in_archive(path: Path) -> list[str]:
-    """None of what is no archive: Spark finds that when it reads it."""
+    """The names in an archive; none if it is no archive, which Spark notices when it reads it."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()

@@ -70,7 +70,7 @@ def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool =
 
 
 def default_savepoint(checkpoint: str, job: str, parent: str | None = None) -> str:
-    """Where a savepoint goes that has been given no path: below ``parent``, else beside the checkpoint."""
+    """The path of a savepoint that has been given none: below ``parent``, else beside the checkpoint."""
     stamp = f"{job}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     above = parent or f"{checkpoint.rstrip('/')}/../savepoints"
     return f"{above.rstrip('/')}/{stamp}"

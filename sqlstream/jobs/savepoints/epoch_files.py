@@ -61,7 +61,7 @@ def _sources(spark: Path, epoch: int) -> Iterator[str]:
 
 
 def _histories(spark: Path, lines: int) -> list[tuple[str, ...]]:
-    """What each line of offsets has been, the newest first, in the micro-batches that are known of this query."""
+    """The history of each line of offsets, newest first, over the known micro-batches of this query."""
     offsets_of_batches = (offsets_of(spark, n) for n in sorted(_numbers(spark / "offsets"), reverse=True))
     return [*zip(*(offsets for offsets in offsets_of_batches if len(offsets) == lines), strict=True)]
 
@@ -134,7 +134,8 @@ def _state(spark: Path, epoch: int) -> Iterator[str]:
 
 
 def _descriptions(folder: Path, epoch: int) -> Iterator[Path]:
-    """What Spark writes of operators and of the schemas of their state; versions are numbers of micro-batches."""
+    """Spark's descriptions of operators and of the schemas of their state; their versions are numbers of
+    micro-batches."""
     for hidden in filter(_is_hidden, _subfolders(folder)):
         files = (p for p in hidden.rglob("*") if p.is_file() and not _is_checksum(p.name))
         yield from (p for p in files if hidden.name != "_metadata" or not p.name.isdecimal() or int(p.name) <= epoch)

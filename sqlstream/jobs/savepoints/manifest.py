@@ -61,7 +61,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def unreadable(path: Path, error: Exception) -> ExecutionError:
-    """That a file of a savepoint is not what was written."""
+    """The error that a file of a savepoint is not what was written."""
     message = f'file "{path}" of a savepoint cannot be read'
     return ExecutionError(INVALID, message, detail=f"{type(error).__name__}: {error}", hint=_HINT)
 

@@ -102,7 +102,8 @@ def restore(
 
 
 def origin_at(source: str) -> RestoreOrigin:
-    """What there is to start from; all files are there and whole. ExecutionError SS428, SS455, SS456, SS459."""
+    """The savepoint or checkpoint to start from, whose files are there and whole. ExecutionError SS428, SS455,
+    SS456, SS459."""
     storage = local_storage_at(source)
     if storage is None:
         raise _not_local(source)

@@ -69,7 +69,7 @@ def _require_logs(spark: Path) -> None:
 
 
 def _require_epoch(spark: Path) -> None:
-    """What else the last complete micro-batch has left: logs of sources and state."""
+    """The other files of the last complete micro-batch must be there: logs of sources and state."""
     epoch = last_epoch(spark)
     if epoch is None:
         return

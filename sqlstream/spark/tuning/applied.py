@@ -64,7 +64,7 @@ def while_starting(log: Path, tuning: Tuning) -> Iterator[None]:
 
 
 def tune_running(spark: SparkSession, tuning: Tuning) -> None:
-    """What is done to a Spark of ours that has started."""
+    """Tunes a Spark of ours that has started."""
     if tuning.quick_files:
         guarded("sqlstream.spark.quick-files", lambda: use_quick_files(spark), None)
     be_quiet(tuning)

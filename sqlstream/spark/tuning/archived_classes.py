@@ -20,7 +20,7 @@ _SLOW_SECONDS = 3.0
 
 
 def archive_file() -> Path | None:
-    """Where the archive for this Spark and this Java is, if there is one; None where the user has no cache."""
+    """The archive for this Spark and this Java, if there is one; None where the user has no cache."""
     import pyspark
 
     folder = cache_folder()
@@ -37,9 +37,11 @@ def jvm_options() -> str:
 
 
 def advice(seconds: float) -> str | None:
-    """That an archive would have made Spark's start of so many seconds faster; said once for a Spark and a Java.
+    """The advice that an archive would have made Spark's start of so many seconds faster; given once for a Spark and
+    a Java.
 
-    None where there is an archive, where the start was fast, and where nobody could remember that it was said.
+    None where there is an archive, where the start was fast, and where it could not be remembered that the advice
+    was given.
     """
     archive = archive_file()
     if archive is None:

@@ -13,7 +13,7 @@ _PREFIX = "sqlstream.spark."
 
 @dataclass(frozen=True)
 class Tuning:
-    """What is done where Spark is started; ``OPTIONS`` says what each is."""
+    """The optimizations where Spark is started; ``OPTIONS`` describes each."""
 
     class_archive: bool = True
     kept_memory: bool = True
@@ -85,5 +85,5 @@ class Values(Protocol):
 
 
 def tuning_of(settings: Values) -> Tuning:
-    """What the settings say."""
+    """The optimizations that the settings ask for."""
     return Tuning(**{name: settings[key] for key, name in FIELDS.items()})

@@ -1,4 +1,4 @@
-"""What makes Spark faster must not keep it from running: where it fails, a warning in the log, and Spark goes on."""
+"""Optimizations of Spark must not keep it from running: if one fails, a warning is logged and Spark goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger("sqlstream.spark")
 
 
 def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
-    """What ``act`` returns; where it fails, ``otherwise``. ``key`` is the setting that switches it off."""
+    """The result of ``act``, or ``otherwise`` if that fails. ``key`` is the setting that switches it off."""
     try:
         return act()
     except Exception as error:

@@ -38,7 +38,7 @@ public class {CLASS} extends {_HADOOP}.RawLocalFileSystem {{
 
 
 def use_quick_files(spark: SparkSession) -> None:
-    """From now on this session sets permissions of local files without a process.
+    """Lets this session set permissions of local files without starting a process.
 
     Changes nothing through Spark Connect, and where a file system of the user's is configured or Hadoop has its
     native library.

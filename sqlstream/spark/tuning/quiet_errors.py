@@ -33,7 +33,8 @@ _FILTER = ReportedByUs()
 
 
 def quiet_reported_errors() -> None:
-    """From now on. PySpark without these loggers writes nothing, so that there is nothing to do."""
+    """Silences errors that are reported anyway. A PySpark without these loggers writes nothing, so there is nothing
+    to do."""
     with suppress(ImportError):
         from pyspark.logger import PySparkLogger
 

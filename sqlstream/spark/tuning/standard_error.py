@@ -18,8 +18,8 @@ def keep_stderr() -> None:
 
 @contextlib.contextmanager
 def messages_to(log: Path) -> Iterator[None]:
-    """What is written to stderr goes to ``log``; a JVM started meanwhile keeps writing there. OSError where this
-    process has no standard error."""
+    """Redirects stderr to ``log``; a JVM started meanwhile keeps writing there. OSError where this process has no
+    standard error."""
     sys.stderr.flush()
     before = os.dup(2)
     try:

@@ -79,15 +79,15 @@ def collect() -> dict[str, Entry]:
     """Entries by code, sorted."""
     trees = list(sources())
     by_module = {name: dict(_constants(tree)) for name, tree in trees}
-    found = {code: Entry() for code in sorted(codes_in_source())}
+    collected = {code: Entry() for code in sorted(codes_in_source())}
     for name, tree in trees:
         constants = by_module[name] | dict(_imported(tree, by_module))
         texts = _assigned_texts(tree)
         for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-            _add(found, call, constants, texts)
+            _add(collected, call, constants, texts)
     for code, message in _SPELLED_HERE.items():
-        found[code].messages.setdefault(message)
-    return found
+        collected[code].messages.setdefault(message)
+    return collected
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -121,15 +121,15 @@ def _imported(tree: ast.Module, by_module: dict[str, dict[str, str]]) -> Iterato
 
 def _assigned_texts(tree: ast.Module) -> dict[str, list[ast.expr]]:
     """Texts by the name of the variable that holds them: ``message``, ``hint`` and constants such as ``_INSTALL``."""
-    found: dict[str, list[ast.expr]] = {}
+    collected: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found.setdefault(name, []).append(value)
-    return found
+                collected.setdefault(name, []).append(value)
+    return collected
 
 
-def _add(found: dict[str, Entry], call: ast.Call, constants: dict[str, str], texts: dict[str, list[ast.expr]]) -> None:
+def _add(items: dict[str, Entry], call: ast.Call, constants: dict[str, str], texts: dict[str, list[ast.expr]]) -> None:
     """What a call says under its code, if it has one: the message stands behind the code, or before it."""
     codes = [(place, code) for place, node in enumerate(call.args) if (code := _code(node, constants))]
     if not codes:
@@ -143,8 +143,8 @@ def _add(found: dict[str, Entry], call: ast.Call, constants: dict[str, str], tex
     if isinstance(call.func, ast.Name) and call.func.id == "Unsupported":
         messages = [f"{what} are not executed yet" for what in messages]
         hints = rest[1:2]
-    found[code].messages.update(dict.fromkeys(text for text in messages if text.strip("…")))
-    found[code].hints.update(dict.fromkeys(text for value in hints for text in _spelled(value, near)))
+    items[code].messages.update(dict.fromkeys(text for text in messages if text.strip("…")))
+    items[code].hints.update(dict.fromkeys(text for value in hints for text in _spelled(value, near)))
 
 
 def _code(node: ast.expr, constants: dict[str, str]) -> str | None:

@@ -46,22 +46,22 @@ def _part(name: str) -> str:
     return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
 
-def _section(found: Connector) -> list[str]:
+def _section(kind: Connector) -> list[str]:
     formats = {o.key for o in _FORMATS}
-    own = [o for o in found.options if o.key not in formats]
-    uses = (("source", found.is_source), ("lookup table", found.is_lookup), ("sink", found.is_sink))
+    own = [o for o in kind.options if o.key not in formats]
+    uses = (("source", kind.is_source), ("lookup table", kind.is_lookup), ("sink", kind.is_sink))
     listed = [word for word, yes in uses if yes]
     use = " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
-    lines = [f"## {found.name}", "", f"{_escaped(found.doc)} A {use}.", ""]
+    lines = [f"## {kind.name}", "", f"{_escaped(kind.doc)} A {use}.", ""]
     if own:
-        lines += [*_table(own, "source" if found.is_source else "lookup"), ""]
-    if len(own) < len(found.options):
-        names = "csv or json, or one of changes," if set(CHANGE_OPTIONS) <= set(found.options) else "csv or json"
+        lines += [*_table(own, "source" if kind.is_source else "lookup"), ""]
+    if len(own) < len(kind.options):
+        names = "csv or json, or one of changes," if set(CHANGE_OPTIONS) <= set(kind.options) else "csv or json"
         lines += [f"With the format {names} also [their options](#options-of-the-formats).", ""]
-    if found.metadata:
-        keys = ", ".join(f"`{key}` {type_}" for key, type_ in found.metadata)
+    if kind.metadata:
+        keys = ", ".join(f"`{key}` {type_}" for key, type_ in kind.metadata)
         lines += [f"METADATA columns: {keys}.", ""]
-    notes = _part(found.name)
+    notes = _part(kind.name)
     return [*lines, notes, ""] if notes else lines
 
 

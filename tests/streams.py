@@ -38,9 +38,9 @@ Row = tuple[Any, ...]
 
 def sql(text: str) -> exp.Expression:
     """An expression, parsed as the dialect does."""
-    (found,) = parse_query(f"SELECT {text}").expressions
-    assert isinstance(found, exp.Expression)
-    return found
+    (parsed,) = parse_query(f"SELECT {text}").expressions
+    assert isinstance(parsed, exp.Expression)
+    return parsed
 
 
 def item(name: str, text: str, kind: str = "BIGINT") -> Item:
@@ -59,14 +59,14 @@ def table(name: str, /, *, bounded: bool = True, delay_ms: int = 0, **kinds: str
     return Table(name, columns, "test", watermark=watermark, bounded=bounded)
 
 
-def scan(found: Table) -> Scan:
-    return Scan(found, tuple(c.name for c in found.columns))
+def scan(table: Table) -> Scan:
+    return Scan(table, tuple(c.name for c in table.columns))
 
 
-def timed(found: Table) -> AssignTime:
+def timed(table: Table) -> AssignTime:
     """The rows of a table with ``ts`` as event time."""
-    assert found.watermark is not None
-    return AssignTime(scan(found), "ts", found.watermark.delay_ms, TimeDomain.EVENT, found.name)
+    assert table.watermark is not None
+    return AssignTime(scan(table), "ts", table.watermark.delay_ms, TimeDomain.EVENT, table.name)
 
 
 def output(plan: Node) -> Output:
@@ -101,14 +101,14 @@ class Streams:
         """The streaming DataFrame of a logical plan."""
         return lower(physical_plan(plan, self.engine), self)
 
-    def lift(self, found: Table, watermark_ms: int) -> None:
+    def lift(self, table: Table, watermark_ms: int) -> None:
         """Write a control row."""
-        self.control_rows.lift(found.name, watermark_ms, f"step-{next(iter(self.numbers))}")
+        self.control_rows.lift(table.name, watermark_ms, f"step-{next(iter(self.numbers))}")
 
-    def write(self, found: Table, rows: Iterable[Sequence[object]]) -> None:
+    def write(self, table: Table, rows: Iterable[Sequence[object]]) -> None:
         """Append rows; numbers in time columns are milliseconds since 1970."""
-        target = self._folder(found)
-        schema = pa.schema([(c.name, c.type.to_arrow()) for c in found.columns])
+        target = self._folder(table)
+        schema = pa.schema([(c.name, c.type.to_arrow()) for c in table.columns])
         values = zip(*rows, strict=True)
         arrays = [pa.array([_value(v, f.type) for v in vs], f.type) for vs, f in zip(values, schema, strict=True)]
         number = next(iter(self.numbers))
@@ -139,9 +139,9 @@ class Streams:
 
         def step() -> list[Row]:
             query.processAllAvailable()
-            found = rows_of(tables)
+            rows = rows_of(tables)
             tables.clear()
-            return found
+            return rows
 
         try:
             yield step
@@ -154,8 +154,8 @@ class Streams:
             if isinstance(node, AssignTime):
                 self.control_rows.end(node.table)
 
-    def _folder(self, found: Table) -> Path:
-        folder = self.folder / found.name
+    def _folder(self, table: Table) -> Path:
+        folder = self.folder / table.name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -194,8 +194,8 @@ class Streams:
         return self.from_rows
 
     def function(self, name: str) -> Function | None:
-        found = self.implementations.get(name)
-        return describe(name, found, f"tests:{name}") if found is not None else None
+        actual = self.implementations.get(name)
+        return describe(name, actual, f"tests:{name}") if actual is not None else None
 
     def implementation(self, function: Function) -> object:
         return self.implementations[function.name]
@@ -203,7 +203,7 @@ class Streams:
 
 def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
     """The rows of several tables as tuples, in the order of their texts."""
-    columns = [[c.to_pylist() for c in found.columns] for found in tables]
+    columns = [[c.to_pylist() for c in rows.columns] for rows in tables]
     return in_order(row for batch in columns for row in zip(*batch, strict=True))
 
 
@@ -213,6 +213,6 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 def _value(value: object, kind: pa.DataType) -> object:
     if pa.types.is_timestamp(kind) and isinstance(value, int | float):
-        found = at(value)
-        return found if kind.tz else found.replace(tzinfo=None)
+        actual = at(value)
+        return actual if kind.tz else actual.replace(tzinfo=None)
     return value

@@ -37,8 +37,8 @@ def test_expressions_give_what_the_page_says(spark):
     columns = ", ".join(line.expression for line in VALUES)
     with sqlstream.connect(spark) as session, StreamTest(f"{_TABLE}; SELECT {columns} FROM one", session) as test:
         test.rows("one", [(1,)])
-        ((_, *found),) = test.output()
-    assert _by_expression(VALUES, found) == {line.expression: line.here for line in VALUES}
+        ((_, *output),) = test.output()
+    assert _by_expression(VALUES, output) == {line.expression: line.here for line in VALUES}
 
 
 @pytest.mark.spark
@@ -70,15 +70,15 @@ def test_aggregates_give_what_the_page_says(spark):
     with sqlstream.connect(spark) as session, StreamTest(script, session) as test:
         test.rows("t", rows)
         test.finish()
-        ((_, *found),) = test.output()
-    assert list(map(_shown, found)) == [line.here for line in AGGREGATES]
+        ((_, *output),) = test.output()
+    assert list(map(_shown, output)) == [line.here for line in AGGREGATES]
 
 
 _TABLE = "CREATE TABLE one (i INT) WITH ('connector' = 'test')"
 
 
-def _by_expression(lines: list[Difference], found: list[object]) -> dict[str, str]:
-    return {line.expression: _shown(value) for line, value in zip(lines, found, strict=True)}
+def _by_expression(lines: list[Difference], items: list[object]) -> dict[str, str]:
+    return {line.expression: _shown(value) for line, value in zip(lines, items, strict=True)}
 
 
 def _shown(value: object) -> str:

@@ -62,9 +62,9 @@ def _anchors(page: Path) -> set[str]:
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", _text(page)):
         path, _, anchor = target.partition("#")
-        found = ((ROOT / page).parent / path).resolve() if path else ROOT / page
-        assert found.exists(), target
-        assert not anchor or anchor in _anchors(found), target
+        collected = ((ROOT / page).parent / path).resolve() if path else ROOT / page
+        assert collected.exists(), target
+        assert not anchor or anchor in _anchors(collected), target
 
 
 @pytest.mark.parametrize("page", [p for p in WRITTEN if _blocks(p, "sql")])
@@ -156,6 +156,6 @@ def test_windows_of_the_readme_give_what_they_say(spark):
 
 
 def _query(session: sqlstream.Session, sql: str) -> Query:
-    found = session.sql(sql)
-    assert isinstance(found, Query)
-    return found
+    result = session.sql(sql)
+    assert isinstance(result, Query)
+    return result

@@ -110,15 +110,15 @@ class Block:
     line: int
     text: str
 
-    def is_in(self, found: dict[tuple[str, str], str]) -> bool:
-        return any(page == self.page and self.text.startswith(start) for page, start in found)
+    def is_in(self, items: dict[tuple[str, str], str]) -> bool:
+        return any(page == self.page and self.text.startswith(start) for page, start in items)
 
 
 def blocks() -> Iterator[Block]:
     for path in PAGES:
         text = path.read_text(encoding="utf-8")
-        for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-            yield Block(str(path.relative_to(ROOT)), found[1], text[: found.start()].count("\n") + 1, found[2])
+        for item in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            yield Block(str(path.relative_to(ROOT)), item[1], text[: item.start()].count("\n") + 1, item[2])
 
 
 ALL = [*blocks()]
@@ -143,14 +143,14 @@ class Created:
 
 def created_before(block: Block) -> Created:
     """Above the block; the last one of a name counts."""
-    found: dict[str, str] = {}
+    collected: dict[str, str] = {}
     for other in ALL:
         if other.page == block.page and other.language in ("sql", "sh") and other.line < block.line:
             for statement in other.text.split(";\n"):
                 name = re.search(r"^CREATE (?:TABLE|VIEW) (\w+)", statement, re.MULTILINE)
                 if name:
-                    found[name[1]] = statement[name.start() :].rstrip().rstrip(";")
-    return Created(block.page, found)
+                    collected[name[1]] = statement[name.start() :].rstrip().rstrip(";")
+    return Created(block.page, collected)
 
 
 def mistakes(text: str, page: Created) -> list[str]:
@@ -234,9 +234,9 @@ def check_ours(arguments: list[str]) -> None:
     context = click.Context(ours)
     rest = arguments
     while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None, name
-        command, context = found, click.Context(found, context, info_name=name)
+        name, actual, rest = command.resolve_command(context, rest)
+        assert actual is not None, name
+        command, context = actual, click.Context(actual, context, info_name=name)
     known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
     for word in rest:
         if word.startswith("-") and word != "-":
@@ -248,11 +248,11 @@ def check_ours(arguments: list[str]) -> None:
 @pytest.mark.parametrize("block", of("sh", "bash"))
 def test_commands_are_there(block):
     assert block.is_in(RUN) or block.is_in(NOT_RUN)
-    found = [*commands(block.text)]
-    assert found
-    for words in found:
+    collected = [*commands(block.text)]
+    assert collected
+    for words in collected:
         check_command(words, ROOT / block.page)
-    for words in found:
+    for words in collected:
         if words[:1] == ["sqlstream"] and "-e" in words:
             assert mistakes(words[words.index("-e") + 1], created_before(block)) == []
 

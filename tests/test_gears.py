@@ -58,13 +58,13 @@ def test_gears_equal_the_model(spark, query, steps):
     with sqlstream.connect(spark) as session:
         session.sql("SET 'pipeline.max-parallelism' = '3'")
         session.sql("SET 'sqlstream.gear' = 'columnar'")
-        found, counted = run(session, query, steps)
-        assert per_window(found) == per_window(expected), query.sql
+        actual, counted = run(session, query, steps)
+        assert per_window(actual) == per_window(expected), query.sql
         assert counted == late, query.sql
         if not query.clauses and "GLOBAL" not in query.grouping:
             session.sql("SET 'sqlstream.gear' = 'native'")
-            found, _ = run(session, query, steps)
-            assert in_any_order(found) == in_any_order(expected), query.sql
+            actual, _ = run(session, query, steps)
+            assert in_any_order(actual) == in_any_order(expected), query.sql
 
 
 def in_any_order(outputs: list[list[Result]]) -> list[Result]:

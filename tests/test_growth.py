@@ -119,7 +119,7 @@ def test_calls_grow_with_the_text(name, workspace):
     text = _GROWING[name]
     _counts(text(2), workspace)  # what is computed once
     counts = [_counts(text(_SIZE * factor), workspace) for factor in (1, 2, 4)]
-    steep = {step: found for step in counts[0] if not _is_even(found := [c[step] for c in counts])}
+    steep = {step: actual for step in counts[0] if not _is_even(actual := [c[step] for c in counts])}
     assert steep == {}
 
 

@@ -48,7 +48,7 @@ def circles(edges: Mapping[str, set[str]]) -> list[set[str]]:
     numbers: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
-    found: list[set[str]] = []
+    collected: list[set[str]] = []
 
     def visit(module: str) -> None:
         numbers[module] = lowest[module] = len(numbers)
@@ -60,13 +60,13 @@ def circles(edges: Mapping[str, set[str]]) -> list[set[str]]:
                 lowest[module] = min(lowest[module], lowest[other])
         if lowest[module] == numbers[module]:
             place = stack.index(module)
-            found.append(set(stack[place:]))
+            collected.append(set(stack[place:]))
             del stack[place:]
 
     for module in edges:
         if module not in numbers:
             visit(module)
-    return sorted((circle for circle in found if len(circle) > 1), key=len, reverse=True)
+    return sorted((circle for circle in collected if len(circle) > 1), key=len, reverse=True)
 
 
 def test_no_circle_of_imports_has_more_than_three_files():

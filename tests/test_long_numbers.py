@@ -50,11 +50,11 @@ def workspace() -> Workspace:
 @pytest.mark.parametrize("place", _PLACES)
 def test_numbers_too_long(place, digits, workspace):
     text = place.replace("#", digits)
-    found = check_script(text, workspace)
-    assert found
+    diagnostics = check_script(text, workspace)
+    assert diagnostics
     code = _PLACES[place]
-    assert code is None or code in [d.code for d in found]
-    assert all(len(d.message) < 300 for d in found)
+    assert code is None or code in [d.code for d in diagnostics]
+    assert all(len(d.message) < 300 for d in diagnostics)
 
 
 @pytest.mark.parametrize("place", _PLACES)

@@ -98,11 +98,11 @@ def test_unpacked_wheel_imports_without_the_checkout(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as files:
         files.extractall(tmp_path)
     script = "import sqlstream.grammar, sqlstream.planner, sqlstream.udfs; print(sqlstream.grammar.__file__)"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-c", script], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, check=True,
         capture_output=True, text=True,
     )  # fmt: skip
-    assert found.stdout.strip() == str(tmp_path / "sqlstream/grammar/__init__.py")
+    assert process.stdout.strip() == str(tmp_path / "sqlstream/grammar/__init__.py")
 
 
 def test_source_distribution_builds_the_same_wheel(wheel, tmp_path):

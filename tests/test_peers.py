@@ -60,7 +60,7 @@ def test_no_case_fails(summary):
 
 
 def test_windows_give_what_the_peers_give(summary):
-    cases = {found["id"] for found in map(_read, due_files()) if needs_windows_only(found)}
+    cases = {item["id"] for item in map(_read, due_files()) if needs_windows_only(item)}
     assert len(cases) > 130
     due = [result for result in summary.results if result.id in cases]
     assert len(due) > 40
@@ -103,8 +103,8 @@ def test_a_refusal_has_a_code_of_what_is_not_executed(summary):
 
 
 def _read(path: Path) -> dict:
-    found: dict = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    document: dict = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def test_every_suite_that_is_due_is_there():

@@ -51,22 +51,22 @@ def run(folder: Path, console: Console) -> Path:
     return result
 
 
-def busiest(found: pd.DataFrame) -> Table:
+def busiest(frame: pd.DataFrame) -> Table:
     """The ten windows with the most departures."""
     table = Table("hour", "carrier", title="Busiest hours", title_justify="left")
     table.add_column("departures", justify="right")
     table.add_column("mean delay, min", justify="right")
-    for row in found.sort_values(["departures", "window_start"], ascending=[False, True]).head(10).to_dict("records"):
+    for row in frame.sort_values(["departures", "window_start"], ascending=[False, True]).head(10).to_dict("records"):
         hour, delay = f"{row['window_start']:%Y-%m-%d %H:%M}", f"{row['mean_delay']:.1f}"
         table.add_row(hour, row["carrier"], f"{row['departures']:,}", delay)
     return table
 
 
-def totals(found: pd.DataFrame) -> Table:
+def totals(frame: pd.DataFrame) -> Table:
     """Departures and delay per carrier and of all, made of the windows."""
     table = Table("carrier", title="The year", title_justify="left", show_footer=True)
-    minutes = (found.departures * found.mean_delay).groupby(found.carrier).sum()
-    flights = found.groupby("carrier").departures.sum().sort_values(ascending=False)
+    minutes = (frame.departures * frame.mean_delay).groupby(frame.carrier).sum()
+    flights = frame.groupby("carrier").departures.sum().sort_values(ascending=False)
     table.columns[0].footer = "all"
     table.add_column("departures", f"{flights.sum():,}", justify="right")
     table.add_column("mean delay, min", f"{minutes.sum() / flights.sum():.1f}", justify="right")
@@ -85,11 +85,11 @@ def main() -> None:
     files = write_stream(left, chosen.folder / "departures")
     console.print(f"{len(left):,} departures of 2013 in {len(files)} files, in order of actual departure.\n")
     result = run(chosen.folder, console)
-    found = pd.read_parquet(result)
-    console.print("", busiest(found), "", totals(found), "")
-    counted = int(found.departures.sum())
+    frame = pd.read_parquet(result)
+    console.print("", busiest(frame), "", totals(frame), "")
+    counted = int(frame.departures.sum())
     assert counted == len(left), f"{counted:,} departures counted, {len(left):,} replayed"
-    console.print(f"Every one of the {counted:,} departures is in one of {len(found):,} windows, in {result}/")
+    console.print(f"Every one of the {counted:,} departures is in one of {len(frame):,} windows, in {result}/")
     here = "examples/flights"
     console.print(
         "\nNext:\n"

@@ -58,13 +58,13 @@ def run(session: sqlstream.Session, servers: Servers, folder: Path) -> tuple[Pat
     return result, job.progress()
 
 
-def examples_of(found: pd.DataFrame) -> Table:
+def examples_of(frame: pd.DataFrame) -> Table:
     """Ten of the rows, windy ones."""
     table = Table(title="Departures in the strongest wind", title_justify="left")
-    shown = found.assign(
-        scheduled=found.scheduled.dt.strftime("%m-%d %H:%M"),
-        seats=found.seats.astype("Int64"),
-        wind=found.wind_speed.round(1),
+    shown = frame.assign(
+        scheduled=frame.scheduled.dt.strftime("%m-%d %H:%M"),
+        seats=frame.seats.astype("Int64"),
+        wind=frame.wind_speed.round(1),
     ).sort_values(["wind_speed", "scheduled", "flight"], ascending=[False, True, True])
     columns = ["scheduled", "flight", "origin", "dest", "airline", "model", "seats", "wind"]
     for name in columns:
@@ -74,13 +74,13 @@ def examples_of(found: pd.DataFrame) -> Table:
     return table
 
 
-def counts_of(found: pd.DataFrame) -> Table:
+def counts_of(frame: pd.DataFrame) -> Table:
     """Of how many departures each system knew something."""
     table = Table("looked up in", title="Answers", title_justify="left")
     for name in ("found", "of"):
         table.add_column(name, justify="right")
     for system, column in zip(SYSTEMS, ("model", "airline", "temp"), strict=True):
-        table.add_row(system, f"{found[column].notna().sum():,}", f"{len(found):,}")
+        table.add_row(system, f"{frame[column].notna().sum():,}", f"{len(frame):,}")
     return table
 
 
@@ -113,9 +113,9 @@ def main() -> None:
         begin = time.perf_counter()
         result, progress = run(session, servers, chosen.folder)
         taken = time.perf_counter() - begin
-    found = pd.read_parquet(result)
-    console.print(examples_of(found), "", counts_of(found), "", requests_of(progress), "")
-    assert len(found) == len(left), f"{len(found):,} rows came out, {len(left):,} went in"
+    frame = pd.read_parquet(result)
+    console.print(examples_of(frame), "", counts_of(frame), "", requests_of(progress), "")
+    assert len(frame) == len(left), f"{len(frame):,} rows came out, {len(left):,} went in"
     console.print(f"{len(left):,} departures in {taken:.1f} s, Spark's start included, in {result}/", highlight=False)
 
 

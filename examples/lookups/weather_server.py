@@ -21,8 +21,8 @@ COLUMNS = ["temp", "wind_speed", "visib"]
 def observations(weather: pd.DataFrame) -> pd.DataFrame:
     """By ``origin`` and ``hour`` of New York's wall clock; of an hour that comes twice, in November, the first."""
     clock = pd.to_datetime(weather[["year", "month", "day", "hour"]])
-    found = weather.assign(hour=clock.dt.strftime("%Y-%m-%dT%H"))
-    return found.drop_duplicates(["origin", "hour"])[["origin", "hour", *COLUMNS]]
+    frame = weather.assign(hour=clock.dt.strftime("%Y-%m-%dT%H"))
+    return frame.drop_duplicates(["origin", "hour"])[["origin", "hour", *COLUMNS]]
 
 
 def application(latency_ms: int) -> web.Application:
@@ -37,8 +37,8 @@ def application(latency_ms: int) -> web.Application:
     async def several(request: web.Request) -> web.Response:
         asked = await request.json()
         await asyncio.sleep(latency_ms / 1000)
-        found = (known.get((key["origin"], key["hour"])) for key in asked)
-        return web.json_response([row for row in found if row])
+        collected = (known.get((key["origin"], key["hour"])) for key in asked)
+        return web.json_response([row for row in collected if row])
 
     app = web.Application()
     app.add_routes([web.get("/weather/{origin}/{hour}", one), web.post("/weather", several)])

@@ -60,8 +60,8 @@ async def _postgres(address: str, concurrency: int) -> AsyncIterator[Ask]:
         turns = itertools.cycle(opened)
 
         async def ask(number: int) -> object:
-            found = await next(turns).execute("SELECT name FROM items WHERE id = %s", (number,), prepare=True)
-            return await found.fetchall()
+            actual = await next(turns).execute("SELECT name FROM items WHERE id = %s", (number,), prepare=True)
+            return await actual.fetchall()
 
         yield ask
 

@@ -84,13 +84,13 @@ def _snapshots(checkpoints: Path) -> int:
     return sum(path.stat().st_size for path in state)
 
 
-def table_of(found: Sequence[Measured]) -> Table:
+def table_of(items: Sequence[Measured]) -> Table:
     title = "an epoch, medians; × is to the row above with as many touched, or the same share"
     headers = ("stored keys", "touched", "ms", "×", "bytes", "×", "bytes per touched key", "snapshots in all")
     table = Table(*headers, title=title, title_justify="left")
-    for i in range(len(found[0].costs)):
+    for i in range(len(items[0].costs)):
         before: Cost | None = None
-        for of_size in found:
+        for of_size in items:
             cost = of_size.costs[i]
             table.add_row(
                 f"{cost.stored:,}",
@@ -118,14 +118,14 @@ def main() -> None:
     console = Console(width=140)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}")
     console.print(state_bytes.table_of(chosen.keys, chosen.share))
-    found = []
+    runs = []
     for keys in chosen.keys:
-        found.append(measured(keys, (max(1, int(keys * chosen.share)), chosen.few), chosen.epochs, chosen.rows))
+        runs.append(measured(keys, (max(1, int(keys * chosen.share)), chosen.few), chosen.epochs, chosen.rows))
         costs = (
-            f"{cost.milliseconds:,.0f} ms, {cost.bytes_:,.0f} bytes for {cost.touched:,}" for cost in found[-1].costs
+            f"{cost.milliseconds:,.0f} ms, {cost.bytes_:,.0f} bytes for {cost.touched:,}" for cost in runs[-1].costs
         )
         console.print(f"{keys:,} keys: {'; '.join(costs)}")
-    console.print("", table_of(found))
+    console.print("", table_of(runs))
     console.print(f"load after: {os.getloadavg()[0]:.1f}")
 
 

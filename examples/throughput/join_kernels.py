@@ -103,8 +103,8 @@ def _run(kernel: Kernel, groups: list[GroupContext], rows: tuple[pa.Table, pa.Ta
 
 
 def _take(kernel: Kernel, groups: list[GroupContext], rows: dict[int, dict[int, pa.Table]]) -> None:
-    for group, found in rows.items():
-        kernel.on_ports(found, groups[group])
+    for group, item in rows.items():
+        kernel.on_ports(item, groups[group])
 
 
 def _exchanged(rows: tuple[pa.Table, pa.Table]) -> dict[int, dict[int, pa.Table]]:

@@ -93,8 +93,8 @@ def _run(kernel: Kernel, groups: list[GroupContext], rows: pa.Table, watermark: 
 
 
 def _take(kernel: Kernel, groups: list[GroupContext], rows: dict[int, pa.Table]) -> None:
-    for group, found in rows.items():
-        kernel.on_rows(found, groups[group])
+    for group, item in rows.items():
+        kernel.on_rows(item, groups[group])
 
 
 def _exchanged(parts: list[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
@@ -102,8 +102,8 @@ def _exchanged(parts: list[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
     for part in parts:
         for group, rows in cut(part, GROUPS):
             blobs.setdefault(group, []).append(to_bytes(rows))
-    for group, found in blobs.items():
-        yield group, pa.concat_tables([from_bytes(blob) for blob in found])
+    for group, item in blobs.items():
+        yield group, pa.concat_tables([from_bytes(blob) for blob in item])
 
 
 def _fire(kernel: Kernel, groups: list[GroupContext], watermark: int) -> None:

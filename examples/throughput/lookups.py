@@ -71,20 +71,20 @@ class Server:
 @contextmanager
 def servers(folder: Path, kinds: list[str]) -> Iterator[list[Server]]:
     with ExitStack() as stack:
-        found = []
+        speeds = []
         if "http" in kinds:
             command = [sys.executable, "-m", "examples.throughput.lookup_server"]
             address = stack.enter_context(process(command, "listening on ")).split()[-1]
-            found.append(Server("http", address, http_source(address), LATENCY_S))
+            speeds.append(Server("http", address, http_source(address), LATENCY_S))
         if "postgres" in kinds:
             address = stack.enter_context(postgres_server(folder / "postgres"))
             _fill_postgres(address)
-            found.append(Server("postgres", address, _source("postgres", {"url": address, "table-name": "items"})))
+            speeds.append(Server("postgres", address, _source("postgres", {"url": address, "table-name": "items"})))
         if "redis" in kinds:
             address = stack.enter_context(redis_server(folder / "redis"))
             _fill_redis(address)
-            found.append(Server("redis", address, _source("redis", {"url": address, "key": "item:{id}"})))
-        yield found
+            speeds.append(Server("redis", address, _source("redis", {"url": address, "key": "item:{id}"})))
+        yield speeds
 
 
 def http_source(address: str, path: str = "items") -> LookupSource:
@@ -164,8 +164,8 @@ def rows_for(rate: float, seconds: float, capacity: int) -> int:
 
 def best(rounds: int, *measurements: Callable[[], Speed]) -> list[Speed]:
     """The best of each, measured in turns: other load of the machine makes a run slower, never faster."""
-    found = [[measure() for measure in measurements] for _ in range(rounds)]
-    return [Speed(max(s.rate for s in of_one), min(s.cpu_ms for s in of_one)) for of_one in zip(*found, strict=True)]
+    speeds = [[measure() for measure in measurements] for _ in range(rounds)]
+    return [Speed(max(s.rate for s in of_one), min(s.cpu_ms for s in of_one)) for of_one in zip(*speeds, strict=True)]
 
 
 def by_order(server: Server, seconds: float, rounds: int) -> Table:
@@ -186,9 +186,9 @@ def by_order(server: Server, seconds: float, rounds: int) -> Table:
         )
         bare_of_one = bare_of_one or bare.rate
         ideal = server.ideal(capacity, bare_of_one)
-        cells = [f"{capacity:,}", f"{ideal:,.0f}", f"{bare.rate:,.0f}", *(f"{found.rate:,.0f}" for found in rates)]
-        ratio = min(found.rate for found in rates) / min(ideal, bare.rate)
-        table.add_row(*cells, f"{ratio:.0%}", f"{bare.cpu_ms:.2f}", f"{max(found.cpu_ms for found in rates):.2f}")
+        cells = [f"{capacity:,}", f"{ideal:,.0f}", f"{bare.rate:,.0f}", *(f"{item.rate:,.0f}" for item in rates)]
+        ratio = min(item.rate for item in rates) / min(ideal, bare.rate)
+        table.add_row(*cells, f"{ratio:.0%}", f"{bare.cpu_ms:.2f}", f"{max(item.cpu_ms for item in rates):.2f}")
     return table
 
 
@@ -226,9 +226,9 @@ def with_slow_requests(server: Server, seconds: float, rounds: int) -> Table:
         f"NULL after {TIMEOUT_MS} ms": (slow, replace(limit, on_timeout=OnTimeout.NULL)),
         f"DEFER after {TIMEOUT_MS} ms": (slow, replace(limit, on_timeout=OnTimeout.DEFER)),
     }
-    found = best(rounds, *(partial(measured, source, options, count) for source, options in cases.values()))
-    for name, speed in zip(cases, found, strict=True):
-        table.add_row(name, f"{speed.rate:,.0f}", f"{speed.rate / found[0].rate:.0%}", f"{speed.cpu_ms:.2f}")
+    actual = best(rounds, *(partial(measured, source, options, count) for source, options in cases.values()))
+    for name, speed in zip(cases, actual, strict=True):
+        table.add_row(name, f"{speed.rate:,.0f}", f"{speed.rate / actual[0].rate:.0%}", f"{speed.cpu_ms:.2f}")
     return table
 
 

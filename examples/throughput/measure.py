@@ -115,13 +115,13 @@ class Watch:
 
     def batches(self) -> Batches:
         reports = [json.loads(report.json) for report in self._query.recentProgress]
-        found = Batches(peak_mb=max(usage.resident_mb for _, usage in self._seen))
+        actual = Batches(peak_mb=max(usage.resident_mb for _, usage in self._seen))
         for report in reports:
             begin = datetime.fromisoformat(report["timestamp"]).timestamp()
-            found.rows.append(rows_read(report) or report["numInputRows"])
-            found.milliseconds.append(report["batchDuration"])
-            found.processor.append(self._processor(begin + report["batchDuration"] / 1000) - self._processor(begin))
-        return found
+            actual.rows.append(rows_read(report) or report["numInputRows"])
+            actual.milliseconds.append(report["batchDuration"])
+            actual.processor.append(self._processor(begin + report["batchDuration"] / 1000) - self._processor(begin))
+        return actual
 
     def _look(self) -> None:
         self._seen.append((time.time(), usage()))
@@ -144,10 +144,10 @@ def main() -> None:
     gear, query, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     seconds = float(sys.argv[4]) if len(sys.argv) > 4 else None
     if gear == "per_key":
-        found = per_key_batches(query, folder, seconds)
+        actual = per_key_batches(query, folder, seconds)
     else:
-        found = sqlstream_batches(gear, query, folder, seconds)
-    print(json.dumps(asdict(found)))
+        actual = sqlstream_batches(gear, query, folder, seconds)
+    print(json.dumps(asdict(actual)))
 
 
 if __name__ == "__main__":

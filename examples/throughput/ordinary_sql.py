@@ -56,9 +56,9 @@ def compared(chosen: argparse.Namespace, keys: int) -> Table:
         write_bids(folder, chosen.files, rows // chosen.files, keys)
         for query in chosen.query:
             for engine in BENCHMARK.engines if query not in ONLY_OURS else ["sqlstream"]:
-                found = BENCHMARK.measured(engine, query, folder)
+                measured = BENCHMARK.measured(engine, query, folder)
                 least = ROWS_PER_SECOND.get(query) if engine == "sqlstream" else None
-                table.add_row(query, engine, *_row(found, least))
+                table.add_row(query, engine, *_row(measured, least))
     return table
 
 

@@ -16,8 +16,8 @@ class Usage:
 def usage() -> Usage:
     """Of the processes that run now: what those that have ended used is gone."""
     this = psutil.Process()
-    found = [_of(process) for process in (this, *this.children(recursive=True))]
-    return Usage(sum(size for size, _ in found) >> 20, sum(seconds for _, seconds in found))
+    collected = [_of(process) for process in (this, *this.children(recursive=True))]
+    return Usage(sum(size for size, _ in collected) >> 20, sum(seconds for _, seconds in collected))
 
 
 def _of(process: psutil.Process) -> tuple[int, float]:

@@ -54,10 +54,10 @@ def of_spark(tables: Mapping[str, Path], query: str, *, delay: str | None = None
             rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
             rows = rows if delay is None else rows.withWatermark("at", delay)
             rows.createOrReplaceTempView(name)
-        found = spark.sql(query)
+        result = spark.sql(query)
         watch = Watch(spark, None)
         with watch.watching():
-            writer = found.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
+            writer = result.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
             writer.option("checkpointLocation", checkpoint).start().awaitTermination()
         return watch.batches()
 

@@ -20,6 +20,6 @@ class Spent:
 
     def on(self, stage: str, work: Callable[[], T]) -> T:
         start = time.process_time()
-        found = work()
+        actual = work()
         self.seconds[stage] += time.process_time() - start
-        return found
+        return actual

@@ -100,19 +100,19 @@ def compared(chosen: argparse.Namespace, keys: int) -> Table:
             over = query.startswith("OVER")
             engines = [name for name in BENCHMARK.engines if not over or name != "Spark"]
             read = folder / ("alone" if over else "joined")
-            found = {name: BENCHMARK.measured(name, query, read) for name in engines}
-            for name, figures in found.items():
-                table.add_row(query, name, *_row(query, name, figures, found))
+            measured = {name: BENCHMARK.measured(name, query, read) for name in engines}
+            for name, figures in measured.items():
+                table.add_row(query, name, *_row(query, name, figures, measured))
     return table
 
 
-def _row(query: str, engine: str, figures: Steady, found: Mapping[str, Steady]) -> list[str]:
+def _row(query: str, engine: str, figures: Steady, items: Mapping[str, Steady]) -> list[str]:
     ratio, wanted = "", ""
     rate = figures.rows_per_second
     if engine == "sqlstream":
         wanted = wanted_text(rate, ROWS_PER_SECOND.get(query))
     if engine == "Spark":
-        times = found["sqlstream"].rows_per_second / rate
+        times = items["sqlstream"].rows_per_second / rate
         ratio = f"{times:.1f} × slower"
         most = TIMES_FASTER.get(query)
         wanted = f"≥ {most:g} ×: {holds(times >= most)}" if most is not None else ""

@@ -48,10 +48,10 @@ def table_of(chosen: argparse.Namespace, keys: int) -> Table:
         folder = Path(made) / "bids"
         write_bids(folder, chosen.files, rows // chosen.files, keys)
         for query in chosen.query:
-            found = BENCHMARK.measured("sqlstream", query, folder)
-            wanted = wanted_text(found.rows_per_second, ROWS_PER_SECOND.get(query))
-            memory = f"{found.peak_mb:,} MB"
-            table.add_row(query, f"{found.rows_per_second:,.0f}", f"{found.processor_us:.2f}", wanted, memory)
+            measured = BENCHMARK.measured("sqlstream", query, folder)
+            wanted = wanted_text(measured.rows_per_second, ROWS_PER_SECOND.get(query))
+            memory = f"{measured.peak_mb:,} MB"
+            table.add_row(query, f"{measured.rows_per_second:,.0f}", f"{measured.processor_us:.2f}", wanted, memory)
     return table
 
 

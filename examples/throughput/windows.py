@@ -89,18 +89,18 @@ def throughput(chosen: argparse.Namespace, keys: int, queries: Sequence[str], fe
             write_bids(Path(folder, gear), chosen.files, chosen.rows // _SHARES[gear], keys)
         for query in queries:
             gears = [gear for gear in GEARS if can_run(gear, query)]
-            found = {gear: steady(measured(gear, query, Path(folder, gear), chosen.seconds)) for gear in gears}
+            figures = {gear: steady(measured(gear, query, Path(folder, gear), chosen.seconds)) for gear in gears}
             if keys == FEW_KEYS:
-                few[query] = found["columnar"]
-            for row in _rows(query, found, keys, few):
+                few[query] = figures["columnar"]
+            for row in _rows(query, figures, keys, few):
                 table.add_row(*row)
     return table
 
 
-def _rows(query: str, found: Mapping[str, Steady], keys: int, few: Mapping[str, Steady]) -> list[list[str]]:
-    ours = found["columnar"]
+def _rows(query: str, items: Mapping[str, Steady], keys: int, few: Mapping[str, Steady]) -> list[list[str]]:
+    ours = items["columnar"]
     rows = []
-    for gear, figures in found.items():
+    for gear, figures in items.items():
         ratio, wanted = "", ""
         if gear != "columnar":
             times = ours.rows_per_second / figures.rows_per_second
@@ -117,8 +117,8 @@ def _rows(query: str, found: Mapping[str, Steady], keys: int, few: Mapping[str, 
     return rows
 
 
-def _verdict(found: float, wanted: float | None, unit: str) -> str:
-    return "" if wanted is None else f"≥ {wanted:,.0f} {unit}: {_holds(found >= wanted)}"
+def _verdict(actual: float, wanted: float | None, unit: str) -> str:
+    return "" if wanted is None else f"≥ {wanted:,.0f} {unit}: {_holds(actual >= wanted)}"
 
 
 def _holds(does: bool) -> str:
@@ -127,23 +127,23 @@ def _holds(does: bool) -> str:
 
 def stored(keys: Sequence[int], rows: int) -> Table:
     """The time of a batch by the keys it touches, of so many that are stored, and that of a batch without rows."""
-    found = {count: _by_touched(count, rows) for count in keys}
+    collected = {count: _by_touched(count, rows) for count in keys}
     title = "COUNT WINDOW 100: milliseconds of a batch by the keys that it touches, of those that are stored"
     headers = [f"{count:,} stored" for count in keys]
     table = Table("touched keys", *headers, "wanted", title=title, title_justify="left")
     for touched in TOUCHED:
-        table.add_row(f"{touched:,}", *(_milliseconds(found[count].get(touched)) for count in keys))
-    times = found[max(keys)].get(TOUCHED[0], 0) / (found[min(keys)].get(TOUCHED[0], 0) or 1)
-    empty = max(of_count[0] for of_count in found.values())
+        table.add_row(f"{touched:,}", *(_milliseconds(collected[count].get(touched)) for count in keys))
+    times = collected[max(keys)].get(TOUCHED[0], 0) / (collected[min(keys)].get(TOUCHED[0], 0) or 1)
+    empty = max(of_count[0] for of_count in collected.values())
     wanted = f"≤ {MOST_EMPTY_MS} ms: {_holds(empty <= MOST_EMPTY_MS)}"
-    table.add_row("none", *(_milliseconds(found[count][0]) for count in keys), wanted)
+    table.add_row("none", *(_milliseconds(collected[count][0]) for count in keys), wanted)
     more, longer = max(keys) / min(keys), f"{times:.1f} times as long for {TOUCHED[0]:,} touched keys"
     table.caption = f"{more:.0f} times the stored keys: {longer}" if more > 1 else None
     return table
 
 
-def _milliseconds(found: float | None) -> str:
-    return "" if found is None else f"{found:,.0f}"
+def _milliseconds(actual: float | None) -> str:
+    return "" if actual is None else f"{actual:,.0f}"
 
 
 def _by_touched(keys: int, rows: int) -> dict[int, float]:

@@ -26,7 +26,7 @@ def rotations(left: pd.DataFrame) -> pd.DataFrame:
     rows = left.sort_values(["tailnum", "scheduled"])
     pause = rows.groupby("tailnum").scheduled.diff()
     number = (pause.isna() | (pause > pd.Timedelta(hours=12))).cumsum()
-    found = rows.groupby(number).agg(
+    frame = rows.groupby(number).agg(
         tailnum=("tailnum", "first"),
         first_departure=("scheduled", "min"),
         last_departure=("scheduled", "max"),
@@ -34,7 +34,7 @@ def rotations(left: pd.DataFrame) -> pd.DataFrame:
         miles=("distance", "sum"),
         worst_delay=("dep_delay", "max"),
     )
-    return found[found.departures > 1].reset_index(drop=True)
+    return frame[frame.departures > 1].reset_index(drop=True)
 
 
 def totals_of_the_day(left: pd.DataFrame) -> pd.DataFrame:

@@ -26,5 +26,5 @@ def test_sales_are_cut_at_the_end_of_each_day(spark):
         query = session.sql(text)
         assert isinstance(query, Query)
         rows = query.to_pandas().itertuples(index=False)
-    found = {(r.shop, r.sales, r.amount, None if r.since is None else str(r.since)) for r in rows}
-    assert found == _EXPECTED
+    collected = {(r.shop, r.sales, r.amount, None if r.since is None else str(r.since)) for r in rows}
+    assert collected == _EXPECTED

@@ -12,10 +12,10 @@ from examples.throughput.windows import Steady, steady
 
 def test_the_first_half_is_left_out_and_batches_without_rows_between_others_count():
     batches = Batches([100, 100, 0, 100, 0, 100, 0], [9, 9, 9, 4, 2, 4, 3], [9.0, 9.0, 9.0, 0.4, 0.2, 0.4, 9.0], 7)
-    found = steady(batches)
-    assert found.rows_per_second == 200 * 1000 / 19
-    assert found.processor_us == pytest.approx(10.0 * 1e6 / 200)
-    assert found.peak_mb == 7
+    measured = steady(batches)
+    assert measured.rows_per_second == 200 * 1000 / 19
+    assert measured.processor_us == pytest.approx(10.0 * 1e6 / 200)
+    assert measured.peak_mb == 7
 
 
 def test_one_micro_batch_alone_counts():
@@ -23,12 +23,12 @@ def test_one_micro_batch_alone_counts():
 
 
 def test_targets_are_judged_beside_the_figures():
-    found = {"columnar": Steady(900.0, 1.0, 1), "native": Steady(500.0, 2.0, 1)}
-    ours, native = windows._rows("TUMBLE 10 s", found, windows.FEW_KEYS, {})
+    measured = {"columnar": Steady(900.0, 1.0, 1), "native": Steady(500.0, 2.0, 1)}
+    ours, native = windows._rows("TUMBLE 10 s", measured, windows.FEW_KEYS, {})
     assert ours[5] == ""
     assert native[4:6] == ["1.8 × (2.0 × by processor time)", "≥ 2 ×: missed"]
     (many,) = windows._rows(
-        "TUMBLE 10 s", {"columnar": Steady(300.0, 1.0, 1)}, 10**6, {"TUMBLE 10 s": found["columnar"]}
+        "TUMBLE 10 s", {"columnar": Steady(300.0, 1.0, 1)}, 10**6, {"TUMBLE 10 s": measured["columnar"]}
     )
     assert many[4:6] == ["3.0 × slower than at 10,000 keys", "≤ 3 ×: holds"]
     (count,) = windows._rows("COUNT WINDOW 100", {"columnar": Steady(1.6e6, 1.0, 1)}, windows.FEW_KEYS, {})
@@ -36,6 +36,6 @@ def test_targets_are_judged_beside_the_figures():
 
 
 def test_the_usage_of_this_process_is_seen():
-    found = usage()
-    assert found.resident_mb > 10
-    assert found.processor_seconds > 0
+    actual = usage()
+    assert actual.resident_mb > 10
+    assert actual.processor_seconds > 0

@@ -23,14 +23,14 @@ def test_query_equals_pandas(name, spark, left, folder):
         session.sql(script("tables.sql", folder).replace("'4'", "'20'"))
         query = session.sql(script(f"{name}.sql", folder))
         assert isinstance(query, Query)
-        found = query.to_pandas()
+        frame = query.to_pandas()
         progress = query.job.progress()
     expected = getattr(flights_in_pandas, name)(left)
     assert progress.rows_in == len(left) == 328_521
     assert progress.batches >= 3
     assert progress.late_rows == 0
-    assert len(found) == len(expected) > 1000
-    assert_frame_equal(comparable(found), comparable(expected), check_dtype=False, rtol=1e-12)
+    assert len(frame) == len(expected) > 1000
+    assert_frame_equal(comparable(frame), comparable(expected), check_dtype=False, rtol=1e-12)
 
 
 def test_cancelled_flights_are_not_in_the_stream(flights, left):

@@ -22,10 +22,10 @@ def enriched(left: pd.DataFrame) -> pd.DataFrame:
     airlines = read("airlines").rename(columns={"name": "airline"})
     planes = read("planes")[["tailnum", "manufacturer", "model", "seats"]]
     hours = left.scheduled.dt.strftime("%Y-%m-%dT%H")
-    found = left.assign(hour=hours).merge(airlines, "left", "carrier").merge(planes, "left", "tailnum")
-    found = found.merge(observations(read("weather")), "left", ["origin", "hour"])
+    frame = left.assign(hour=hours).merge(airlines, "left", "carrier").merge(planes, "left", "tailnum")
+    frame = frame.merge(observations(read("weather")), "left", ["origin", "hour"])
     first = ["scheduled", "carrier", "flight", "origin", "dest", "dep_delay", "airline"]
-    return found[[*first, "manufacturer", "model", "seats", *COLUMNS]]
+    return frame[[*first, "manufacturer", "model", "seats", *COLUMNS]]
 
 
 def with_dashes(frame: pd.DataFrame) -> pd.DataFrame:
@@ -38,9 +38,9 @@ def test_enriched_departures_equal_a_join(spark, tmp_path):
     left = run.prepare(tmp_path, ROWS)
     with running(latency_ms=1) as servers, sqlstream.connect(spark) as session:
         result, progress = run.run(session, servers, tmp_path)
-    found, expected = pd.read_parquet(result), enriched(left)
-    assert_frame_equal(comparable(with_dashes(found)), comparable(with_dashes(expected)), check_dtype=False)
-    assert found.model.notna().any()
-    assert found.model.isna().any()
+    frame, expected = pd.read_parquet(result), enriched(left)
+    assert_frame_equal(comparable(with_dashes(frame)), comparable(with_dashes(expected)), check_dtype=False)
+    assert frame.model.notna().any()
+    assert frame.model.isna().any()
     assert [totals.rows for totals in progress.lookups.values()] == [left.tailnum.notna().sum(), ROWS, ROWS]
     assert all(totals.requests < ROWS for totals in progress.lookups.values())

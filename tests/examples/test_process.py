@@ -19,7 +19,7 @@ _IDLE = pd.Timedelta(days=30)
 
 def idle_aircraft(left: pd.DataFrame) -> pd.DataFrame:
     """The last departures before each pause of more than 30 days, and the last of all."""
-    found = []
+    collected = []
     for tailnum, rows in left.groupby("tailnum"):
         ordered = rows.sort_values("scheduled", kind="stable")
         pause = (ordered.scheduled.shift(-1) - ordered.scheduled).fillna(pd.Timedelta.max) > _IDLE
@@ -27,8 +27,8 @@ def idle_aircraft(left: pd.DataFrame) -> pd.DataFrame:
         count = stretch.map(stretch.value_counts())
         last = ordered[pause]
         columns = {"tailnum": tailnum, "carrier": last.carrier, "dest": last.dest, "last_departure": last.scheduled}
-        found.append(pd.DataFrame({**columns, "departures": count[pause], "noticed": last.scheduled + _IDLE}))
-    return pd.concat(found, ignore_index=True)
+        collected.append(pd.DataFrame({**columns, "departures": count[pause], "noticed": last.scheduled + _IDLE}))
+    return pd.concat(collected, ignore_index=True)
 
 
 @pytest.mark.spark
@@ -38,6 +38,6 @@ def test_idle_aircraft_equal_pandas(spark, folder, left, monkeypatch):
         session.sql(script("tables.sql", folder).replace("'4'", "'20'"))
         query = session.sql((_FOLDER / "idle_aircraft.sql").read_text(encoding="utf-8"))
         assert isinstance(query, Query)
-        found = query.to_pandas()
-    assert len(found) > 4000
-    assert_frame_equal(comparable(found), comparable(idle_aircraft(left)), check_dtype=False)
+        frame = query.to_pandas()
+    assert len(frame) > 4000
+    assert_frame_equal(comparable(frame), comparable(idle_aircraft(left)), check_dtype=False)

@@ -32,8 +32,8 @@ def test_both_tables_equal_pandas_and_the_departures_are_read_once(spark, flight
     assert job.progress().rows_in == len(left)
     assert job.progress().rows_by_table == {name: len(rows) for name, rows in tables.items()}
     expected = {"hourly_delays": windows_in_pandas.hourly_delays(left), "alerts": windows_in_pandas.delay_alerts(left)}
-    for name, found in tables.items():
-        assert_frame_equal(comparable(found), comparable(expected[name]), check_dtype=False)
+    for name, item in tables.items():
+        assert_frame_equal(comparable(item), comparable(expected[name]), check_dtype=False)
 
 
 def _written(folder: Path) -> pd.DataFrame:

@@ -40,8 +40,8 @@ def test_bids_are_for_auctions_of_the_last_seconds(tmp_path):
 
 
 def test_a_row_says_what_was_wanted():
-    found = {"sqlstream": Steady(600_000, 3.0, 1000), "Spark": Steady(150_000, 12.0, 900)}
-    ours, theirs = (stream_joins._row("interval join", name, found[name], found) for name in found)
+    measured = {"sqlstream": Steady(600_000, 3.0, 1000), "Spark": Steady(150_000, 12.0, 900)}
+    ours, theirs = (stream_joins._row("interval join", name, measured[name], measured) for name in measured)
     assert ours[:2] == ["600,000", "3.00"]
     assert ours[3] == "≥ 500,000 rows/s: holds"
     assert theirs[2:4] == ["4.0 × slower", "≥ 3 ×: holds"]

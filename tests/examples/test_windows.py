@@ -35,10 +35,10 @@ def run(session: sqlstream.Session, name: str) -> Query:
 
 @pytest.mark.parametrize("name", ["last_100_departures", "delay_alerts", "last_20_departures"])
 def test_query_equals_pandas(name, session, left):
-    found = run(session, name).to_pandas()
-    if "carriers" in found:
-        found["carriers"] = found.carriers.map(" ".join)
-    assert_frame_equal(comparable(found), comparable(getattr(windows_in_pandas, name)(left)), check_dtype=False)
+    frame = run(session, name).to_pandas()
+    if "carriers" in frame:
+        frame["carriers"] = frame.carriers.map(" ".join)
+    assert_frame_equal(comparable(frame), comparable(getattr(windows_in_pandas, name)(left)), check_dtype=False)
 
 
 def test_results_of_each_hour_withdraw_one_another(session, left):
@@ -53,6 +53,6 @@ def test_results_of_each_hour_withdraw_one_another(session, left):
             standing[start] = (*rest, pane)
             panes.add(pane)
     rows = [(start, *values[:-1]) for start, values in standing.items()]
-    found = pd.DataFrame(rows, columns=["window_start", "departures", "mean_delay"])
+    frame = pd.DataFrame(rows, columns=["window_start", "departures", "mean_delay"])
     assert panes >= {"EARLY", "ON_TIME"}
-    assert_frame_equal(comparable(found), comparable(windows_in_pandas.hourly_delays(left)), check_dtype=False)
+    assert_frame_equal(comparable(frame), comparable(windows_in_pandas.hourly_delays(left)), check_dtype=False)

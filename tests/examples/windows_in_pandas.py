@@ -15,14 +15,14 @@ def _every_10(origin: str, rows: pd.DataFrame) -> pd.DataFrame:
     last = rows.scheduled.astype("datetime64[ms]").astype("int64").rolling(100, min_periods=1)
     delays = rows.dep_delay.rolling(100, min_periods=1)
     departures = delays.count().astype("int64")
-    found = {
+    collected = {
         "origin": origin,
         "oldest": last.min().astype("int64").astype("datetime64[ms]"),
         "newest": last.max().astype("int64").astype("datetime64[ms]") + _MILLISECOND,
         "departures": departures,
         "mean_delay": delays.sum().round() / departures,
     }
-    return pd.DataFrame(found).iloc[9::10]
+    return pd.DataFrame(collected).iloc[9::10]
 
 
 def hourly_delays(left: pd.DataFrame) -> pd.DataFrame:
@@ -32,7 +32,7 @@ def hourly_delays(left: pd.DataFrame) -> pd.DataFrame:
 
 
 def delay_alerts(left: pd.DataFrame) -> pd.DataFrame:
-    found = []
+    collected = []
     for carrier, rows in left.groupby("carrier"):
         reference, since = None, 0
         for delay, tailnum in zip(rows.dep_delay, rows.tailnum, strict=True):
@@ -40,15 +40,15 @@ def delay_alerts(left: pd.DataFrame) -> pd.DataFrame:
             if reference is None:
                 reference = delay
             elif delay - reference > 120:
-                found.append((carrier, delay, tailnum, since))
+                collected.append((carrier, delay, tailnum, since))
                 reference, since = delay, 0
-    return pd.DataFrame(found, columns=["carrier", "delay", "tailnum", "departures_since"])
+    return pd.DataFrame(collected, columns=["carrier", "delay", "tailnum", "departures_since"])
 
 
 def last_20_departures(left: pd.DataFrame) -> pd.DataFrame:
-    found = []
+    collected = []
     for origin, rows in left.groupby("origin"):
         for end in range(50, len(rows) + 1, 50):
             last = rows.iloc[end - 20 : end]
-            found.append((origin, len(last), last.dep_delay.max(), " ".join(last.carrier)))
-    return pd.DataFrame(found, columns=["origin", "departures", "worst_delay", "carriers"])
+            collected.append((origin, len(last), last.dep_delay.max(), " ".join(last.carrier)))
+    return pd.DataFrame(collected, columns=["origin", "departures", "worst_delay", "carriers"])

@@ -77,9 +77,9 @@ def _processes(folder: Path, environment: Mapping[str, str]) -> Iterator[Callabl
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _wait_for(port: int, process: Popen[bytes]) -> None:

@@ -40,14 +40,14 @@ def _logged(log: Path) -> Iterator[str]:
             yield from (json.loads(line)["path"] for line in path.read_text().splitlines()[1:])
 
 
-def difference(expected: pa.Table, found: pa.Table) -> str | None:
+def difference(expected: pa.Table, table: pa.Table) -> str | None:
     """How two sorted tables differ, with a row that only one of them has; None where they are equal."""
-    if expected.equals(found):
+    if expected.equals(table):
         return None
-    if expected.column_names != found.column_names:
-        return f"{found.num_rows} rows instead of {expected.num_rows}"
-    lost, added = _only_in(expected, found), _only_in(found, expected)
-    parts = [f"{found.num_rows} rows instead of {expected.num_rows}"]
+    if expected.column_names != table.column_names:
+        return f"{table.num_rows} rows instead of {expected.num_rows}"
+    lost, added = _only_in(expected, table), _only_in(table, expected)
+    parts = [f"{table.num_rows} rows instead of {expected.num_rows}"]
     parts += [f"{len(rows)} {what}, as {rows[0]}" for what, rows in (("lost", lost), ("added", added)) if rows]
     return "; ".join(parts)
 

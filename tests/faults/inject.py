@@ -77,7 +77,7 @@ class Siege:
             case "executor":
                 assert self._machines is not None
                 workers = self._machines.workers
-                self._kill_one(lambda: [found for worker in workers for found in executors(worker)])
+                self._kill_one(lambda: [item for worker in workers for item in executors(worker)])
             case "disk":
                 self._fill()
             case "truncate":
@@ -90,7 +90,7 @@ class Siege:
     def _kill_driver(self) -> None:
         """The process of the jobs, its JVM, or both. Without the process the JVM ends by itself, and the next start
         does not wait for that; without the JVM the jobs have to notice."""
-        jvms = [found.pid for found in descendants(self._fleet.pid) if "java" in found.command]
+        jvms = [item.pid for item in descendants(self._fleet.pid) if "java" in item.command]
         self._orphans |= {*jvms}
         victim = self._chance.choice(("process", "JVM", "both"))
         for pid in jvms if victim != "process" else ():

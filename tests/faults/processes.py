@@ -33,9 +33,9 @@ def _below(pid: int, known: list[Process]) -> Iterator[Process]:
 
 def python_workers(pid: int) -> list[Process]:
     """The processes below ``pid`` that run Python for Spark's tasks."""
-    found = [process for process in descendants(pid) if "pyspark.daemon" in process.command]
-    daemons = {process.pid for process in found}
-    return [process for process in found if process.parent in daemons]
+    collected = [process for process in descendants(pid) if "pyspark.daemon" in process.command]
+    daemons = {process.pid for process in collected}
+    return [process for process in collected if process.parent in daemons]
 
 
 def executors(pid: int) -> list[Process]:
@@ -52,5 +52,5 @@ def kill(pid: int) -> None:
 
 def kill_all(pid: int) -> None:
     """A process and all below it, those that it has started last."""
-    for found in [pid, *(process.pid for process in descendants(pid))]:
-        kill(found)
+    for item in [pid, *(process.pid for process in descendants(pid))]:
+        kill(item)

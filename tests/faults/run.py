@@ -95,8 +95,8 @@ def besieged(fleet: Fleet, planned: Sequence[str], chance: random.Random, expect
 def _outcome(records: Records, kind: str, expected: dict[str, pa.Table]) -> Outcome:
     if records.states[kind] == "stuck":
         return Outcome(None, stuck=True)
-    found = records.fleet.rows(kind)
-    parts = [f"{name}: {how}" for name in expected if (how := difference(expected[name], found[name]))]
+    actual = records.fleet.rows(kind)
+    parts = [f"{name}: {how}" for name in expected if (how := difference(expected[name], actual[name]))]
     return Outcome("; ".join(parts) or None)
 
 

@@ -178,8 +178,8 @@ class _Case:
     def difference(self) -> str | None:
         """Between the rows that were put and those that a reader of the table sees."""
         rows = committed(self._struck.out)
-        found = rows["id"].to_pylist() if rows.num_rows else []
-        lost, twice = {*range(self._files)} - {*found}, len(found) - len({*found})
+        emitted_rows = rows["id"].to_pylist() if rows.num_rows else []
+        lost, twice = {*range(self._files)} - {*emitted_rows}, len(emitted_rows) - len({*emitted_rows})
         parts = [f"{len(lost)} lost"] * bool(lost) + [f"{twice} twice"] * bool(twice)
         return ", ".join(parts) or None
 
@@ -233,18 +233,18 @@ def _comes_back(case: _Case) -> str | None:
 def table_of(outcomes: list[Outcome]) -> Table:
     title = "Sinks that are full, read-only or gone, and what came of each; rows: after the sink was healed"
     table = Table("sink", "fault", "the job", "rows", title=title, title_justify="left")
-    for found in outcomes:
-        said = "goes on" if found.said is None else re.sub(r"\"/[^\"]*/", '"…/', found.said.partition("\n")[0])
-        table.add_row(found.sink, found.fault, said if found.tried else "not tried: no mounting", _verdict(found))
+    for item in outcomes:
+        said = "goes on" if item.said is None else re.sub(r"\"/[^\"]*/", '"…/', item.said.partition("\n")[0])
+        table.add_row(item.sink, item.fault, said if item.tried else "not tried: no mounting", _verdict(item))
     return table
 
 
-def _verdict(found: Outcome) -> str:
-    if not found.tried:
+def _verdict(actual: Outcome) -> str:
+    if not actual.tried:
         return "-"
-    if found.wrong is not None:
-        return found.wrong.partition("\n")[0]
-    return "equal" if found.holds else "UNCLEAR"
+    if actual.wrong is not None:
+        return actual.wrong.partition("\n")[0]
+    return "equal" if actual.holds else "UNCLEAR"
 
 
 def sinks_hold(folder: Path, spark: SparkSession | None = None) -> bool:
@@ -253,9 +253,9 @@ def sinks_hold(folder: Path, spark: SparkSession | None = None) -> bool:
 
     session = spark or local_spark()
     cases = [(sink, name) for name, fault in FAULTS.items() for sink in fault.sinks]
-    found = [struck_by(session, sink, name, folder / f"{sink} {name}".replace(" ", "-")) for sink, name in cases]
-    Console(width=160, highlight=False).print(table_of(found))
-    return all(outcome.holds for outcome in found)
+    actual = [struck_by(session, sink, name, folder / f"{sink} {name}".replace(" ", "-")) for sink, name in cases]
+    Console(width=160, highlight=False).print(table_of(actual))
+    return all(outcome.holds for outcome in actual)
 
 
 def main() -> int:

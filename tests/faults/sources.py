@@ -111,13 +111,13 @@ def _struck(folder: Path, kind: str, strike: Callable[[Path, str], None], spark:
 
 
 def _told(folder: Path) -> str:
-    found = sorted(row["id"] for path in (folder / "out").glob("part-*") for row in _records(path))
+    actual = sorted(row["id"] for path in (folder / "out").glob("part-*") for row in _records(path))
     own, changed = [*range(3 * _ROWS)], [*range(_ROWS), *range(2 * _ROWS, 3 * _ROWS), *range(10**6, 10**6 + _ROWS)]
-    if found == own:
+    if actual == own:
         return "all rows, each once"
-    if found == changed:
+    if actual == changed:
         return "the rows as changed"
-    return f"{len({*own} - {*found})} rows are missing, {len(found) - len({*found})} come twice"
+    return f"{len({*own} - {*actual})} rows are missing, {len(actual) - len({*actual})} come twice"
 
 
 def _records(path: Path) -> Iterator[dict[str, int]]:

@@ -111,15 +111,15 @@ class Records:
 
     def _note(self, told: Told) -> None:
         """A refusal gets the file back."""
-        found, message = self.of(told.kind, self.fault), told.message
+        actual, message = self.of(told.kind, self.fault), told.message
         with (self.fleet.folder / "messages.txt").open("a") as file:
             file.write(f"--- {told.kind}, {self.fault}, start {self.fleet.starts}\n{message}\n")
         code, cut = _CODE.match(message), self.cuts.pop(told.kind, None)
         if cut is not None and self.fleet.epoch(told.kind) <= cut.epoch:
             named = code is not None and cut.names(message)
-            (found.refused if named else found.unclear).append(f"{cut.file.name}: {message}")
+            (actual.refused if named else actual.unclear).append(f"{cut.file.name}: {message}")
             cut.undo()
         elif code is None or code[1] == _GENERAL:
-            found.unclear.append(message)
+            actual.unclear.append(message)
         else:
-            found.failed.append(message)
+            actual.failed.append(message)

@@ -32,7 +32,7 @@ def test_equal_rows_do_not_differ():
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("actual", "said"),
     [
         (ROWS.slice(0, 2), r"2 rows instead of 3; 1 lost, as {'k': 2, 'at': 'b'}"),
         (pa.concat_tables([ROWS, ROWS.slice(0, 1)]), r"4 rows instead of 3; 1 added, as {'k': 1, 'at': 'a'}"),
@@ -40,9 +40,9 @@ def test_equal_rows_do_not_differ():
         (pa.table({}), "0 rows instead of 3"),
     ],
 )
-def test_a_difference_names_a_row(found, said):
+def test_a_difference_names_a_row(actual, said):
 
-    how = difference(ROWS, found)
+    how = difference(ROWS, actual)
     assert how is not None
     assert re.match(said, how)
 
@@ -184,24 +184,24 @@ def struck(folder, fault, says="clear"):
 
 
 def test_a_start_that_names_the_cut_off_file_has_refused_it(tmp_path):
-    found = struck(tmp_path, "truncate")
-    assert found.tried == 2
-    assert len(found.refused) == 2
-    assert all(re.match(r'\d+: SS459: ".*/job/spark/commits/\d+" is damaged', text) for text in found.refused)
-    assert not found.unclear
+    outcome = struck(tmp_path, "truncate")
+    assert outcome.tried == 2
+    assert len(outcome.refused) == 2
+    assert all(re.match(r'\d+: SS459: ".*/job/spark/commits/\d+" is damaged', text) for text in outcome.refused)
+    assert not outcome.unclear
 
 
 def test_a_start_that_does_not_is_unclear(tmp_path):
-    found = struck(tmp_path, "truncate", says="unclear")
-    assert not found.refused
-    assert {text.split(": ", 1)[1] for text in found.unclear} == {"Traceback"}
+    outcome = struck(tmp_path, "truncate", says="unclear")
+    assert not outcome.refused
+    assert {text.split(": ", 1)[1] for text in outcome.unclear} == {"Traceback"}
 
 
 def test_killed_jobs_are_started_again(tmp_path):
-    found = struck(tmp_path, "driver")
-    assert found.tried > 0
-    assert not found.failed
-    assert not found.unclear
+    outcome = struck(tmp_path, "driver")
+    assert outcome.tried > 0
+    assert not outcome.failed
+    assert not outcome.unclear
 
 
 @pytest.mark.parametrize(("fault", "said"), [("driver", "not tried"), ("none", "equal")])
@@ -215,11 +215,11 @@ def test_a_job_that_fails_at_the_same_epoch_again_and_again_is_stuck(tmp_path):
     first.parent.mkdir(parents=True)
     first.touch()
     siege.run(["driver"])
-    found = siege.records.of("tumble", "none")
+    actual = siege.records.of("tumble", "none")
     assert siege.records.states == {"tumble": "stuck"}
-    assert len(found.failed) == 4
-    assert found.unclear[0].startswith('does not recover: SS459: "')
-    assert found.tried == 0
+    assert len(actual.failed) == 4
+    assert actual.unclear[0].startswith('does not recover: SS459: "')
+    assert actual.tried == 0
 
 
 def chosen(**options):
@@ -256,9 +256,9 @@ def test_jobs_see_what_has_been_handed_out_and_end_with_the_last_of_it(tmp_path)
 
 def test_an_undisturbed_run_is_kept_for_later_runs_over_the_same_input(tmp_path):
     wanted = chosen(kinds=["tumble"])
-    found = tmp_path / "undisturbed/tumble/out/totals/sqlstream_batch=0/part-0.parquet"
-    found.parent.mkdir(parents=True)
-    pq.write_table(ROWS, found)
+    actual = tmp_path / "undisturbed/tumble/out/totals/sqlstream_batch=0/part-0.parquet"
+    actual.parent.mkdir(parents=True)
+    pq.write_table(ROWS, actual)
     (tmp_path / "local").mkdir()
     kept = {"input": {"rows": 6_000, "files": 5, "seed": 1}, "kinds": ["tumble", "hop"]}
     (tmp_path / "undisturbed.json").write_text(json.dumps(kept))

@@ -33,7 +33,7 @@ def test_the_table_says_what_came_of_each(capsys: pytest.CaptureFixture[str]) ->
         ("SS400: odd", "UNCLEAR"),
         ("not tried: no mounting", "-"),
     ]
-    assert [found.holds for found in KNOWN] == [False, True, True, False, True]
+    assert [item.holds for item in KNOWN] == [False, True, True, False, True]
 
 
 def test_what_was_taken_away_comes_back_among_what_has_been_written_since(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_what_was_taken_away_comes_back_among_what_has_been_written_since(tmp_pa
 def test_a_directory_that_a_file_takes_the_place_of_is_told_and_all_rows_come(spark, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sinks, "disk_at", lambda folder: nullcontext(Disk(folder, False)))
     assert not struck_by(spark, "log", "full", tmp_path / "a").tried
-    found = struck_by(spark, "log", "file in its place", tmp_path / "b")
-    assert found.wrong is None
-    assert found.said is not None
-    assert found.said.startswith(("SS439", "SS420")), "Spark sees the file first, or whoever looks for the log does"
+    outcome = struck_by(spark, "log", "file in its place", tmp_path / "b")
+    assert outcome.wrong is None
+    assert outcome.said is not None
+    assert outcome.said.startswith(("SS439", "SS420")), "Spark sees the file first, or whoever looks for the log does"

@@ -53,15 +53,15 @@ class Difference:
 def differences(texts: Iterable[str], spark: SparkSession) -> tuple[int, list[Difference]]:
     """How many of the expressions the binder accepts, and those that Spark refuses or types otherwise."""
     rows = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
-    catalog, accepted, found = _catalog(), 0, list[Difference]()
+    catalog, accepted, actual = _catalog(), 0, list[Difference]()
     for text in texts:
         for item in _bound(text, catalog):
             accepted += 1
             sql = item.expression.sql(dialect="spark", comments=False)
             reason = _difference(sql, item.type, rows)
             if reason is not None:
-                found.append(Difference(text, sql, reason))
-    return accepted, found
+                actual.append(Difference(text, sql, reason))
+    return accepted, actual
 
 
 def _catalog() -> Catalog:
@@ -88,7 +88,7 @@ def _bound(text: str, catalog: Catalog) -> Iterator[Item]:
 
 def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:
     try:
-        found = from_spark(rows.selectExpr(f"{sql} AS x").schema["x"].dataType.jsonValue())
+        actual = from_spark(rows.selectExpr(f"{sql} AS x").schema["x"].dataType.jsonValue())
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
         return None if condition.startswith(_FOR_SPARK_ALONE) else f"Spark refuses it: {condition}"
@@ -96,7 +96,7 @@ def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:
         return None
     except SqlStreamError:  # a type that we have no name for
         return None if kind.is_unknown else f"its type is {kind}, but not in Spark"
-    return None if kind.is_unknown or kind == found else f"its type is {kind}, in Spark {found}"
+    return None if kind.is_unknown or kind == actual else f"its type is {kind}, in Spark {actual}"
 
 
 def main() -> int:
@@ -109,11 +109,11 @@ def main() -> int:
 
     logging.disable(logging.CRITICAL)  # PySpark logs each refusal with its stack
     texts = random_expressions(arguments.seed, arguments.functions)
-    accepted, found = differences(texts, local_spark())
-    print(f"seed {arguments.seed}: {len(texts):,} expressions, {accepted:,} accepted, {len(found):,} unlike Spark")
-    for difference in found:
+    accepted, actual = differences(texts, local_spark())
+    print(f"seed {arguments.seed}: {len(texts):,} expressions, {accepted:,} accepted, {len(actual):,} unlike Spark")
+    for difference in actual:
         print(f"{difference.reason}: {difference.text}  =>  {difference.sql}")
-    return 1 if found else 0
+    return 1 if actual else 0
 
 
 if __name__ == "__main__":

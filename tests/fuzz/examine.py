@@ -53,7 +53,7 @@ def examine(text: str, workspace: Workspace) -> Outcome:
     ]
     if not errors:
         steps += [("print", lambda: _print(statements)), ("format", lambda: _format(text, statements))]
-    findings = [found for step, run in steps if (found := _attempt(step, run)) is not None]
+    findings = [actual for step, run in steps if (actual := _attempt(step, run)) is not None]
     scratch = workspace.copy()
     for statement in statements:
         findings += _plans(statement, scratch, text)
@@ -154,14 +154,14 @@ def _plans(statement: n.Statement, workspace: Workspace, text: str) -> list[tupl
         statement = n.Query(statement.query)
     if isinstance(statement, n.Query | n.Insert | n.StatementSet):
         planned = statement
-        found = [_attempt("plan", lambda: _plan(planned, workspace))]
+        collected = [_attempt("plan", lambda: _plan(planned, workspace))]
     elif isinstance(statement, DEFINITIONS):
         defined = statement
         skipped = isinstance(statement, n.Set) and statement.key is None
-        found = [] if skipped else [_attempt("plan", lambda: define(defined, workspace, text))]
+        collected = [] if skipped else [_attempt("plan", lambda: define(defined, workspace, text))]
     else:
-        found = []
-    return [f for f in found if f is not None]
+        collected = []
+    return [f for f in collected if f is not None]
 
 
 def _plan(statement: n.Query | n.Insert | n.StatementSet, workspace: Workspace) -> None:

@@ -73,8 +73,8 @@ _FORMS = (
 def random_expressions(seed: int, functions: int) -> list[str]:
     """Operators, types, units and forms with operands of random types, and so many calls of random functions."""
     random = Random(seed)
-    found = [*_operators(random), *_types(random), *_units(random), *_FORMS, *_calls(random, functions)]
-    return list(dict.fromkeys(found))
+    collected = [*_operators(random), *_types(random), *_units(random), *_FORMS, *_calls(random, functions)]
+    return list(dict.fromkeys(collected))
 
 
 def _words(kinds: set[TokenType]) -> list[str]:

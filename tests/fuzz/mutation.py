@@ -83,22 +83,22 @@ def _insert(words: Words, others: Sequence[str], random: Random) -> Words:
 def _another(others: Sequence[str], random: Random) -> str:
     if random.random() < 0.4:
         return random.choice(_ODD_WORDS)
-    found = words_of(random.choice(others))
-    return found[_place(found, random)] if found else " "
+    words = words_of(random.choice(others))
+    return words[_place(words, random)] if words else " "
 
 
 def _bring_in(words: Words, others: Sequence[str], random: Random) -> Words:
     """A run of words of another text."""
-    found = words_of(random.choice(others))
-    first, start = _place(found, random), _place(words, random)
-    run = found[first : first + random.randint(2, 25)]
+    actual = words_of(random.choice(others))
+    first, start = _place(actual, random), _place(words, random)
+    run = actual[first : first + random.randint(2, 25)]
     return [*words[:start], " ", *run, " ", *words[start + random.choice((0, 0, 1, 5)) :]]
 
 
 def _cross(words: Words, others: Sequence[str], random: Random) -> Words:
     """The first part of this text and the last part of another."""
-    found = words_of(random.choice(others))
-    return [*words[: _place(words, random)], " ", *found[_place(found, random) :]]
+    actual = words_of(random.choice(others))
+    return [*words[: _place(words, random)], " ", *actual[_place(actual, random) :]]
 
 
 def _enclose(words: Words, others: Sequence[str], random: Random) -> Words:

@@ -44,12 +44,12 @@ class Seed:
 @cache
 def seeds() -> tuple[Seed, ...]:
     """Each text once, in an order that does not depend on the machine."""
-    found: dict[str, Seed] = {}
+    collected: dict[str, Seed] = {}
     for texts in (*_golden(), *_pages(), *_scripts(), _examples()):
         workspace = _workspace(texts)
         for text in texts:
-            found.setdefault(text, Seed(text, workspace))
-    return tuple(found.values())
+            collected.setdefault(text, Seed(text, workspace))
+    return tuple(collected.values())
 
 
 def _workspace(texts: Iterable[str]) -> Workspace:
@@ -88,4 +88,4 @@ def _scripts() -> Iterator[list[str]]:
 
 def _examples() -> list[str]:
     lists = [value for value in vars(dialect_examples).values() if isinstance(value, list)]
-    return [text for found in lists for text in found if isinstance(text, str)]
+    return [text for item in lists for text in item if isinstance(text, str)]

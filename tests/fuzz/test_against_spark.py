@@ -25,8 +25,8 @@ def quiet():
 
 
 def test_expressions_of_every_form(spark):
-    accepted, found = differences(random_expressions(seed=14, functions=120), spark)
-    assert found == []
+    accepted, actual = differences(random_expressions(seed=14, functions=120), spark)
+    assert actual == []
     assert accepted > 200
 
 

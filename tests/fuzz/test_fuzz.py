@@ -24,8 +24,8 @@ def quiet():
 
 
 def test_all_sql_of_the_repository():
-    found = {s.text: findings for s in seeds() if (findings := examine(s.text, s.workspace).findings)}
-    assert found == {}
+    collected = {s.text: findings for s in seeds() if (findings := examine(s.text, s.workspace).findings)}
+    assert collected == {}
 
 
 def test_changed_texts():

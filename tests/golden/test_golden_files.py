@@ -24,9 +24,9 @@ def test_a_file_has_tests_and_is_written_as_it_would_be_blessed(path):
 def test_every_file_here_is_collected(request):
     files = [path for path in HERE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
     for path in files:
-        found = pytest_collect_file(path, request.session)
-        assert isinstance(found, GoldenFile), path
-        assert list(found.collect()), path
+        actual = pytest_collect_file(path, request.session)
+        assert isinstance(actual, GoldenFile), path
+        assert list(actual.collect()), path
 
 
 def test_every_kind_of_block_is_in_use():

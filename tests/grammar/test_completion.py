@@ -44,6 +44,6 @@ def test_exactly_these_may_follow(text: str, expected: list[str]) -> None:
     ],
 )
 def test_some_are_offered_and_some_not(text: str, offered: set[str], not_offered: set[str]) -> None:
-    found = set(expected_after(text))
-    assert offered <= found
-    assert not not_offered & found
+    actual = set(expected_after(text))
+    assert offered <= actual
+    assert not not_offered & actual

@@ -44,10 +44,10 @@ def test_what_is_not_deep_runs_once_and_where_it_is_asked():
 
 
 def test_inside_a_large_stack_there_is_no_other_one():
-    found = run_with_room(
+    actual = run_with_room(
         lambda: (_frames(_LEVELS), run_with_room(threading.current_thread), threading.current_thread())
     )
-    assert found[1] is found[2] is not threading.current_thread()
+    assert actual[1] is actual[2] is not threading.current_thread()
 
 
 def test_errors_and_context_cross_the_threads():

@@ -33,8 +33,8 @@ def _behind(expression: str) -> str:
 @pytest.mark.parametrize("name", sorted(INSTEAD))
 def test_functions_of_others_do_not_exist_here_and_lead_to_one_that_does(name: str, letters: Session) -> None:
     assert kind_of(name) is None
-    (found,) = letters.check(f"SELECT {name}(s, d) FROM t")
-    assert (found.code, found.hint) == ("SS203", f"Write {INSTEAD[name]}, for example.")
+    (diagnostics,) = letters.check(f"SELECT {name}(s, d) FROM t")
+    assert (diagnostics.code, diagnostics.hint) == ("SS203", f"Write {INSTEAD[name]}, for example.")
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_functions_of_others_do_not_exist_here_and_lead_to_one_that_does(name: s
     ],
 )
 def test_their_own_syntax_leads_there_as_well(call: str, name: str, letters: Session) -> None:
-    (found,) = letters.check(f"SELECT {call} FROM t")
-    assert (found.code, found.hint) == ("SS101", f"Write {INSTEAD[name]}, for example.")
+    (diagnostics,) = letters.check(f"SELECT {call} FROM t")
+    assert (diagnostics.code, diagnostics.hint) == ("SS101", f"Write {INSTEAD[name]}, for example.")
 
 
 @pytest.mark.parametrize("expression", _EXPRESSIONS)

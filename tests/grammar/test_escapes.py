@@ -40,9 +40,9 @@ SPELLINGS = {
 
 
 def literal(text: str) -> exp.Literal:
-    (found,) = parse_query(f"SELECT {text}").expressions
-    assert isinstance(found, exp.Literal) and found.is_string
-    return found
+    (parsed,) = parse_query(f"SELECT {text}").expressions
+    assert isinstance(parsed, exp.Literal) and parsed.is_string
+    return parsed
 
 
 @pytest.mark.parametrize("quote", ["'", '"'])
@@ -55,9 +55,9 @@ def test_an_escape_that_spark_does_not_know_keeps_its_backslash(quote):
 
 @pytest.mark.parametrize(("text", "meaning"), SPELLINGS.items())
 def test_a_text_means_the_same_after_printing_and_formatting(text, meaning):
-    found = literal(text)
-    assert found.name == meaning
-    assert literal(to_sql(found)) == found
+    actual = literal(text)
+    assert actual.name == meaning
+    assert literal(to_sql(actual)) == actual
     script = f"SELECT a RLIKE {text} FROM t"
     assert parse_script(format_script(script)) == parse_script(script)
 

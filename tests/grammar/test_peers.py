@@ -14,8 +14,8 @@ from tests.peers import MISSING, PEERS
 def test_scripts_of_the_peers_parse_and_print() -> None:
     scripts = 0
     for path in sorted(PEERS.glob("**/*.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        for case in found if isinstance(found, list) else [found]:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for case in document if isinstance(document, list) else [document]:
             for statement in parse_script(case.get("script") or ""):
                 scripts += 1
                 assert parse_script(to_sql(statement)) == (statement,), path

@@ -66,9 +66,9 @@ def test_table_functions(function: n.TableFunction) -> None:
 @given(random.pattern)
 def test_patterns(pattern: n.Pattern) -> None:
     match = n.MatchRecognize(pattern, (n.PatternDefinition("A", exp.column("a")),))
-    found = match_recognize_of(parse_query(f"SELECT a FROM t {to_sql(match)}"))
-    assert found is not None
-    assert found.pattern == pattern
+    parsed = match_recognize_of(parse_query(f"SELECT a FROM t {to_sql(match)}"))
+    assert parsed is not None
+    assert parsed.pattern == pattern
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

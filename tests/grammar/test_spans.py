@@ -73,9 +73,9 @@ def _at(script: str, span: Span | None) -> str:
 )
 def test_an_expression_spans_its_text(expression: str, kind: type[exp.Expression]) -> None:
     script, query = _query(f"SELECT x, {expression} FROM t")
-    found = query.expressions[1]
-    assert isinstance(found, kind)
-    assert _at(script, span_of(found)) == expression
+    actual = query.expressions[1]
+    assert isinstance(actual, kind)
+    assert _at(script, span_of(actual)) == expression
 
 
 def test_a_star_spans_its_text() -> None:

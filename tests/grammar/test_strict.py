@@ -67,10 +67,10 @@ _TINY = "1e-9999999999999999999BD"
 def test_it_is_refused(text: str, message: str, marked: str) -> None:
     with pytest.raises(ParseError) as raised:
         parse_script(text)
-    (found,) = raised.value.diagnostics
-    assert found.message == message
-    assert found.span is not None
-    assert text[found.span.start : found.span.end] == marked
+    (only,) = raised.value.diagnostics
+    assert only.message == message
+    assert only.span is not None
+    assert text[only.span.start : only.span.end] == marked
 
 
 @pytest.mark.parametrize(

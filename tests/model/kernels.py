@@ -233,8 +233,8 @@ def _clock_trigger(random: Random) -> triggers.Trigger:
         triggers.EveryInterval(random.randint(2, 9) * MS, Domain.PROCESSING),
         triggers.AfterDelay(random.randint(1, 9) * MS, renewed=True),
     )
-    found = random.choice(simple)
-    return triggers.Or(found, random.choice(simple)) if random.random() < 0.2 else found
+    actual = random.choice(simple)
+    return triggers.Or(actual, random.choice(simple)) if random.random() < 0.2 else actual
 
 
 def _evictor(random: Random) -> Evictor | None:

@@ -79,9 +79,9 @@ class Operator:
 
     def _instance(self, key: Any, bounds: Bounds) -> Instance:
         if (key, bounds) not in self.instances:
-            found = Instance(self, key, *bounds, self.trigger())
-            self.instances[key, bounds] = found
-            found.register(EVENT, bounds[1] - 1 + self.allowed, None)
+            actual = Instance(self, key, *bounds, self.trigger())
+            self.instances[key, bounds] = actual
+            actual.register(EVENT, bounds[1] - 1 + self.allowed, None)
         return self.instances[key, bounds]
 
     def _merged(self, key: Any, new: Bounds) -> Bounds:

@@ -67,15 +67,15 @@ _RANKED = """
 
 def kinds_of_nodes() -> list[type[Node]]:
     """All that plans are made of: the nodes that every plan has, and those in the rooms of operators."""
-    found, waiting = [], [Node]
+    actual, waiting = [], [Node]
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
         if kind not in (Node, Unary) and kind.__module__.startswith(
             ("sqlstream.planner.nodes", "sqlstream.planner.operators.")
         ):
-            found.append(kind)
-    return sorted(found, key=lambda kind: kind.__name__)
+            actual.append(kind)
+    return sorted(actual, key=lambda kind: kind.__name__)
 
 
 @cache
@@ -87,13 +87,13 @@ def corpus() -> dict[str, Node]:
         _GOLDEN / "plan_lookup.golden",
         _GOLDEN / "plan_barriers.golden",
     )
-    found = {title: found for file in files for title, found in _plans(file).items()}
+    collected = {title: collected for file in files for title, collected in _plans(file).items()}
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
     own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
     own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}
-    return {**found, **own}
+    return {**collected, **own}
 
 
 def _plans(file: Path) -> dict[str, Node]:

@@ -80,9 +80,9 @@ T = TypeVar("T")
 
 def parsed(text: str, *kinds: type[T]) -> tuple[T, ...]:
     """The statements of a script, which are of these kinds."""
-    found = parse_script(text)
-    assert [type(s) for s in found] == list(kinds)
-    return cast("tuple[T, ...]", found)
+    actual = parse_script(text)
+    assert [type(s) for s in actual] == list(kinds)
+    return cast("tuple[T, ...]", actual)
 
 
 def created(tables: str = TABLES) -> Catalog:
@@ -98,7 +98,7 @@ def plan(text: str, tables: str = TABLES) -> Output | InsertPlan | StatementSetP
     """The bound plan of the last statement of ``text``, over the tables that it and ``tables`` create."""
     script = tables + text
     catalog = no_tables()
-    found: Output | InsertPlan | StatementSetPlan | None = None
+    actual: Output | InsertPlan | StatementSetPlan | None = None
     for statement in parse_script(script):
         match statement:
             case CreateTable():
@@ -106,13 +106,13 @@ def plan(text: str, tables: str = TABLES) -> Output | InsertPlan | StatementSetP
             case CreateView():
                 catalog.create(statement.name, bind_view(statement, catalog, script), replace=True)
             case Insert():
-                found = bind_insert(statement, catalog)
+                actual = bind_insert(statement, catalog)
             case Query():
-                found = bind_query(statement.query, catalog)
+                actual = bind_query(statement.query, catalog)
             case StatementSet():
-                found = bind_statement_set(statement, catalog)
-    assert found is not None
-    return found
+                actual = bind_statement_set(statement, catalog)
+    assert actual is not None
+    return actual
 
 
 def bound(text: str, tables: str = TABLES) -> str:
@@ -125,21 +125,21 @@ def optimized(text: str, tables: str = TABLES) -> str:
 
 def errors(text: str, tables: str = TABLES) -> list[str]:
     """Code, message, marked text and hint of each mistake of ``text``, as lines ``SS201: message [marked] HINT: …``."""
-    found = []
+    collected = []
     for diagnostic in check_script(tables + text, Workspace(no_tables())):
         span, source = diagnostic.span, diagnostic.source
         marked = f" [{source[span.start : span.end]}]" if span is not None and source is not None else ""
         hint = f" HINT: {diagnostic.hint}" if diagnostic.hint else ""
-        found.append(f"{diagnostic.code}: {diagnostic.message}{marked}{hint}")
-    return found
+        collected.append(f"{diagnostic.code}: {diagnostic.message}{marked}{hint}")
+    return collected
 
 
 def error(text: str, tables: str = TABLES) -> str:
     """The one mistake of ``text``."""
-    (found,) = errors(text, tables)
-    return found
+    (failure,) = errors(text, tables)
+    return failure
 
 
-def physical(found: Node, gear: str = "auto", *, chains: bool = True) -> PhysicalPlan:
+def physical(plan: Node, gear: str = "auto", *, chains: bool = True) -> PhysicalPlan:
     """What runs of a plan where Spark reads all files."""
-    return physical_plan(found, Engine(gear, chains))
+    return physical_plan(plan, Engine(gear, chains))

@@ -62,7 +62,7 @@ def test_ignoring_parse_errors_is_skipping():
 def test_a_plan_knows_where_bad_rows_go():
     session = session_with(DEAD, f"{SOURCE}, 'on-error' = 'dead-letter:dead')", f"CREATE TABLE o (b STRING) {TEST}")
     plan = planned(session, "INSERT INTO o SELECT b FROM t WHERE a > 1")
-    assert [found.name for found in side_tables(plan)] == ["dead"]
+    assert [item.name for item in side_tables(plan)] == ["dead"]
     assert from_json(to_json(plan)) == plan
     assert session.explain("SELECT a FROM t") == "Output(a)\n└─ Scan(t: a; bad rows to dead)"
     (scan,) = (node for node in plan.walk() if isinstance(node, Scan))

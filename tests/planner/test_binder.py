@@ -20,22 +20,22 @@ def table(columns, options="'connector' = 'test'"):
 
 
 def query(text: str) -> Output:
-    found = plan(text)
-    assert isinstance(found, Output)
-    return found
+    bound = plan(text)
+    assert isinstance(bound, Output)
+    return bound
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
 def test_table_has_types_time_and_options():
-    found = table(
+    actual = table(
         "id BIGINT NOT NULL, at TIMESTAMP(3) METADATA FROM 'timestamp', twice AS id * 2, pt AS PROCTIME(), "
         "it AS INGESTION_TIME(), ts TIMESTAMP(3), WATERMARK FOR TS AS ts - INTERVAL '1.5' MINUTE, "
         "PRIMARY KEY (ID) NOT ENFORCED",
         "'connector' = 'x', 'changelog-mode' = 'i, ua, d', 'path' = '/a'",
     )
-    assert [(c.name, str(c.type), c.nullable, c.time) for c in found.columns] == [
+    assert [(c.name, str(c.type), c.nullable, c.time) for c in actual.columns] == [
         ("id", "BIGINT", False, None),
         ("at", "TIMESTAMP", True, None),
         ("twice", "BIGINT", False, None),
@@ -43,12 +43,12 @@ def test_table_has_types_time_and_options():
         ("it", "TIMESTAMP", False, TimeDomain.INGESTION),
         ("ts", "TIMESTAMP", True, TimeDomain.EVENT),
     ]
-    assert [c.name for c in found.physical_columns] == ["id", "ts"]
-    assert found.columns[1].metadata_key == "timestamp"
-    assert (found.watermark.column, found.watermark.delay_ms) == ("ts", 90_000)
-    assert found.primary_key == ("id",)
-    assert found.changelog == {RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE}
-    assert (found.connector, found.options) == ("x", (("changelog-mode", "i, ua, d"), ("path", "/a")))
+    assert [c.name for c in actual.physical_columns] == ["id", "ts"]
+    assert actual.columns[1].metadata_key == "timestamp"
+    assert (actual.watermark.column, actual.watermark.delay_ms) == ("ts", 90_000)
+    assert actual.primary_key == ("id",)
+    assert actual.changelog == {RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE}
+    assert (actual.connector, actual.options) == ("x", (("changelog-mode", "i, ua, d"), ("path", "/a")))
 
 
 @pytest.mark.parametrize("definition", ["ts", "(ts)", "ts - INTERVAL '0' SECOND", "`ts`"])
@@ -103,10 +103,10 @@ def test_struct_fields_and_table_names_are_told_apart():
 
 
 def test_all_mistakes_of_a_select_are_reported():
-    found = errors(
+    error = errors(
         f"SELECT pricee, SUM(itm), foo(n), (SELECT 1 FROM plain) {TUMBLE} WHERE nn > 1 AND n {CLOSED} HAVING x"
     )
-    assert [f.partition(" [")[0] for f in found] == [
+    assert [f.partition(" [")[0] for f in error] == [
         'SS201: column "pricee" does not exist',
         'SS201: column "itm" does not exist',
         'SS203: function "foo" does not exist',
@@ -118,8 +118,8 @@ def test_all_mistakes_of_a_select_are_reported():
 
 
 def test_all_statements_of_a_script_are_checked():
-    found = errors("SELECT a FROM bids; SELECT FROM; SELECT b FROM bids")
-    assert [f[:5] for f in found] == ["SS201", "SS101", "SS201"]
+    error = errors("SELECT a FROM bids; SELECT FROM; SELECT b FROM bids")
+    assert [f[:5] for f in error] == ["SS201", "SS101", "SS201"]
 
 
 def test_a_number_is_no_text_of_a_time():
@@ -254,8 +254,8 @@ def test_insert_takes_columns_in_any_order_and_fills_the_rest():
 
 def test_watermark_of_a_subquery_names_its_table():
     source = "(SELECT k, ts FROM plain) WATERMARK ts DELAY OF INTERVAL '1' SECOND"
-    found = plan(f"SELECT k FROM {source} GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)")
-    node = next(n for n in found.walk() if isinstance(n, AssignTime))
+    bound = plan(f"SELECT k FROM {source} GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)")
+    node = next(n for n in bound.walk() if isinstance(n, AssignTime))
     assert (node.table, node.delay_ms) == ("plain", 1000)
 
 

@@ -39,11 +39,11 @@ UNREAD = [(kind, arg) for kind, (_, read) in PARTS.items() for arg in kind.arg_t
 
 @pytest.fixture(scope="module")
 def catalog():
-    found = no_tables()
+    actual = no_tables()
     for statement in parse_script(TABLES):
         assert isinstance(statement, CreateTable)
-        found.create(statement.name, bind_table(statement, found))
-    return found
+        actual.create(statement.name, bind_table(statement, actual))
+    return actual
 
 
 @pytest.mark.parametrize(("kind", "arg"), UNREAD, ids=lambda v: v if isinstance(v, str) else v.__name__)

@@ -34,8 +34,8 @@ CLICKS = "SELECT k, COUNT(*) AS c FROM clicks GROUP BY k, TUMBLE(pt, INTERVAL '1
 
 
 def aggregate(root: Node) -> WindowAggregate:
-    (found,) = [n for n in root.walk() if isinstance(n, WindowAggregate)]
-    return found
+    (only,) = [n for n in root.walk() if isinstance(n, WindowAggregate)]
+    return only
 
 
 def with_settings(text: str, settings: EmitSettings) -> WindowAggregate:

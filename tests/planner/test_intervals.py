@@ -12,15 +12,15 @@ from sqlstream.planner.intervals import LONGEST_MS, NotAnInterval, fold, for_spa
 
 
 def expression(text: str) -> exp.Expression:
-    found = parse_query(f"SELECT {text}").expressions[0]
-    assert isinstance(found, exp.Expression)
-    return found
+    parsed = parse_query(f"SELECT {text}").expressions[0]
+    assert isinstance(parsed, exp.Expression)
+    return parsed
 
 
 def interval(text: str) -> exp.Interval:
-    found = expression(text)
-    assert isinstance(found, exp.Interval)
-    return found
+    actual = expression(text)
+    assert isinstance(actual, exp.Interval)
+    return actual
 
 
 @pytest.mark.parametrize(

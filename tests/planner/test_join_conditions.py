@@ -103,15 +103,15 @@ def test_a_function_of_python_is_refused() -> None:
     [("JOIN", True), ("LEFT SEMI JOIN", True), ("LEFT JOIN", False), ("FULL JOIN", False), ("LEFT ANTI JOIN", False)],
 )
 def test_joins_of_inserts_that_never_withdraw_append(join: str, appends: bool) -> None:
-    found = plan(f"SELECT b.item FROM bids b {join} clicks c ON b.item = c.k")
-    joined = next(node for node in found.walk() if isinstance(node, RegularJoin))
+    bound = plan(f"SELECT b.item FROM bids b {join} clicks c ON b.item = c.k")
+    joined = next(node for node in bound.walk() if isinstance(node, RegularJoin))
     wanted = frozenset({RowKind.INSERT} if appends else {RowKind.INSERT, RowKind.DELETE})
     assert changelog_mode(joined) == wanted
 
 
 def test_true_is_no_condition() -> None:
-    found = plan("SELECT b.item FROM bids b LEFT JOIN clicks c ON TRUE")
-    joined = next(node for node in found.walk() if isinstance(node, RegularJoin))
+    bound = plan("SELECT b.item FROM bids b LEFT JOIN clicks c ON TRUE")
+    joined = next(node for node in bound.walk() if isinstance(node, RegularJoin))
     assert (joined.equal, joined.condition) == ((), None)
     assert isinstance(sql("TRUE"), exp.Boolean)
 

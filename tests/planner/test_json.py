@@ -28,20 +28,20 @@ from tests.planner.plans import plan
 TITLES = list(corpus())
 
 
-def restored(found: nodes.Node) -> nodes.Node:
-    return from_json(json.dumps(to_json(found)))
+def restored(plan: nodes.Node) -> nodes.Node:
+    return from_json(json.dumps(to_json(plan)))
 
 
 @pytest.mark.parametrize("title", TITLES)
 def test_plans_of_every_stage_come_back_equal(title):
-    for _, found in trace(corpus()[title]):
-        assert restored(found) == found
+    for _, item in trace(corpus()[title]):
+        assert restored(item) == item
 
 
 def test_every_kind_of_node_is_in_the_corpus():
     plans = [p for bound in corpus().values() for p in (bound, optimize(bound))]
-    found = {type(n) for p in plans for n in p.walk()}
-    assert found == set(kinds_of_nodes())
+    collected = {type(n) for p in plans for n in p.walk()}
+    assert collected == set(kinds_of_nodes())
 
 
 def test_every_window_and_every_trigger_is_in_the_corpus():
@@ -246,5 +246,5 @@ PLANS = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(PLANS)
-def test_any_plan_comes_back_equal(found):
-    assert restored(found) == found
+def test_any_plan_comes_back_equal(plan):
+    assert restored(plan) == plan

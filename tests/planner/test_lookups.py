@@ -42,8 +42,8 @@ CREATE TABLE failures (Y BIGINT, x STRING, error STRING, pt TIMESTAMP(3)) WITH (
 JOIN = "FROM o JOIN c FOR SYSTEM_TIME AS OF o.pt"
 
 
-def lookup(text: str, found=plan) -> Lookup:
-    return next(n for n in found(text, TABLES).walk() if isinstance(n, Lookup))
+def lookup(text: str, actual=plan) -> Lookup:
+    return next(n for n in actual(text, TABLES).walk() if isinstance(n, Lookup))
 
 
 def asked(clause: str) -> LookupOptions:
@@ -151,8 +151,8 @@ def hint() -> str:
 
 
 def keys(condition: str) -> dict[str, str]:
-    found = lookup(f"SELECT * {JOIN} ON {condition}")
-    return {k.name: k.expression.sql("spark") for k in found.keys}
+    lookup_node = lookup(f"SELECT * {JOIN} ON {condition}")
+    return {k.name: k.expression.sql("spark") for k in lookup_node.keys}
 
 
 @pytest.mark.parametrize(
@@ -187,13 +187,13 @@ def test_equalities_of_stored_columns_are_keys(condition, expected):
     ],
 )
 def test_what_a_key_does_not_decide_stays_a_condition(condition, rest):
-    found = lookup(f"SELECT * {JOIN} ON {condition}").condition
-    assert (found.sql("spark") if found is not None else None) == rest
+    lookup_node = lookup(f"SELECT * {JOIN} ON {condition}").condition
+    assert (lookup_node.sql("spark") if lookup_node is not None else None) == rest
 
 
 def test_functions_of_python_stand_above_an_inner_lookup():
-    found = plan(f"SELECT * {JOIN} ON c.id = o.y AND twice(c.age) > o.x AND c.age > 3", TABLES)
-    (above,) = (n for n in found.walk() if isinstance(n, Filter))
+    bound = plan(f"SELECT * {JOIN} ON c.id = o.y AND twice(c.age) > o.x AND c.age > 3", TABLES)
+    (above,) = (n for n in bound.walk() if isinstance(n, Filter))
     assert isinstance(above.input, Lookup)
     assert above.condition.sql("spark").startswith("TWICE")
     assert above.input.condition is not None
@@ -216,9 +216,9 @@ def test_a_lookup_finds_what_the_condition_says(atoms):
         for x, y, id_, age in product(VALUES, repeat=4):
             row, answer = {"x": x, "y": y}, {"id": id_, "age": age}
             asked_for = {k.name: value(k.expression, row) for k in node.keys}
-            found = value(left, row) is True and all(v is not None and v == answer[n] for n, v in asked_for.items())
-            found = found and (node.condition is None or value(node.condition, {**row, **answer}) is True)
-            assert found is (value(condition, {**row, **answer}) is True)
+            actual = value(left, row) is True and all(v is not None and v == answer[n] for n, v in asked_for.items())
+            actual = actual and (node.condition is None or value(node.condition, {**row, **answer}) is True)
+            assert actual is (value(condition, {**row, **answer}) is True)
 
 
 def value(node: Any, row: dict[str, int | None]) -> Any:
@@ -247,9 +247,9 @@ def value(node: Any, row: dict[str, int | None]) -> Any:
 
 
 def names(text: str) -> tuple[str, ...]:
-    found = plan(text, TABLES)
-    assert isinstance(found, Output)
-    return found.names
+    bound = plan(text, TABLES)
+    assert isinstance(bound, Output)
+    return bound.names
 
 
 def test_stars_show_columns_in_declared_order():
@@ -264,8 +264,8 @@ def test_using_shows_its_column_once_and_first():
     assert names(f"SELECT * {joined}") == ("y", "x", "s", "d", "ts", "pt", *"abefghi")
     assert names(f"SELECT o.*, k.* {joined}") == ("x", "y", "s", "d", "ts", "pt", *"yabefghi")
     assert names(f"SELECT y, k.y {joined}") == ("y", "y")
-    found = lookup(f"SELECT y {joined}")
-    assert [(k.name, k.expression.name) for k in found.keys] == [("id", "y")]
+    lookup_node = lookup(f"SELECT y {joined}")
+    assert [(k.name, k.expression.name) for k in lookup_node.keys] == [("id", "y")]
 
 
 def test_columns_of_a_left_lookup_may_be_null():
@@ -285,9 +285,9 @@ def test_processing_time_passes_through_subqueries_views_and_lookups():
 
 
 def test_failed_rows_go_by_name_with_the_error():
-    found = lookup(f"SELECT * {JOIN} LOOKUP ASYNC (ON ERROR TO failures) ON c.id = o.y")
-    assert found.failed is not None and found.options.on_error is OnError.TO
-    assert [v.sql("spark") for v in found.failed.values] == [
+    lookup_node = lookup(f"SELECT * {JOIN} LOOKUP ASYNC (ON ERROR TO failures) ON c.id = o.y")
+    assert lookup_node.failed is not None and lookup_node.options.on_error is OnError.TO
+    assert [v.sql("spark") for v in lookup_node.failed.values] == [
         "`y`",
         "CAST(`x` AS STRING)",
         f"`{LOOKUP_ERROR}`",
@@ -298,9 +298,9 @@ def test_failed_rows_go_by_name_with_the_error():
 def test_an_error_column_of_the_left_side_comes_before_the_error_itself():
     left = "(SELECT y, s AS error, pt, x FROM o) AS q"
     join = f"FROM {left} JOIN c FOR SYSTEM_TIME AS OF q.pt LOOKUP ASYNC (ON ERROR TO failures) ON c.id = q.y"
-    found = lookup(f"SELECT * {join}")
-    assert found.failed is not None
-    assert found.failed.values[2].sql("spark") == "`error`"
+    lookup_node = lookup(f"SELECT * {join}")
+    assert lookup_node.failed is not None
+    assert lookup_node.failed.values[2].sql("spark") == "`error`"
 
 
 # --- filters --------------------------------------------------------------------------------------------------
@@ -345,19 +345,19 @@ COLUMNS = {
 )
 def test_comparisons_with_constants_of_the_columns_type(condition, expected):
     parsed = parse_query(f"SELECT {condition}").expressions[0]
-    found = [(c.column.removeprefix("c_"), c.operator, c.value) for c in comparisons(parsed, COLUMNS)]
-    assert found == expected
-    assert [type(v) for *_, v in found] == [type(v) for *_, v in expected]
+    collected = [(c.column.removeprefix("c_"), c.operator, c.value) for c in comparisons(parsed, COLUMNS)]
+    assert collected == expected
+    assert [type(v) for *_, v in collected] == [type(v) for *_, v in expected]
 
 
 def test_the_source_gets_the_filters_it_accepts_and_answers_no_column_for_them():
     text = f"SELECT c.name {JOIN} ON c.id = o.y AND c.age > 3 AND c.good <> FALSE AND c.next_age > 4 WHERE c.rate < 2"
     rules = stages(lambda table, comparison: table.name == "c" and comparison.column != "good")
-    found = lookup(text, lambda *a: optimize(plan(*a), rules))
-    assert found.filters == (Comparison("age", ">", 3), Comparison("rate", "<", Decimal(2)))
-    assert found.condition is not None
-    assert [c.sql("spark") for c in conjuncts(found.condition)] == ["`good` <> FALSE", "`next_age` > 4"]
-    assert [f.name for f in found.read] == ["name", "age", "good"]
+    lookup_node = lookup(text, lambda *a: optimize(plan(*a), rules))
+    assert lookup_node.filters == (Comparison("age", ">", 3), Comparison("rate", "<", Decimal(2)))
+    assert lookup_node.condition is not None
+    assert [c.sql("spark") for c in conjuncts(lookup_node.condition)] == ["`good` <> FALSE", "`next_age` > 4"]
+    assert [f.name for f in lookup_node.read] == ["name", "age", "good"]
 
 
 def test_no_source_no_filters():
@@ -369,12 +369,12 @@ def test_no_source_no_filters():
 
 
 def test_what_is_known_of_a_lookup():
-    found = lookup(f"SELECT * {JOIN} ON c.id = o.y")
-    assert [f.name for f in time_attributes(found)] == ["ts", "pt"]
-    assert unique_keys(found) == {frozenset({"y"})}
+    lookup_node = lookup(f"SELECT * {JOIN} ON c.id = o.y")
+    assert [f.name for f in time_attributes(lookup_node)] == ["ts", "pt"]
+    assert unique_keys(lookup_node) == {frozenset({"y"})}
     assert unique_keys(lookup(f"SELECT * {JOIN} ON c.name = o.s")) == frozenset()
-    assert not bounded(found)
-    assert arrival_order(found) is ArrivalOrder.SOURCE
+    assert not bounded(lookup_node)
+    assert arrival_order(lookup_node) is ArrivalOrder.SOURCE
     unordered = lookup(f"SELECT * {JOIN} LOOKUP ASYNC (OUTPUT UNORDERED) ON c.id = o.y")
     assert arrival_order(unordered) is ArrivalOrder.ANSWERS
 

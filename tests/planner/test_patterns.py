@@ -12,9 +12,9 @@ WINDOW = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
 
 def warned(text: str) -> list[str]:
     """The texts that the warnings about a script point to."""
-    found = [w for statement in parse_script(text) for w in warnings_of(statement)]
-    assert all(w.code == "SS236" and w.warning and w.hint for w in found)
-    return [text[w.span.start : w.span.end] for w in found if w.span]
+    parsed = [w for statement in parse_script(text) for w in warnings_of(statement)]
+    assert all(w.code == "SS236" and w.warning and w.hint for w in parsed)
+    return [text[w.span.start : w.span.end] for w in parsed if w.span]
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ def problems(path):
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_script_binds_or_is_refused(path):
-    case, found = problems(path)
-    assert all(d.code[:3] in ("SS2", "SS3", "SS5") and d.hint != "" for d in found)
+    case, actual = problems(path)
+    assert all(d.code[:3] in ("SS2", "SS3", "SS5") and d.hint != "" for d in actual)
     if "error" in case and "steps" not in case and "script" in case:
-        assert found, "the peer refuses it"
+        assert actual, "the peer refuses it"
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_script_binds_or_is_refused(path):
     ids=lambda p: f"{p.parent.name}/{p.stem}",
 )
 def test_windows_of_time_bind(path):
-    case, found = problems(path)
+    case, actual = problems(path)
     if "error" not in case and "CDC" not in path.stem:
-        assert [d.render() for d in found] == []
+        assert [d.render() for d in actual] == []

@@ -20,21 +20,28 @@ MERGE = "Write merge(one => TABLE t PARTITION BY k, two => TABLE t PARTITION BY 
 
 
 def node(query: str) -> ProcessTable:
-    (found,) = (n for n in plan(query).walk() if isinstance(n, ProcessTable))
-    return found
+    (only,) = (n for n in plan(query).walk() if isinstance(n, ProcessTable))
+    return only
 
 
-def columns(found: Node) -> list[tuple[str, str, TimeDomain | None]]:
-    return [(f.name, str(f.type), f.time) for f in found.schema]
+def columns(plan: Node) -> list[tuple[str, str, TimeDomain | None]]:
+    return [(f.name, str(f.type), f.time) for f in plan.schema]
 
 
 def test_keys_come_first_then_the_row_then_rowtime():
-    found = node("SELECT * FROM process(input => TABLE bids PARTITION BY item, auction, on_time => DESCRIPTOR(ts))")
-    assert columns(found) == [
+    process_node = node(
+        "SELECT * FROM process(input => TABLE bids PARTITION BY item, auction, on_time => DESCRIPTOR(ts))"
+    )
+    assert columns(process_node) == [
         ("item", "STRING", None), ("auction", "BIGINT", None), ("alert", "STRING", None),
         ("rowtime", "TIMESTAMP", TimeDomain.EVENT),
     ]  # fmt: skip
-    assert (found.uid, found.in_order, found.clock, found.timed) == ("process", False, False, True)
+    assert (process_node.uid, process_node.in_order, process_node.clock, process_node.timed) == (
+        "process",
+        False,
+        False,
+        True,
+    )
 
 
 def test_arguments_come_by_name_or_by_position():
@@ -49,10 +56,12 @@ def test_arguments_come_by_name_or_by_position():
 
 
 def test_columns_pass_through_in_place_of_keys():
-    found = node("SELECT * FROM check(TABLE clicks, 3)")
-    assert [name for name, *_ in columns(found)] == ["k", "v", "pt", "good"]
-    assert found.keys == ()
-    assert found.arguments == (ProcessInput("input", ("k", "v", "pt"), ("k", "v", "pt"), passed=("k", "v", "pt")),)
+    process_node = node("SELECT * FROM check(TABLE clicks, 3)")
+    assert [name for name, *_ in columns(process_node)] == ["k", "v", "pt", "good"]
+    assert process_node.keys == ()
+    assert process_node.arguments == (
+        ProcessInput("input", ("k", "v", "pt"), ("k", "v", "pt"), passed=("k", "v", "pt")),
+    )
 
 
 def test_rows_of_timers_of_processing_time_have_no_event_time():
@@ -62,8 +71,8 @@ def test_rows_of_timers_of_processing_time_have_no_event_time():
 
 def test_typed_rows_read_what_they_have():
     query = "SELECT * FROM merge(TABLE (SELECT n AS k, auction FROM bids) PARTITION BY k, TABLE bids PARTITION BY n)"
-    found = node(query)
-    assert found.arguments[1] == ProcessInput("two", ("n",), ("n",), (BIGINT,), ("n",))
+    process_node = node(query)
+    assert process_node.arguments[1] == ProcessInput("two", ("n",), ("n",), (BIGINT,), ("n",))
     assert optimized(query).count("Scan(bids: auction, n)") == optimized(query).count("Scan(bids: n)") == 1
 
 

@@ -34,9 +34,9 @@ def inner(text: str) -> Node:
 
 
 def window(text: str) -> WindowInfo:
-    found = window_of(inner(text))
-    assert found is not None
-    return found
+    actual = window_of(inner(text))
+    assert actual is not None
+    return actual
 
 
 def test_changelog_passes_through_stateless_nodes_and_ends_at_windows():
@@ -92,8 +92,8 @@ def test_rows_arrive_in_an_order(text, order):
 
 
 def test_window_follows_its_columns_through_projections():
-    found = window(f"SELECT window_start AS s, item, window_time AS t {TUMBLE} WHERE n > 1")
-    assert (found.window, found.columns) == (Tumble(10_000), ("s", None, "t"))
+    actual = window(f"SELECT window_start AS s, item, window_time AS t {TUMBLE} WHERE n > 1")
+    assert (actual.window, actual.columns) == (Tumble(10_000), ("s", None, "t"))
     assert window_of(inner(f"SELECT item {TUMBLE}")) is None
     assert window_of(inner("SELECT item FROM bids")) is None
 
@@ -109,14 +109,14 @@ def test_window_of_a_union_is_that_of_all_branches():
 
 def test_sessions_know_their_keys():
     session = "SELECT {} FROM SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(ts), INTERVAL '1' SECOND)"
-    found = window(session.format("item AS i, window_start, window_end"))
-    assert (found.window, found.keys) == (Session(1000), ("i",))
+    actual = window(session.format("item AS i, window_start, window_end"))
+    assert (actual.window, actual.keys) == (Session(1000), ("i",))
     assert window(session.format("window_start, window_end")).keys is None
 
 
 def test_properties_are_one_line():
-    found = optimize(plan(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end"))
-    node = next(n for n in found.walk() if isinstance(n, WindowAggregate))
+    optimized = optimize(plan(f"SELECT item, COUNT(*) {TUMBLE} GROUP BY item, window_start, window_end"))
+    node = next(n for n in optimized.walk() if isinstance(n, WindowAggregate))
     assert properties_text(changes_of(node)) == (
         "[append] time window_time (event time), watermark delay 5 s, unique (item, window_end, window_start), "
         "unbounded, order window"

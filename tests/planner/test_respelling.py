@@ -80,5 +80,5 @@ def test_values_are_those_of_the_standard(spark):
     assert isinstance(project, Project)
     texts = [item.expression.sql(dialect="spark") for item in project.items]
     rows = spark.sql("SELECT 'abc' AS s, 3 AS n, DATE '2000-02-29' AS dt, TIMESTAMP '2020-03-01 00:00:00Z' AS ts")
-    (found,) = rows.selectExpr(*texts).collect()
-    assert dict(zip(_VALUES, found, strict=True)) == _VALUES
+    (only,) = rows.selectExpr(*texts).collect()
+    assert dict(zip(_VALUES, only, strict=True)) == _VALUES

@@ -22,13 +22,13 @@ def read_fields(node: Node) -> set[str]:
     """The fields of the input that a node's expressions name."""
     match node:
         case Project(items=items) | WindowAggregate(aggregates=items):
-            found = set().union(*(columns_of(i.expression) for i in items))
+            collected = set().union(*(columns_of(i.expression) for i in items))
             if isinstance(node, WindowAggregate):
                 own = {node.columns.start, node.columns.end, node.columns.time}
-                found |= {*node.keys, *([node.time] if node.time else []), *read_by_window(node.window)}
-                found |= read_by_firing(node.firing)
-                found = found - own if node.window else found | own
-            return found
+                collected |= {*node.keys, *([node.time] if node.time else []), *read_by_window(node.window)}
+                collected |= read_by_firing(node.firing)
+                collected = collected - own if node.window else collected | own
+            return collected
         case Filter(condition=condition):
             return columns_of(condition)
         case Correlate(function=function):

@@ -79,24 +79,24 @@ def test_joins_give_the_rows_of_the_subqueries(text: str) -> None:
     made = query(optimize(plan(text, TABLES)))
     for database in _databases(random.Random(text)):
         with database:
-            expected, found = (Counter(database.execute(sql).fetchall()) for sql in (text, made))
-            assert found == expected, "\n".join(database.iterdump())
+            expected, counts = (Counter(database.execute(sql).fetchall()) for sql in (text, made))
+            assert counts == expected, "\n".join(database.iterdump())
 
 
 def _databases(choice: random.Random) -> Iterator[sqlite3.Connection]:
     """With few values, of which some are NULL, so that many are equal; also without rows."""
     for count in (0, 1, *([4, 9] * 12)):
-        found = sqlite3.connect(":memory:")
-        found.execute("CREATE TABLE l (a INT, b INT, id INT)")
-        found.execute("CREATE TABLE r (c INT, d INT, n INT)")
-        found.execute("CREATE TABLE p (k INT, v INT)")
+        sqlite = sqlite3.connect(":memory:")
+        sqlite.execute("CREATE TABLE l (a INT, b INT, id INT)")
+        sqlite.execute("CREATE TABLE r (c INT, d INT, n INT)")
+        sqlite.execute("CREATE TABLE p (k INT, v INT)")
         absent = choice.choice([0, 0.2])
         for table in ("l", "r"):
             size = choice.choice([0, count])
             rows = [(_value(choice, absent), _value(choice, absent), choice.randrange(5)) for _ in range(size)]
-            found.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
-        found.executemany("INSERT INTO p VALUES (?, ?)", [(key, _value(choice, absent)) for key in range(count // 2)])
-        yield found
+            sqlite.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+        sqlite.executemany("INSERT INTO p VALUES (?, ?)", [(key, _value(choice, absent)) for key in range(count // 2)])
+        yield sqlite
 
 
 def _value(choice: random.Random, absent: float) -> int | None:

@@ -11,9 +11,9 @@ def _doubling(number: int) -> str:
 
 
 def test_queries_that_double_are_refused():
-    found = error(_doubling(60))
-    assert found.startswith("SS285: the query has ")
-    assert "Insert the rows of a query that is named often into a table" in found
+    failure = error(_doubling(60))
+    assert failure.startswith("SS285: the query has ")
+    assert "Insert the rows of a query that is named often into a table" in failure
 
 
 def test_a_few_times_is_fine():

@@ -119,8 +119,8 @@ def test_columns_of_a_query_have_types_and_nullability():
 def test_inferred_types_are_those_of_spark(spark):
     rows = spark.createDataFrame([], ", ".join(f"{n} {t}" for n, t in COLUMNS.items()))
     texts = [*EXPRESSIONS, *AGGREGATES, *CALLS]
-    found = {t: rows.selectExpr(f"{t} AS x").schema["x"].dataType.simpleString() for t in texts}
-    wrong = {t: (inferred(t).ddl(), kind) for t, kind in found.items() if parse_type(kind).ddl() != inferred(t).ddl()}
+    kinds = {t: rows.selectExpr(f"{t} AS x").schema["x"].dataType.simpleString() for t in texts}
+    wrong = {t: (inferred(t).ddl(), kind) for t, kind in kinds.items() if parse_type(kind).ddl() != inferred(t).ddl()}
     assert wrong == {}
 
 

@@ -37,11 +37,11 @@ no json
 
 @pytest.fixture
 def session(spark, tmp_path: Path) -> Iterator[Session]:
-    with Session(spark) as found:
-        found.sql(f"""
+    with Session(spark) as own_session:
+        own_session.sql(f"""
             CREATE TABLE dead (error STRING, record STRING, source STRING, place STRING, failed_at TIMESTAMP)
                 WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/dead')""")
-        yield found
+        yield own_session
 
 
 def written(folder: Path) -> list[dict[str, Any]]:

@@ -20,11 +20,11 @@ def name(*parts: str) -> Name:
 
 @pytest.fixture
 def catalog() -> Catalog:
-    found = Catalog()
-    found.create(name("bids"), BIDS)
-    found.create(name("v"), VIEW)
-    found.create_function(name("fee"), FEE)
-    return found
+    own_catalog = Catalog()
+    own_catalog.create(name("bids"), BIDS)
+    own_catalog.create(name("v"), VIEW)
+    own_catalog.create_function(name("fee"), FEE)
+    return own_catalog
 
 
 def refused(action) -> tuple[str, str]:

@@ -182,21 +182,21 @@ def _write(file: Path, lines: list[str]) -> None:
 
 @pytest.fixture
 def session(folder: Path, tmp_path: Path) -> Iterator[Session]:
-    with LocalSession() as found:
-        found.sql(f"""
+    with LocalSession() as own_session:
+        own_session.sql(f"""
             SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
             SET 'execution.end-of-input' = 'final';
             SET 'table.dml-sync' = 'true'""")
         for name in TABLES:
-            found.sql(_source(name, folder / name))
-        found.sql(f"""
+            own_session.sql(_source(name, folder / name))
+        own_session.sql(f"""
             CREATE TABLE names (id BIGINT)
                 WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/names');
             CREATE TABLE dead (error STRING, record STRING, source STRING, place STRING, failed_at TIMESTAMP)
                 WITH ('connector' = 'blackhole')""")
         for name in "abc":
-            found.sql(f"CREATE TABLE {name} (k BIGINT, v BIGINT) WITH ('connector' = 'blackhole')")
-        yield found
+            own_session.sql(f"CREATE TABLE {name} (k BIGINT, v BIGINT) WITH ('connector' = 'blackhole')")
+        yield own_session
 
 
 def _source(name: str, path: Path) -> str:
@@ -222,11 +222,11 @@ def test_all_counters_are_exact(kind: Kind, session: Session) -> None:
     for key, value in kind.settings.items():
         session.sql(f"SET '{key}' = '{value}'")
     job = run(session, kind.sql)
-    found = job.progress()
-    assert (found.rows_in, found.rows_out, dict(found.rows_by_table)) == (kind.rows_in, kind.rows_out, kind.by_table)
-    assert (found.late_rows, dict(found.bad_rows)) == (kind.late, kind.bad)
-    assert tuple(totals.rows for totals in found.lookups.values()) == kind.lookups
-    assert found.rows_per_second == kind.rows_in * 1000 / found.busy_ms
+    actual = job.progress()
+    assert (actual.rows_in, actual.rows_out, dict(actual.rows_by_table)) == (kind.rows_in, kind.rows_out, kind.by_table)
+    assert (actual.late_rows, dict(actual.bad_rows)) == (kind.late, kind.bad)
+    assert tuple(totals.rows for totals in actual.lookups.values()) == kind.lookups
+    assert actual.rows_per_second == kind.rows_in * 1000 / actual.busy_ms
     assert sum(line.rows or 0 for line in job.checkpoints()) == kind.rows_in
     told = dict(properties(job.record).fetchall())
     assert (told["rows in"], told["rows out"]) == (f"{kind.rows_in:,}", f"{kind.rows_out:,}")
@@ -266,5 +266,5 @@ def test_a_job_that_fails_and_starts_again_counts_each_row_once(session: Session
     session.sql("SET 'restart-strategy.type' = 'fixed-delay'; SET 'restart-strategy.fixed-delay.delay' = '1 ms'")
     session.sql(_source("in_rows", tmp_path / "in"))
     job = run(session, "INSERT INTO a SELECT once(k), v FROM in_rows WHERE v < 5")
-    found = job.progress()
-    assert (found.restarts, found.rows_in, found.rows_out, found.batches) == (1, 30, 15, 3)
+    actual = job.progress()
+    assert (actual.restarts, actual.rows_in, actual.rows_out, actual.batches) == (1, 30, 15, 3)

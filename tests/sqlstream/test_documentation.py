@@ -29,13 +29,13 @@ STREAMS = {
 
 def sections() -> list[tuple[str, str]]:
     """The pages and the SQL of each of their sections that has some."""
-    found = []
+    collected = []
     for page in ("connectors.md", "settings.md"):
         for section in re.split(r"^## ", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE):
             blocks = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
             if blocks:
-                found.append((f"{page}: {section.splitlines()[0]}", "\n;\n".join(blocks)))
-    return found
+                collected.append((f"{page}: {section.splitlines()[0]}", "\n;\n".join(blocks)))
+    return collected
 
 
 @pytest.mark.parametrize(("name", "text"), sections(), ids=[name for name, _ in sections()])

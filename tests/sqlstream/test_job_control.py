@@ -31,9 +31,9 @@ SET 'pipeline.name' = 'j';
 
 @pytest.fixture
 def session(spark, tmp_path) -> Iterator[Session]:
-    with connect(spark, **{"execution.checkpointing.dir": str(tmp_path)}) as found:
-        found.sql(TABLES)
-        yield found
+    with connect(spark, **{"execution.checkpointing.dir": str(tmp_path)}) as own_session:
+        own_session.sql(TABLES)
+        yield own_session
 
 
 def started(session: Session, select: str, **settings: str) -> Job:
@@ -106,9 +106,9 @@ def test_epochs_keep_their_pause_and_are_retained_until_the_job_is_stopped(sessi
     pauses = [start - epoch.time for start, epoch in zip(starts[1:5], epochs, strict=False)]
     assert min(pauses) >= 0.7
     job.stop()
-    found = read_record(storage)
-    assert found is not None
-    assert (found.status, found.life.kept) == ("STOPPED", False)
+    record = read_record(storage)
+    assert record is not None
+    assert (record.status, record.life.kept) == ("STOPPED", False)
     assert {path.name for path in storage.root.iterdir()} <= {"job.json", "epochs.json", "requests", "replies", ".lock"}
 
 
@@ -147,9 +147,9 @@ def test_an_epoch_that_takes_too_long_is_begun_again_as_often_as_that_is_tolerat
         job.wait(120)
     assert error.value.code == "SS450"
     assert error.value.diagnostic.message == "an epoch took longer than 1.5 seconds, 2 times in a row"
-    found = read_record(LocalStorage(Path(job.checkpoint_path)))
-    assert found is not None
-    assert (found.status, found.error) == ("FAILED", ("SS450", error.value.diagnostic.message))
+    record = read_record(LocalStorage(Path(job.checkpoint_path)))
+    assert record is not None
+    assert (record.status, record.error) == ("FAILED", ("SS450", error.value.diagnostic.message))
 
 
 def test_a_finished_job_leaves_its_record_alone_where_nothing_is_to_be_retained(session: Session) -> None:

@@ -44,6 +44,6 @@ def test_a_long_query_runs(name: str, spark: Any, tmp_path: Path) -> None:
     with Session(spark) as session:
         session.sql(f"""CREATE TABLE t (a BIGINT)
             WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/t.json')""")
-        found = session.sql(query)
-        assert isinstance(found, Query)
-        assert sorted(row[0] for row in found.fetchall()) == expected
+        result = session.sql(query)
+        assert isinstance(result, Query)
+        assert sorted(row[0] for row in result.fetchall()) == expected

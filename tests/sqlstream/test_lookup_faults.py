@@ -97,12 +97,12 @@ def listening(fault: str) -> Iterator[int]:
 @contextmanager
 def own_worker() -> Iterator[None]:
     """A worker whose clients are closed in the end."""
-    found = Worker()
+    worker = Worker()
     try:
-        with mock.patch.object(operator, "worker", lambda: found):
+        with mock.patch.object(operator, "worker", lambda: worker):
             yield
     finally:
-        found.close()
+        worker.close()
 
 
 def looked_up(source: LookupSource, **options: Any) -> list[dict[str, Any]]:
@@ -110,8 +110,8 @@ def looked_up(source: LookupSource, **options: Any) -> list[dict[str, Any]]:
     step = LookupStep(0, source, ("k",), "answers", LookupOptions(**options), error="error")
     rows = pa.record_batch({"k": pa.array(range(ROWS), pa.int32())})
     with own_worker():
-        found = [row for part in LookupRows((step,)).rows(iter([rows])) for row in part.to_pylist()]
-    return found[:-1]
+        emitted_rows = [row for part in LookupRows((step,)).rows(iter([rows])) for row in part.to_pylist()]
+    return emitted_rows[:-1]
 
 
 def failure(source: LookupSource, **options: Any) -> str:
@@ -124,16 +124,16 @@ def failure(source: LookupSource, **options: Any) -> str:
 @pytest.mark.parametrize("source", SOURCES)
 def test_rows_of_a_failing_server_come_out_with_what_went_wrong(source, fault):
     with listening(fault) as port:
-        found = looked_up(SOURCES[source](port), on_error=OnError.TO, retries=(Retry(1, 1),))
-    assert [row["k"] for row in found] == list(range(ROWS))
-    assert all(row["answers"] is None and row["error"] for row in found)
+        answers = looked_up(SOURCES[source](port), on_error=OnError.TO, retries=(Retry(1, 1),))
+    assert [row["k"] for row in answers] == list(range(ROWS))
+    assert all(row["answers"] is None and row["error"] for row in answers)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_rows_of_a_server_that_hangs_come_out_when_their_time_is_up(source):
     with listening("hangs") as port:
-        found = looked_up(SOURCES[source](port), on_timeout=OnTimeout.NULL, timeout_ms=100)
-    assert [(row["k"], row["answers"], row["error"]) for row in found] == [(k, [], None) for k in range(ROWS)]
+        answers = looked_up(SOURCES[source](port), on_timeout=OnTimeout.NULL, timeout_ms=100)
+    assert [(row["k"], row["answers"], row["error"]) for row in answers] == [(k, [], None) for k in range(ROWS)]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -150,9 +150,9 @@ def test_a_fault_ends_the_job_with_source_key_and_advice(source):
 
 def test_rows_that_a_function_fails_for_come_out_beside_the_others():
     source = function_source(describe("odd", odd, "m:odd"), odd, Request((("k", INT),), (("odd", STRING),)))
-    found = looked_up(source, on_error=OnError.TO)
-    assert [row["k"] for row in found] == list(range(ROWS))
-    for row in found:
+    answers = looked_up(source, on_error=OnError.TO)
+    assert [row["k"] for row in answers] == list(range(ROWS))
+    for row in answers:
         expected = (
             (None, "ConnectionError: no route to host") if row["k"] % 2 else ([{"odd": f"item {row['k']}"}], None)
         )
@@ -163,9 +163,9 @@ def test_rows_come_out_where_a_file_cannot_be_read(tmp_path):
     (tmp_path / "items.csv").write_text("1,a\nx,b\n")
     columns = (("k", INT), ("v", STRING))
     source = FileSource("items", REQUEST, str(tmp_path / "items.csv"), FileFormat("csv", columns))
-    found = looked_up(source, on_error=OnError.TO)
-    assert [row["k"] for row in found] == list(range(ROWS))
-    assert all('column "k": "x" is no INT' in row["error"] for row in found)
+    answers = looked_up(source, on_error=OnError.TO)
+    assert [row["k"] for row in answers] == list(range(ROWS))
+    assert all('column "k": "x" is no INT' in row["error"] for row in answers)
 
 
 def main() -> None:
@@ -176,10 +176,10 @@ def main() -> None:
     for name, make in SOURCES.items():
         for fault in ("refuses", "hangs", "closes", "garbage"):
             with listening(fault) as port:
-                found = looked_up(make(port), on_error=OnError.TO, on_timeout=OnTimeout.NULL, timeout_ms=500)
-            seen = found[0]["error"] or "TIMEOUT: answered as where nothing was found (ON TIMEOUT NULL)"
-            answered = sum(bool(row["answers"]) for row in found)
-            table.add_row(name, fault, str(ROWS), str(len(found)), str(answered), seen)
+                answers = looked_up(make(port), on_error=OnError.TO, on_timeout=OnTimeout.NULL, timeout_ms=500)
+            seen = answers[0]["error"] or "TIMEOUT: answered as where nothing was found (ON TIMEOUT NULL)"
+            answered = sum(bool(row["answers"]) for row in answers)
+            table.add_row(name, fault, str(ROWS), str(len(answers)), str(answered), seen)
     Console(width=180).print(table)
 
 

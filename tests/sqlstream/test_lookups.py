@@ -133,9 +133,9 @@ def test_a_query_sees_files_and_answers_as_they_are_when_it_starts(open_session,
             "SELECT o.id, s.name, t.name FROM asked AS o JOIN seats FOR SYSTEM_TIME AS OF o.pt AS s "
             "ON o.seat = s.seat, LATERAL TABLE(told(o.seat)) AS t(name) LOOKUP ASYNC (CACHE 10 ROWS)"
         )
-        found = []
+        collected = []
         for name in ("before", "after!"):
             (tmp_path / "seats.json").write_text(json.dumps({"seat": "b", "name": name}))
             called.write_text(name)
-            found.append(session.sql(query).fetchall())
-    assert found == [[(2, "before", "before")], [(2, "after!", "after!")]]
+            collected.append(session.sql(query).fetchall())
+    assert collected == [[(2, "before", "before")], [(2, "after!", "after!")]]

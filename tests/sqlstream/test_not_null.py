@@ -40,15 +40,15 @@ def write(format: str, path: Path) -> None:  # noqa: A002
 
 
 def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    found = session.sql(query)
-    assert isinstance(found, Query)
-    return found.fetchall()
+    result = session.sql(query)
+    assert isinstance(result, Query)
+    return result.fetchall()
 
 
 @pytest.fixture
 def session(spark) -> Iterator[Session]:
-    with Session(spark) as found:
-        yield found
+    with Session(spark) as own_session:
+        yield own_session
 
 
 def declare(session: Session, format: str, path: Path, columns: str, **options: str) -> None:  # noqa: A002

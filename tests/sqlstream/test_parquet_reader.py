@@ -123,12 +123,12 @@ def test_spark_reads_what_only_spark_can(columns, options, session, folder, tmp_
 
 @pytest.mark.parametrize("query", READ_BY_EXCHANGE[:5])
 def test_both_readers_find_the_same(query, session):
-    found = {}
+    collected = {}
     for reader in ("auto", "spark"):
         session.sql(f"SET 'sqlstream.parquet-reader' = '{reader}'")
-        found[reader] = sorted(map(repr, session.sql(query)))
-    assert found["auto"] == found["spark"]
-    assert found["auto"]
+        collected[reader] = sorted(map(repr, session.sql(query)))
+    assert collected["auto"] == collected["spark"]
+    assert collected["auto"]
 
 
 def test_tasks_share_the_rows_of_a_micro_batch_which_progress_counts(session, folder):

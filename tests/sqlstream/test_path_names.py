@@ -40,13 +40,13 @@ def test_a_job_of_such_a_name_is_refused_its_checkpoint(name: str) -> None:
     settings = Settings()
     settings.set("execution.checkpointing.dir", "file:///data")
     folders = Folders()
-    found = folders.job_name(JobName(name, name))
+    actual = folders.job_name(JobName(name, name))
     with pytest.raises(ExecutionError, match=r"SS415: the name .* of a job cannot be that of the folder") as error:
-        folders.checkpoint(settings, found.now)
+        folders.checkpoint(settings, actual.now)
     assert "SET 'pipeline.name'" in (error.value.diagnostic.hint or "")
     settings.set("execution.checkpointing.dir", "/data")
     with pytest.raises(ExecutionError, match="SS415"):
-        folders.checkpoint(settings, found.now)
+        folders.checkpoint(settings, actual.now)
 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "."])

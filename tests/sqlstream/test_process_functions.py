@@ -49,13 +49,13 @@ def test_a_failure_names_function_key_and_row_and_the_job_goes_on_from_its_check
             assert sorted(test.output()) == [("+I", "a", 1), ("+I", "b", 5)]
             with pytest.raises(ExecutionError) as error:
                 test.rows("numbers", [("b", 1, str(obstacle)), ("a", -1, str(obstacle))])
-            found = error.value.diagnostic
-            assert found.code == "SS440"
-            assert found.message == 'process function "sums" failed in eval: ValueError: -1 is negative'
-            assert found.detail is not None
-            assert found.detail.startswith("It was called for Row(k='a', v=-1, obstacle=")
-            assert "of the key k = 'a'. See line 30 of " in found.detail
-            assert '/test_process_functions.py". Job ' in found.detail
+            actual = error.value.diagnostic
+            assert actual.code == "SS440"
+            assert actual.message == 'process function "sums" failed in eval: ValueError: -1 is negative'
+            assert actual.detail is not None
+            assert actual.detail.startswith("It was called for Row(k='a', v=-1, obstacle=")
+            assert "of the key k = 'a'. See line 30 of " in actual.detail
+            assert '/test_process_functions.py". Job ' in actual.detail
             obstacle.unlink()
             test._job.stop()
             test._job.start()

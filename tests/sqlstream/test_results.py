@@ -72,8 +72,8 @@ def test_a_long_table_shows_its_first_rows() -> None:
 
 
 def test_notebooks_get_escaped_html() -> None:
-    found = Rows.of_text(("<n>",), [("a & b",)])._repr_html_()
-    assert "<th>&lt;n&gt;</th>" in found and "<td>a &amp; b</td>" in found and "(1 row)" in found
+    actual = Rows.of_text(("<n>",), [("a & b",)])._repr_html_()
+    assert "<th>&lt;n&gt;</th>" in actual and "<td>a &amp; b</td>" in actual and "(1 row)" in actual
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])

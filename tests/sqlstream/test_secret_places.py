@@ -190,10 +190,10 @@ PLACES = (
 
 @pytest.fixture(autouse=True)
 def session() -> Iterator[Session]:
-    with sqlstream.connect() as found:
-        found.sql("CREATE TABLE events (k STRING, pt AS PROCTIME()) WITH ('connector' = 'datagen')")
-        found.sql("CREATE TABLE gone (k STRING, v STRING) WITH ('connector' = 'blackhole')")
-        yield found
+    with sqlstream.connect() as own_session:
+        own_session.sql("CREATE TABLE events (k STRING, pt AS PROCTIME()) WITH ('connector' = 'datagen')")
+        own_session.sql("CREATE TABLE gone (k STRING, v STRING) WITH ('connector' = 'blackhole')")
+        yield own_session
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
@@ -209,24 +209,24 @@ def test_no_output_shows_a_secret(place: Place, session: Session, tmp_path: Path
 
 
 def planned(statement: str, session: Session) -> Node:
-    (found,) = parse_script(statement)
-    return plan_of(found, session.workspace)  # type: ignore[arg-type]
+    (parsed,) = parse_script(statement)
+    return plan_of(parsed, session.workspace)  # type: ignore[arg-type]
 
 
 def of_statements(place: Place, session: Session) -> dict[str, str]:
     """What is printed for whoever looks at the table and at its plans."""
     asked = ("SHOW CREATE TABLE t", "DESCRIBE t", f"EXPLAIN {place.statement}")
-    found = {text: shown(session, text) for text in asked}
+    collected = {text: shown(session, text) for text in asked}
     for stage in ("OPTIMIZED", "TRACE"):  # the last one has all steps
         for format in formats_of(stage):  # noqa: A001
-            found[f"{stage} {format}"] = session.explain(place.statement, format, stage)
-    return {**found, "PHYSICAL": session.explain(place.statement, stage="physical")}
+            collected[f"{stage} {format}"] = session.explain(place.statement, format, stage)
+    return {**collected, "PHYSICAL": session.explain(place.statement, stage="physical")}
 
 
 def shown(session: Session, text: str) -> str:
-    found = session.sql(text)
-    assert isinstance(found, Rows)
-    return "\n".join(" | ".join(map(str, row)) for row in found.fetchall())
+    result = session.sql(text)
+    assert isinstance(result, Rows)
+    return "\n".join(" | ".join(map(str, row)) for row in result.fetchall())
 
 
 def of_plans(place: Place, plan: Node, session: Session) -> dict[str, str]:
@@ -244,7 +244,7 @@ def of_plans(place: Place, plan: Node, session: Session) -> dict[str, str]:
 
 def of_servers(place: Place, plan: Node) -> dict[str, str]:
     """Messages of others that repeat a secret, as they come, in a URL and in JSON; and what caused them."""
-    found = {}
+    collected = {}
     for secret in place.tells[:1]:
         for how, text in {
             "plain": secret,
@@ -256,24 +256,24 @@ def of_servers(place: Place, plan: Node) -> dict[str, str]:
                     raise OSError(f"no such key: {text}")
                 except OSError as error:
                     raise ConnectorError("SS575", f"the server says {error}", hint=text) from error
-            found[f"server {how}"] = f"{raised.value} {raised.value.__cause__}"
-    return found
+            collected[f"server {how}"] = f"{raised.value} {raised.value.__cause__}"
+    return collected
 
 
 def of_mistakes(place: Place, session: Session) -> dict[str, str]:
     """Messages show the line of a mistake, with all that stands beside it."""
     unknown = f"{place.create[:-1]}, 'nonsense' = {literal(place.tells[0])})"
     broken = f"{place.create} WITH"
-    found = {f"check {text[-10:]}": diagnostics(session, text) for text in (unknown, broken)}
+    collected = {f"check {text[-10:]}": diagnostics(session, text) for text in (unknown, broken)}
     with pytest.raises(SqlStreamError) as raised:
         session.sql(unknown)
-    return {**found, "mistake": str(raised.value), "repr of mistake": repr(raised.value.diagnostics)}
+    return {**collected, "mistake": str(raised.value), "repr of mistake": repr(raised.value.diagnostics)}
 
 
 def diagnostics(session: Session, text: str) -> str:
-    found = session.check(text)
-    assert found
-    return "\n".join(d.render() for d in found)
+    mistakes = session.check(text)
+    assert mistakes
+    return "\n".join(d.render() for d in mistakes)
 
 
 def of_the_shell(place: Place, tmp_path: Path) -> dict[str, str]:

@@ -24,20 +24,20 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def session(spark) -> Iterator[Session]:
-    with sqlstream.connect(spark) as found:
-        yield found
+    with sqlstream.connect(spark) as own_session:
+        yield own_session
 
 
 def query(session: Session, text: str) -> Query:
-    found = session.sql(text)
-    assert isinstance(found, Query)
-    return found
+    result = session.sql(text)
+    assert isinstance(result, Query)
+    return result
 
 
 def job(session: Session, text: str) -> Job:
-    found = session.sql(text)
-    assert isinstance(found, Job)
-    return found
+    result = session.sql(text)
+    assert isinstance(result, Job)
+    return result
 
 
 NUMBERS = """
@@ -66,16 +66,16 @@ def trades(session: Session, tmp_path: Path) -> Session:
 
 
 def test_a_query_gives_rows_with_their_types(trades: Session) -> None:
-    found = query(trades, "SELECT *, price * 2 AS double FROM trades").rows()
-    assert found.columns == ("id", "price", "ts", "tags", "info", "double")
+    actual = query(trades, "SELECT *, price * 2 AS double FROM trades").rows()
+    assert actual.columns == ("id", "price", "ts", "tags", "info", "double")
     noon = datetime(2024, 1, 31, 12, 0, tzinfo=UTC)
-    assert found.fetchall() == [
+    assert actual.fetchall() == [
         (1, Decimal("1.50"), noon.replace(second=1), ["a", None], {"k": "x"}, Decimal("3.00")),
         (2, None, noon.replace(second=9), None, None, None),
         (3, Decimal("2.25"), noon.replace(second=12), [], {"k": None}, Decimal("4.50")),
     ]
-    assert found.to_arrow().schema.field("price").type == pa.decimal128(10, 2)
-    assert str(found.to_pandas()["ts"].dtype) == "datetime64[us, UTC]"
+    assert actual.to_arrow().schema.field("price").type == pa.decimal128(10, 2)
+    assert str(actual.to_pandas()["ts"].dtype) == "datetime64[us, UTC]"
 
 
 def test_windows_of_a_bounded_query_close_at_its_end(trades: Session) -> None:
@@ -90,15 +90,15 @@ def test_windows_of_a_bounded_query_close_at_its_end(trades: Session) -> None:
 
 def test_rows_are_delivered_once_and_in_pieces(session: Session, capsys) -> None:
     session.sql(NUMBERS)
-    found = query(session, "SELECT n, n AS n FROM numbers")
-    assert found.columns == ("n", "n")
-    assert found.fetchmany(2) == [(1, 1), (2, 2)]
-    assert next(found.changes()) == (RowKind.INSERT, (3, 3))
-    found.show()
+    actual = query(session, "SELECT n, n AS n FROM numbers")
+    assert actual.columns == ("n", "n")
+    assert actual.fetchmany(2) == [(1, 1), (2, 2)]
+    assert next(actual.changes()) == (RowKind.INSERT, (3, 3))
+    actual.show()
     assert capsys.readouterr().out == "n | n\n--+--\n4 | 4\n5 | 5\n(2 rows)\n"
-    assert found.fetchmany(9) == []
-    assert found.fetchall() == [] and found.to_arrow().schema.names == ["n", "n"]
-    assert found.job.state.name == "FINISHED"
+    assert actual.fetchmany(9) == []
+    assert actual.fetchall() == [] and actual.to_arrow().schema.names == ["n", "n"]
+    assert actual.job.state.name == "FINISHED"
 
 
 def test_an_updating_query_is_read_as_the_table_that_it_amounts_to(session: Session) -> None:
@@ -116,13 +116,13 @@ def test_an_updating_query_is_read_as_the_table_that_it_amounts_to(session: Sess
 
 def test_an_endless_query_is_read_in_part_and_stopped(session: Session) -> None:
     session.sql("CREATE TABLE endless (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '20')")
-    with query(session, "SELECT n FROM endless") as found:
+    with query(session, "SELECT n FROM endless") as running:
         with pytest.raises(ExecutionError) as error:
-            found.fetchall()
+            running.fetchall()
         assert error.value.code == "SS480"
-        assert len(found.fetchmany(5)) == 5
-        assert found.job.state.name == "RUNNING"
-    assert found.job.state.name == "STOPPED"
+        assert len(running.fetchmany(5)) == 5
+        assert running.job.state.name == "RUNNING"
+    assert running.job.state.name == "STOPPED"
 
 
 def test_an_error_of_the_rows_reaches_the_reader(session: Session, tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_registered_functions_run(session: Session) -> None:
 
     session.register_function("shout", shout)
     session.sql(NUMBERS)
-    found = query(session, "SELECT shout(CAST(n AS STRING), n) AS s FROM numbers WHERE n < 3").fetchall()
-    assert found == [("1!",), ("2!!",)]
+    actual = query(session, "SELECT shout(CAST(n AS STRING), n) AS s FROM numbers WHERE n < 3").fetchall()
+    assert actual == [("1!",), ("2!!",)]
 
 
 def test_functions_of_modules_run(session: Session, tmp_path: Path, monkeypatch) -> None:
@@ -313,8 +313,8 @@ def test_what_spark_fixes_at_its_start_is_refused_later(session: Session) -> Non
 def test_the_checkpointing_interval_paces_the_batches(session: Session) -> None:
     session.sql("CREATE TABLE endless (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '100')")
     session.sql("SET 'execution.checkpointing.interval' = '1500 ms'")
-    with query(session, "SELECT n FROM endless") as found:
-        batches, arrivals = found.batches(), []
+    with query(session, "SELECT n FROM endless") as running:
+        batches, arrivals = running.batches(), []
         for _ in range(3):
             assert next(batches).num_rows >= 100
             arrivals.append(time.monotonic())

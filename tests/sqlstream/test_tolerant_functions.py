@@ -128,9 +128,9 @@ def test_process_functions_and_table_functions_go_on_without_the_rows_they_fail_
             CROSS JOIN UNNEST(split(coalesce(w.word, 'none'), '')) AS l(letter)""")
         assert isinstance(job, Job)
         assert job.wait(300)
-        found = rows(session, "SELECT k, n, word, letter FROM o")
+        actual = rows(session, "SELECT k, n, word, letter FROM o")
         dead = sorted(rows(session, "SELECT source, record, error FROM dead"), key=str)
-    assert sorted(found, key=str) == sorted(
+    assert sorted(actual, key=str) == sorted(
         [("a", 1, "x", "x"), ("a", 1, "y", "y"), ("a", 4, "w", "w"), *(("a", 3, None, c) for c in "none")], key=str
     )
     assert dead == [

@@ -68,5 +68,5 @@ def test_spark_reads_the_ddl_and_gives_the_type_back(spark, text: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("text", [t for t in [*SIMPLE, *NESTED] if t != "VARIANT"])
 def test_spark_exchanges_the_arrow_type(spark, text: str) -> None:
-    found = spark.sql(f"SELECT CAST(NULL AS {text}) AS c").toArrow().schema.field("c").type
-    assert from_arrow(found) == from_arrow(parse_type(text).to_arrow())
+    result = spark.sql(f"SELECT CAST(NULL AS {text}) AS c").toArrow().schema.field("c").type
+    assert from_arrow(result) == from_arrow(parse_type(text).to_arrow())

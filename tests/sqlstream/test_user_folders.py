@@ -37,13 +37,13 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     """A home that no folder can be made in."""
     (tmp_path / "file").touch()
     (tmp_path / "tmp").mkdir()
-    found = {
+    collected = {
         "below a file": tmp_path / "file/home",
         "impossible": Path("/proc/home"),
         "too long": Path("/" + "x" * 300),
     }
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(variable, str(found.get(request.param, "")))
+        monkeypatch.setenv(variable, str(collected.get(request.param, "")))
     if request.param == "unknown":
         monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as it answers where nobody knows a home
     monkeypatch.setattr(spark_log, "_current", None)

@@ -52,10 +52,10 @@ def counted(session: Session, folder: Path, times: dict[str, int], gear: str, on
 @pytest.mark.parametrize("gear", ["columnar", "native"])
 def test_rows_of_any_time_take_no_others_with_them(session, tmp_path, gear):
     times = {"old": OLD, "future": FUTURE, "bad": BEYOND[0], "worse": BEYOND[1]}
-    job, found = counted(session, tmp_path, times, gear, "skip")
-    assert sum(count for key, (count, _) in found.items() if key.startswith("k")) == KEYS
-    assert found["future"] == (1, "+10000-01-02 00:00:00")
-    assert found.get("old") == ((1, "0000-12-31 15:00:00") if gear == "columnar" else None)
+    job, actual = counted(session, tmp_path, times, gear, "skip")
+    assert sum(count for key, (count, _) in actual.items() if key.startswith("k")) == KEYS
+    assert actual["future"] == (1, "+10000-01-02 00:00:00")
+    assert actual.get("old") == ((1, "0000-12-31 15:00:00") if gear == "columnar" else None)
     progress = job.progress()
     assert progress.late_rows == (gear == "native"), "Spark's own clock starts at the year 1"
     assert progress.bad_rows == {"t": 2}

@@ -37,8 +37,8 @@ def test_plain_functions_get_nulls_as_none_and_maps_as_dicts():
 
 def test_structs_and_maps_come_back():
     kind = parse_type("STRUCT<a: INT, b: MAP<STRING, INT>>").to_arrow()
-    found = by_row("f", lambda x: Pair(x, {"n": x}) if x else None, kind, 1)(pa.array([1, 0]))
-    assert found.to_pylist() == [{"a": 1, "b": [("n", 1)]}, None]
+    actual = by_row("f", lambda x: Pair(x, {"n": x}) if x else None, kind, 1)(pa.array([1, 0]))
+    assert actual.to_pylist() == [{"a": 1, "b": [("n", 1)]}, None]
 
 
 def test_a_call_without_arguments_gives_a_result_per_row():
@@ -202,8 +202,8 @@ def test_a_function_is_not_called_for_rows_that_are_left_out():
 
 def test_a_tolerant_vectorised_function_and_wrong_results():
     double = tolerant(by_batch("double", lambda a: pa.array([v * 2 for v in a.to_pylist()]), pa.int64()), pa.int64())
-    found = double(pa.array([False, False]), pa.array([1, None]))
-    assert found.field("value").to_pylist() == [2, None]
-    assert found.field("error").to_pylist()[1].startswith('SS411: function "double" failed: TypeError: ')
+    actual = double(pa.array([False, False]), pa.array([1, None]))
+    assert actual.field("value").to_pylist() == [2, None]
+    assert actual.field("error").to_pylist()[1].startswith('SS411: function "double" failed: TypeError: ')
     wrong = tolerant(by_row("word", lambda a: "x" if a else 1, pa.int64(), 1), pa.int64())
     assert wrong(pa.array([False, False]), pa.array([1, 0])).field("error").to_pylist()[0].startswith("SS412: ")

@@ -41,9 +41,9 @@ def rows(hashes, **columns):
 
 def blobs(tables, groups, partition=0, kernel=None):
     batches = [batch for table in tables for batch in table.to_batches()]
-    found = list(Exchange(kernel or Recorder(), groups).blobs(batches, partition))
-    assert all(batch.schema == BLOBS for batch in found)
-    return [Blob(**row) for batch in found for row in batch.to_pylist()]
+    collected = list(Exchange(kernel or Recorder(), groups).blobs(batches, partition))
+    assert all(batch.schema == BLOBS for batch in collected)
+    return [Blob(**row) for batch in collected for row in batch.to_pylist()]
 
 
 @settings(deadline=None)
@@ -62,14 +62,14 @@ def test_cutting_keeps_every_row_once_and_in_order(hashes, groups):
 def test_blobs_of_a_partition_are_numbered_in_order_of_arrival(parts):
     exchange_module.ROWS_PER_CUT = 20
     try:
-        found = blobs([rows(hashes) for hashes in parts], groups=4, partition=3)
+        cut_blobs = blobs([rows(hashes) for hashes in parts], groups=4, partition=3)
     finally:
         exchange_module.ROWS_PER_CUT = 1 << 19
-    assert [b.number for b in found] == list(range(len(found)))
-    assert {b.partition for b in found} <= {3}
+    assert [b.number for b in cut_blobs] == list(range(len(cut_blobs)))
+    assert {b.partition for b in cut_blobs} <= {3}
     for group in range(4):
         arrived = [(h, i) for hashes in parts for i, h in enumerate(hashes) if h % 4 == group]
-        tables = [from_bytes(b.bytes) for b in found if b.key_group == group]
+        tables = [from_bytes(b.bytes) for b in cut_blobs if b.key_group == group]
         assert [(r[KEY_HASH], r["v"]) for t in tables for r in t.to_pylist()] == arrived
 
 
@@ -82,11 +82,11 @@ def test_batches_are_gathered_until_there_are_enough():
 
 def test_blobs_are_small_and_together_hold_all_rows_in_order():
     table = rows([4] * 60_000)
-    found = blobs([table], groups=2)
-    assert len(found) == 5
-    assert all(len(b.bytes) < 1.1 * exchange_module.BYTES_PER_BLOB for b in found)
-    assert [b.number for b in found] == [0, 1, 2, 3, 4]
-    assert pa.concat_tables(from_bytes(b.bytes) for b in found).equals(table)
+    cut_blobs = blobs([table], groups=2)
+    assert len(cut_blobs) == 5
+    assert all(len(b.bytes) < 1.1 * exchange_module.BYTES_PER_BLOB for b in cut_blobs)
+    assert [b.number for b in cut_blobs] == [0, 1, 2, 3, 4]
+    assert pa.concat_tables(from_bytes(b.bytes) for b in cut_blobs).equals(table)
     wide = pa.table({KEY_HASH: [0, 0], "v": ["x" * 300_000, "y" * 300_000]})
     assert [t.num_rows for t in pieces(wide)] == [1, 1]
     assert list(pieces(wide.slice(0, 0))) == []
@@ -94,25 +94,25 @@ def test_blobs_are_small_and_together_hold_all_rows_in_order():
 
 def test_rows_sent_ahead_of_the_watermark_stay_apart():
     table = rows([0, 4, 8, 1], **{EMITTED_AHEAD: pa.array([False, True, None, True])})
-    found = blobs([table], groups=4)
-    assert [(b.key_group, b.content) for b in found] == [(0, Content.AHEAD), (1, Content.AHEAD), (0, Content.ROWS)]
-    assert [from_bytes(b.bytes).column("v").to_pylist() for b in found] == [[1], [3], [0, 2]]
-    assert EMITTED_AHEAD not in from_bytes(found[0].bytes).column_names
+    cut_blobs = blobs([table], groups=4)
+    assert [(b.key_group, b.content) for b in cut_blobs] == [(0, Content.AHEAD), (1, Content.AHEAD), (0, Content.ROWS)]
+    assert [from_bytes(b.bytes).column("v").to_pylist() for b in cut_blobs] == [[1], [3], [0, 2]]
+    assert EMITTED_AHEAD not in from_bytes(cut_blobs[0].bytes).column_names
 
 
 def test_a_tick_reaches_every_key_group_and_no_kernel_as_a_row():
     table = rows([5, 6, 7], **{TICK: pa.array([None, 10, 30], pa.int64())})
-    found = blobs([table], groups=3)
-    assert [(b.key_group, b.clock) for b in found if b.content == Content.TICK] == [(0, 30), (1, 30), (2, 30)]
-    (data,) = (b for b in found if b.content == Content.ROWS)
+    cut_blobs = blobs([table], groups=3)
+    assert [(b.key_group, b.clock) for b in cut_blobs if b.content == Content.TICK] == [(0, 30), (1, 30), (2, 30)]
+    (data,) = (b for b in cut_blobs if b.content == Content.ROWS)
     assert from_bytes(data.bytes).to_pylist() == [{KEY_HASH: 5, "v": 0}]
 
 
 def test_what_is_held_reaches_every_key_group_and_no_kernel_as_a_row():
     held = {HOLD: pa.array([None, 30, 20], pa.int64()), LATE_TABLE: pa.nulls(3, pa.string()), LATE: pa.nulls(3)}
-    found = blobs([rows([5, 6, 7], **held)], groups=2)
-    assert [(b.key_group, b.clock) for b in found if b.content == Content.HOLD] == [(0, 20), (1, 20)]
-    (data,) = (b for b in found if b.content == Content.ROWS)
+    cut_blobs = blobs([rows([5, 6, 7], **held)], groups=2)
+    assert [(b.key_group, b.clock) for b in cut_blobs if b.content == Content.HOLD] == [(0, 20), (1, 20)]
+    (data,) = (b for b in cut_blobs if b.content == Content.ROWS)
     assert from_bytes(data.bytes).to_pylist() == [{KEY_HASH: 5, "v": 0}]
     assert [b.content for b in blobs([rows([5], **{HOLD: pa.nulls(1, pa.int64())})], groups=2)] == [Content.ROWS]
 
@@ -121,13 +121,13 @@ def test_what_is_held_reaches_every_key_group_and_no_kernel_as_a_row():
 def test_every_key_group_is_called_with_or_without_a_tick(ticks, newest):
     batches = [pa.record_batch({TICK: pa.array(times, pa.int64())}) for times in ticks]
     (called,) = Exchange(Recorder(), 3).calls(batches)
-    found = [Blob(**row) for row in called.to_pylist()]
-    assert found == [Blob(group, 0, 0, Content.TICK, newest) for group in range(3)]
+    cut_blobs = [Blob(**row) for row in called.to_pylist()]
+    assert cut_blobs == [Blob(group, 0, 0, Content.TICK, newest) for group in range(3)]
 
 
 def test_blobs_know_when_their_first_row_came():
-    found = blobs([rows([0, 0, 0], **{CLOCK: pa.array([20, 10, None], pa.int64())})], groups=1)
-    assert [b.clock for b in found] == [10]
+    cut_blobs = blobs([rows([0, 0, 0], **{CLOCK: pa.array([20, 10, None], pa.int64())})], groups=1)
+    assert [b.clock for b in cut_blobs] == [10]
     assert [b.clock for b in blobs([rows([0])], groups=1)] == [None]
 
 
@@ -146,8 +146,8 @@ class Halving(Recorder):
 
 
 def test_rows_are_combined_before_they_are_cut():
-    found = blobs([rows([0, 0, 1, 1])], groups=2, kernel=Halving())
-    assert [from_bytes(b.bytes).column("v").to_pylist() for b in found] == [[0], [2]]
+    cut_blobs = blobs([rows([0, 0, 1, 1])], groups=2, kernel=Halving())
+    assert [from_bytes(b.bytes).column("v").to_pylist() for b in cut_blobs] == [[0], [2]]
 
 
 TIME, NAME, START = PARTS
@@ -167,9 +167,9 @@ def test_rows_arrive_in_the_order_of_files_whatever_partition_reads_them(monkeyp
     monkeypatch.setattr(exchange_module, "ROWS_PER_CUT", most)
     large = [of_files((7, "c", 0, range(9)), (7, "b", 4, range(6)))]
     small = [of_files((7, "b", 0, range(4)), (9, "a", 0, range(1))), of_files((9, "a", 0, [5]), (1, "z", 0, range(5)))]
-    found = [*blobs(large, groups=2, partition=0), *blobs(small, groups=2, partition=1)]
+    collected = [*blobs(large, groups=2, partition=0), *blobs(small, groups=2, partition=1)]
     for group in range(2):
-        tables = rows_in_order(blob for blob in found if blob.key_group == group)
+        tables = rows_in_order(blob for blob in collected if blob.key_group == group)
         assert all(table.column_names == [KEY_HASH, "v"] for table in tables)
         rows = [row for table in tables for row in table.to_pylist()]
         assert [row["v"].split()[:3] for row in rows] == sorted(row["v"].split()[:3] for row in rows)
@@ -197,14 +197,14 @@ def test_times_alone_may_tell_the_order_of_parts():
 
 def test_parts_are_combined_each_on_its_own():
     table = of_files((7, "b", 0, [0, 0, 0]), (3, "a", 0, [0, 0]))
-    found = rows_in_order(blobs([table], groups=1, kernel=Halving()))
-    assert [t.column("v").to_pylist() for t in found] == [["3 a 0 000"], ["7 b 0 000", "7 b 0 002"]]
+    ordered = rows_in_order(blobs([table], groups=1, kernel=Halving()))
+    assert [t.column("v").to_pylist() for t in ordered] == [["3 a 0 000"], ["7 b 0 000", "7 b 0 002"]]
 
 
 def lifts(tables, time):
     batches = [batch for table in tables for batch in table.to_batches()]
-    found = [Blob(**row) for batch in Exchange(Recorder(), 2, time).blobs(batches, 0) for row in batch.to_pylist()]
-    return [blob.clock for blob in found if blob.content == Content.LIFT], len(found)
+    cut_blobs = [Blob(**row) for batch in Exchange(Recorder(), 2, time).blobs(batches, 0) for row in batch.to_pylist()]
+    return [blob.clock for blob in cut_blobs if blob.content == Content.LIFT], len(cut_blobs)
 
 
 def test_the_newest_time_of_rows_is_told_once():
@@ -228,15 +228,15 @@ def test_rows_without_a_time_to_tell_lift_nothing():
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=30), st.integers(1, 9))
 def test_barriers_go_to_every_key_group_and_keep_their_places(items, groups):
     barriers = pa.array([i if item is None else None for i, item in enumerate(items)], pa.int64())
-    found = dict(cut(rows([item or 0 for item in items], **{BARRIER: barriers}), groups))
+    actual = dict(cut(rows([item or 0 for item in items], **{BARRIER: barriers}), groups))
     for group in range(groups):
         expected = [i for i, item in enumerate(items) if item is None or item % groups == group]
-        assert (found[group].column("v").to_pylist() if group in found else []) == expected
+        assert (actual[group].column("v").to_pylist() if group in actual else []) == expected
 
 
 def test_keys_are_hashed_by_the_exchange_where_rows_have_no_hash():
     table = pa.table({"k": pa.array([3, 4, 3, None], pa.int64())})
-    (found,) = Exchange(Recorder(), 1, None, ("k",)).blobs(table.to_batches(), 0)
-    (cut_out,) = (from_bytes(row["bytes"]) for row in found.to_pylist())
+    (only,) = Exchange(Recorder(), 1, None, ("k",)).blobs(table.to_batches(), 0)
+    (cut_out,) = (from_bytes(row["bytes"]) for row in only.to_pylist())
     assert cut_out.column_names == [KEY_HASH, "k"]
     assert cut_out.column(KEY_HASH).to_pylist() == key_hash([table.column("k")]).tolist()

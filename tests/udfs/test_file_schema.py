@@ -14,8 +14,8 @@ THERE = {"id": pa.int64(), "Place": pa.struct([("city", pa.string())]), "tags": 
 
 def wrong(wanted: str, *, nulls: bool = False) -> list[str]:
     columns = dict(column.split(" ", 1) for column in wanted.split("; "))
-    found = mismatches(THERE, {name: parse_type(kind).to_arrow() for name, kind in columns.items()}, nulls=nulls)
-    return [m.diagnostic("f").message for m in found]
+    actual = mismatches(THERE, {name: parse_type(kind).to_arrow() for name, kind in columns.items()}, nulls=nulls)
+    return [m.diagnostic("f").message for m in actual]
 
 
 def test_columns_are_found_in_any_case():

@@ -89,16 +89,16 @@ def test_table_functions_return_the_struct_of_their_row():
 
 
 def test_an_aggregate_takes_its_arguments_behind_the_state():
-    found = describe("median", Median, "m:Median")
-    assert (found.kind, found.returns) == (FunctionKind.AGGREGATE, parse_type("DOUBLE"))
-    assert found.parameters == (("value", parse_type("DOUBLE")), ("weight", parse_type("BIGINT")))
-    assert (found.min_arguments, found.max_arguments) == (2, 2)
+    described = describe("median", Median, "m:Median")
+    assert (described.kind, described.returns) == (FunctionKind.AGGREGATE, parse_type("DOUBLE"))
+    assert described.parameters == (("value", parse_type("DOUBLE")), ("weight", parse_type("BIGINT")))
+    assert (described.min_arguments, described.max_arguments) == (2, 2)
 
 
 def test_a_coroutine_is_an_asynchronous_function():
-    found = describe("geo", geo, "m:geo")
-    assert (found.kind, found.returns) == (FunctionKind.ASYNC, parse_type("STRUCT<geo: STRING>"))
-    assert found.parameters == (("ip", parse_type("STRING")),)
+    described = describe("geo", geo, "m:geo")
+    assert (described.kind, described.returns) == (FunctionKind.ASYNC, parse_type("STRUCT<geo: STRING>"))
+    assert described.parameters == (("ip", parse_type("STRING")),)
 
 
 def test_answers_of_coroutines_are_one_row_or_several():
@@ -125,9 +125,9 @@ def test_answers_of_coroutines_are_one_row_or_several():
 
     row = parse_type("STRUCT<word: STRING, length: BIGINT>")
     for implementation in (one, listed, yielded, batched, lists, Opened):
-        found = describe("f", implementation, "m:f")
-        assert (found.kind, found.returns) == (FunctionKind.ASYNC, row), implementation
-        assert found.parameters[0][1] == parse_type("STRING")
+        described = describe("f", implementation, "m:f")
+        assert (described.kind, described.returns) == (FunctionKind.ASYNC, row), implementation
+        assert described.parameters[0][1] == parse_type("STRING")
     assert describe("f", batched, "m:f").parameters[1] == ("day", parse_type("DATE"))
 
 
@@ -164,9 +164,9 @@ def test_decorators_say_what_annotations_cannot():
     def net(price):
         return price
 
-    found = describe("net", net, "m:net")
-    assert (found.returns, found.parameters) == (parse_type("DECIMAL(10, 2)"), (("price", UNKNOWN),))
-    assert not found.deterministic
+    described = describe("net", net, "m:net")
+    assert (described.returns, described.parameters) == (parse_type("DECIMAL(10, 2)"), (("price", UNKNOWN),))
+    assert not described.deterministic
 
     @table(returns="STRUCT<a: INT>")
     def rows(n: int):

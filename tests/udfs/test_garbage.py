@@ -22,7 +22,7 @@ def test_what_exists_is_set_aside_from_garbage_collection():
     kept: list[list[int]] = [[] for _ in range(1000)]
     garbage.spare_imports()
     assert gc.get_freeze_count() > len(kept)
-    assert not any(found is kept for found in gc.get_objects())
+    assert not any(item is kept for item in gc.get_objects())
 
 
 def test_a_second_task_sets_aside_only_where_modules_have_come(monkeypatch):

@@ -23,21 +23,21 @@ def raising(error: Exception, cause: Exception | None = None, secrets: Secrets =
 
 
 def test_errors_of_ours_keep_their_code_and_lose_their_cause():
-    found = raising(ConnectorError("SS575", "no hunter2", detail="hunter2!", hint="hunter2?"), OSError("hunter2"))
-    assert str(found) == "SS575: no ******\nDETAIL: ******!\nHINT: ******?"
-    assert "hunter2" not in "".join(traceback.format_exception(found)).replace("secrets", "")
+    actual = raising(ConnectorError("SS575", "no hunter2", detail="hunter2!", hint="hunter2?"), OSError("hunter2"))
+    assert str(actual) == "SS575: no ******\nDETAIL: ******!\nHINT: ******?"
+    assert "hunter2" not in "".join(traceback.format_exception(actual)).replace("secrets", "")
 
 
 def test_a_cause_alone_is_dropped_and_a_harmless_one_stays():
-    found = raising(ConnectorError("SS575", "no"), OSError("at hunter2"))
-    assert (str(found), found.__cause__) == ("SS575: no", None)
+    actual = raising(ConnectorError("SS575", "no"), OSError("at hunter2"))
+    assert (str(actual), actual.__cause__) == ("SS575: no", None)
     cause = OSError("no route")
     assert raising(ConnectorError("SS575", "no"), cause).__cause__ is cause
 
 
 def test_errors_of_others_keep_their_text():
-    found = raising(OSError("at hunter2"))
-    assert isinstance(found, HiddenError) and str(found) == "at ******"
+    actual = raising(OSError("at hunter2"))
+    assert isinstance(actual, HiddenError) and str(actual) == "at ******"
     error = OSError("at hunter2")
     assert raising(error, secrets=NO_SECRETS) is error
 

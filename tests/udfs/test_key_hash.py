@@ -58,10 +58,10 @@ def test_whole_numbers_of_32_and_64_bits_and_texts_are_hashed():
 
 def test_texts_are_hashed_alike_wherever_they_stand():
     texts = ["", "a", None, "ab", "ba", "é", "a", "", "b" * 100, "b" * 101]
-    found = hash_of_values([column(texts, pa.string())], len(texts)).tolist()
+    actual = hash_of_values([column(texts, pa.string())], len(texts)).tolist()
     turned = hash_of_values([column(texts[::-1], pa.string())], len(texts)).tolist()
-    assert turned[::-1] == found
-    assert len(set(found)) == len(set(texts))
+    assert turned[::-1] == actual
+    assert len(set(actual)) == len(set(texts))
 
 
 VALUES = [
@@ -77,9 +77,9 @@ VALUES = [
 
 @pytest.mark.parametrize(("values", "kind"), VALUES, ids=str)
 def test_values_of_all_types_have_hashes_that_tell_them_apart_wherever_they_stand(values, kind):
-    found = hash_of_values([column(values, kind)], len(values)).tolist()
-    assert len(set(found)) == len(set(values))
-    assert dict(zip(values, found, strict=True)) == {
+    actual = hash_of_values([column(values, kind)], len(values)).tolist()
+    assert len(set(actual)) == len(set(values))
+    assert dict(zip(values, actual, strict=True)) == {
         value: hash_of_values([column([None, value], kind)], 2)[1] for value in values
     }
 

@@ -51,15 +51,15 @@ def test_equal_values_of_each_type_have_one_number(kind, values, expected):
     column = pa.array(values, kind)
     assert dense_ids(pa.table({"k": column}), ["k"]).ids.tolist() == expected
     sliced = pa.chunked_array([pa.concat_arrays([column, column]).slice(1, 2), column, column.slice(0, 0)])
-    found = dense_ids(pa.table({"k": sliced}), ["k"]).ids
+    ids = dense_ids(pa.table({"k": sliced}), ["k"]).ids
     again = dense_ids(pa.table({"k": pa.array(sliced.to_pylist(), kind)}), ["k"]).ids
-    assert found.tolist() == again.tolist()
+    assert ids.tolist() == again.tolist()
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _, _ in COLUMNS], ids=str)
 def test_no_rows_have_no_numbers(kind):
-    found = dense_ids(pa.table({"k": pa.array([], kind)}), ["k", "k"])
-    assert found.ids.tolist() == found.first.tolist() == []
+    ids = dense_ids(pa.table({"k": pa.array([], kind)}), ["k", "k"])
+    assert ids.ids.tolist() == ids.first.tolist() == []
 
 
 def test_without_columns_all_rows_are_one_key():
@@ -77,8 +77,8 @@ def test_several_columns_are_numbered_by_first_appearance(rows):
         [{"a": a, "b": b, "c": c} for a, b, c in rows],
         pa.schema([("a", pa.int32()), ("b", pa.string()), ("c", pa.bool_())]),
     )
-    found = dense_ids(table, ["a", "b", "c"])
+    ids = dense_ids(table, ["a", "b", "c"])
     numbers: dict = {}
-    assert found.ids.tolist() == [numbers.setdefault(row, len(numbers)) for row in rows]
-    assert found.first.tolist() == [rows.index(row) for row in numbers]
-    assert found.ids.dtype == found.first.dtype == np.int64
+    assert ids.ids.tolist() == [numbers.setdefault(row, len(numbers)) for row in rows]
+    assert ids.first.tolist() == [rows.index(row) for row in numbers]
+    assert ids.ids.dtype == ids.first.dtype == np.int64

@@ -57,8 +57,8 @@ def table(kernel: Tried, rows: int, keys: int, batch: int) -> pa.Table:
     columns["ts"] = pa.array(number).cast(pa.timestamp("us", "UTC"))
     columns[ROW_KIND] = pa.array(np.where(np.arange(rows) % 10 == 9, "-D", "+I"), pa.string())
     schema = pa.schema([(KEY_HASH, pa.int64()), *FIELDS]) if isinstance(kernel, SetOperationKernel) else kernel.input
-    found = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema]
-    return pa.Table.from_arrays(found, schema=schema)
+    collected = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema]
+    return pa.Table.from_arrays(collected, schema=schema)
 
 
 def run(name: str, rows: int, keys: int) -> MemoryStore:

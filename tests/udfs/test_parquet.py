@@ -56,9 +56,9 @@ def test_every_row_is_in_one_share_whatever_the_row_groups(written, files, share
         for number, (end, (rows, group)) in enumerate(zip(ends, files, strict=True))
     ]
     reader = reader_of({"v": pa.int64(), PARTS[2]: pa.int64()}, v=FromFile("v", pa.int64()))
-    found = [read(reader, places(*reversed(paths), share=share, shares=shares)) for share in range(shares)]
-    assert [v for of_share in found for v in of_share.column("v").to_pylist()] == [*range(ends[-1])]
-    first = pa.concat_tables(found)
+    collected = [read(reader, places(*reversed(paths), share=share, shares=shares)) for share in range(shares)]
+    assert [v for of_share in collected for v in of_share.column("v").to_pylist()] == [*range(ends[-1])]
+    first = pa.concat_tables(collected)
     alone = read(reader, *(places(*paths, share=share, shares=shares) for share in range(shares)))
     assert alone == first  # one task may get all shares
     for end, (rows, _) in zip(ends, files, strict=True):  # the starts of parts tell their order in the file
@@ -71,9 +71,9 @@ def test_every_row_is_in_one_share_whatever_the_row_groups(written, files, share
 def test_shares_of_a_file_are_even_whatever_its_row_groups(written, group):
     path = written({"v": range(400_000)}, row_group_size=group)
     reader = reader_of({"v": pa.int64()}, v=FromFile("v", pa.int64()))
-    found = [read(reader, places(path, share=i, shares=4)).num_rows for i in range(4)]
-    assert sum(found) == 400_000
-    assert max(found) - min(found) <= 1
+    collected = [read(reader, places(path, share=i, shares=4)).num_rows for i in range(4)]
+    assert sum(collected) == 400_000
+    assert max(collected) - min(collected) <= 1
 
 
 def test_rows_come_with_what_is_known_of_their_place_and_file(written):
@@ -82,16 +82,16 @@ def test_rows_come_with_what_is_known_of_their_place_and_file(written):
     kinds = {"v": pa.int64(), CLOCK: pa.int64(), KEY_HASH: pa.int64(), PARTS[0]: pa.int64(), PARTS[1]: pa.string(),
              PARTS[2]: pa.int64()}  # fmt: skip
     reader = reader_of(kinds, v=FromFile("v", pa.int64()))
-    found = read(reader, places(path, share=1, shares=2, **{CLOCK: 7, PARTS[1]: "name"}))
-    first = found.column("v")[0].as_py()
+    rows_read = read(reader, places(path, share=1, shares=2, **{CLOCK: 7, PARTS[1]: "name"}))
+    first = rows_read.column("v")[0].as_py()
     assert 0 < first < 9
-    assert found.to_pylist() == [
+    assert rows_read.to_pylist() == [
         dict(zip(kinds, (v, 7, 0, 1_234_000, "name", first), strict=True)) for v in range(first, 10)
     ]
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "values"),
+    ("in_file", "kind", "values"),
     [
         (pa.array([1, None], pa.int8()), pa.int64(), [1, None]),
         (pa.array([1.5], pa.float32()), pa.float64(), [1.5]),
@@ -103,9 +103,9 @@ def test_rows_come_with_what_is_known_of_their_place_and_file(written):
         (pa.nulls(1), pa.string(), [None]),
     ],
 )
-def test_values_become_those_of_the_type_of_the_table(written, found, kind, values):
+def test_values_become_those_of_the_type_of_the_table(written, in_file, kind, values):
     reader = reader_of({"v": kind}, v=FromFile("v", kind))
-    assert read(reader, places(written({"v": found}))).column("v").to_pylist() == values
+    assert read(reader, places(written({"v": in_file}))).column("v").to_pylist() == values
 
 
 @pytest.mark.parametrize(
@@ -118,21 +118,21 @@ def test_times_are_microseconds_whatever_their_unit(written, kind, int96):
     reader = reader_of(
         {"t": pa.int64(), "at": INSTANT}, t=FromFile("at", INSTANT, micros=True), at=FromFile("at", INSTANT)
     )
-    found = read(reader, places(path))
+    rows_read = read(reader, places(path))
     instants = pq.read_table(path).column("at").cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-    assert found.column("t").to_pylist() == instants.to_pylist()
-    assert found.column("at").cast(pa.int64()).to_pylist() == instants.to_pylist()
+    assert rows_read.column("t").to_pylist() == instants.to_pylist()
+    assert rows_read.column("at").cast(pa.int64()).to_pylist() == instants.to_pylist()
 
 
 @pytest.mark.parametrize(
-    ("found", "kind"),
+    ("in_file", "kind"),
     [(pa.int64(), pa.int32()), (pa.int64(), pa.float64()), (pa.string(), pa.int64()), (pa.float64(), pa.int64()),
      (pa.int64(), INSTANT), (pa.decimal128(9, 2), pa.int64()), (pa.date32(), INSTANT)],
 )  # fmt: skip
-def test_a_column_of_another_type_is_an_error_with_the_file(written, found, kind):
-    path = written({"V": pa.array([None], found)})
+def test_a_column_of_another_type_is_an_error_with_the_file(written, in_file, kind):
+    path = written({"V": pa.array([None], in_file)})
     reader = reader_of({"v": kind}, v=FromFile("v", kind))
-    message = f'SS467: column "v" is {type_name(found)} in file "{path}", not {type_name(kind)}'
+    message = f'SS467: column "v" is {type_name(in_file)} in file "{path}", not {type_name(kind)}'
     with pytest.raises(ExecutionError, match=re.escape(message)):
         read(reader, places(path))
 

@@ -65,17 +65,17 @@ def test_each_key_group_gets_its_rows_of_every_port():
     harness = KernelHarness(Telling(), [LEFT, RIGHT], ["k"], groups=64)
     keys = [str(i) for i in range(20)]
     harness.rows({0: [{"k": k, "l": int(k)} for k in keys], 1: [{"k": k, "r": int(k)} for k in keys]})
-    found = [eval(text) for text in told(harness)]
-    assert sorted(value for ports in found for value in ports[0]) == list(range(20))
-    assert all(ports[0] == ports[1] for ports in found)
+    collected = [eval(text) for text in told(harness)]
+    assert sorted(value for ports in collected for value in ports[0]) == list(range(20))
+    assert all(ports[0] == ports[1] for ports in collected)
 
 
 def test_blobs_of_united_exchanges_tell_their_ports():
     blobs = []
     for port, name in enumerate("lr"):
         rows = pa.table({KEY_HASH: [0, 0], name: [10 * port, 10 * port + 1]})
-        (found,) = Exchange(Telling(), 1, port=port).blobs(rows.to_batches(), partition=port)
-        blobs += [Blob(**{**row, "content": Content(row["content"])}) for row in found.to_pylist()]
+        (only,) = Exchange(Telling(), 1, port=port).blobs(rows.to_batches(), partition=port)
+        blobs += [Blob(**{**row, "content": Content(row["content"])}) for row in only.to_pylist()]
     context, _ = run(
         Telling(), Clocks(Watermark.NONE, 0, 0), MemoryStore(), GroupEntry(), Arrived(0, list(reversed(blobs)))
     )

@@ -81,10 +81,10 @@ def test_functions_in_c_that_do_not_tell_their_parameters_are_refused():
         describe_function("f", "time:sleep")
 
 
-@pytest.mark.parametrize("found", [functools.partial(int, "5"), operator.itemgetter(1)])
-def test_callables_without_parameters_are_refused(found):
+@pytest.mark.parametrize("function", [functools.partial(int, "5"), operator.itemgetter(1)])
+def test_callables_without_parameters_are_refused(function):
     with pytest.raises(ConnectorError, match=r'SS589: function "m:f" does not tell its parameters'):
-        describe("f", found, "m:f")
+        describe("f", function, "m:f")
 
 
 class Raising:

@@ -21,13 +21,13 @@ def query_of(text: str) -> exp.Expr:
 
 
 def catalog() -> Catalog:
-    found = Catalog()
+    own_catalog = Catalog()
     columns = tuple(Column(name, DataType(kind)) for name, kind in (("a", "INT"), ("b", "INT"), ("c", "STRING")))
     for name in ("t", "u"):
-        found.create(nodes.Name((name,), span=None), Table(name, columns, "filesystem", bounded=True))  # type: ignore[arg-type]
+        own_catalog.create(nodes.Name((name,), span=None), Table(name, columns, "filesystem", bounded=True))  # type: ignore[arg-type]
     text = "SELECT a, b FROM t WHERE b > 1"
-    found.create(nodes.Name(("v",), span=None), View("v", query_of(text), ("x", "y"), text))  # type: ignore[arg-type]
-    return found
+    own_catalog.create(nodes.Name(("v",), span=None), View("v", query_of(text), ("x", "y"), text))  # type: ignore[arg-type]
+    return own_catalog
 
 
 def spelled(text: str) -> str:
@@ -92,10 +92,10 @@ def test_queries_are_spelled_for_spark(text: str, expected: str) -> None:
     ],
 )
 def test_what_has_no_words_in_spark_is_refused_with_its_place(text: str, code: str) -> None:
-    with pytest.raises(SqlStreamError) as found:
+    with pytest.raises(SqlStreamError) as caught:
         spelled(text)
-    assert found.value.code == code
-    assert found.value.diagnostic.span is not None
+    assert caught.value.code == code
+    assert caught.value.diagnostic.span is not None
 
 
 def test_the_query_that_was_parsed_stays_as_it_is() -> None:
@@ -110,21 +110,21 @@ def test_the_query_that_was_parsed_stays_as_it_is() -> None:
 
 def test_inputs_are_the_tables_behind_views_and_with() -> None:
     text = "WITH q AS (SELECT * FROM u) SELECT * FROM q, v WHERE a IN (SELECT a FROM t)"
-    found = resolve(query_of(text), catalog(), lambda table: table.name)
-    assert [(one.table.name, one.view and one.view.name) for one in found.inputs] == [("u", None), ("t", "v")]
-    assert [view.name for view in found.views] == ["v"]
+    actual = resolve(query_of(text), catalog(), lambda table: table.name)
+    assert [(one.table.name, one.view and one.view.name) for one in actual.inputs] == [("u", None), ("t", "v")]
+    assert [view.name for view in actual.views] == ["v"]
 
 
 def test_parts_of_the_text_know_where_they_stand() -> None:
     text = "SELECT a + nope, upper(c) FROM t WHERE b IN (SELECT y FROM v)"
     known = catalog()
-    found = spark_text(for_spark(resolve(query_of(text), known, lambda table: f"_{table.name}").query, known))
+    actual = spark_text(for_spark(resolve(query_of(text), known, lambda table: f"_{table.name}").query, known))
     for part in ("nope", "a + nope", "upper(c)", "y"):
-        start = found.text.index(part)
-        where = found.part_at(start, start + len(part))
+        start = actual.text.index(part)
+        where = actual.part_at(start, start + len(part))
         assert where is not None and text[where.span.start : where.span.end] == part
-    inside = found.text.index("b > 1")
-    of_view = found.part_at(inside, inside + 5)
+    inside = actual.text.index("b > 1")
+    of_view = actual.part_at(inside, inside + 5)
     assert of_view is not None and of_view.view == "v"
 
 
@@ -145,5 +145,5 @@ def test_conditions_of_one_table_may_be_checked_by_its_source(text: str, expecte
     known = catalog()
     table = known.relation("t")
     assert isinstance(table, Table)
-    query = for_spark(resolve(query_of(text), known, lambda found: f"_{found.name}").query, known)
+    query = for_spark(resolve(query_of(text), known, lambda actual: f"_{actual.name}").query, known)
     assert [c.sql("spark").replace("`", "") for c in conditions_of(table, "_t", query)] == expected

@@ -43,10 +43,10 @@ def windows(window, **options):
 
 def groups(size, rows=ROWS, keys=lambda row: (row[0],)):
     """Rows by key and start of their tumbling window."""
-    found = defaultdict(list)
+    collected = defaultdict(list)
     for row in rows:
-        found[(*keys(row), row[3] // size * size)].append(row)
-    return found.items()
+        collected[(*keys(row), row[3] // size * size)].append(row)
+    return collected.items()
 
 
 def bounds(start, end):
@@ -56,8 +56,8 @@ def bounds(start, end):
 def test_aggregates_of_tumbling_windows_with_null_keys_before_and_after_1970(streams):
     streams.write(BIDS, ROWS)
     aggregates = (item("n", "COUNT(*)"), item("s", "SUM(v)"), item("f", "COUNT(*) FILTER (WHERE v > 1)"))
-    found = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), aggregates))
-    assert found == in_order(
+    result = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), aggregates))
+    assert result == in_order(
         (k, *bounds(w, w + 1000), len(rows), _sum(r[1] for r in rows), sum((r[1] or 0) > 1 for r in rows))
         for (k, w), rows in groups(1000)
     )
@@ -86,11 +86,11 @@ def _set(rows, column):
 def test_distinct_aggregates_equal_sets(streams):
     streams.write(BIDS, ROWS + ROWS[:3])
     aggregates = tuple(item(f"a{i}", text, "") for i, text in enumerate(DISTINCT))
-    found = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), aggregates))
+    result = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), aggregates))
     expected = (
         (k, *bounds(w, w + 1000), *(model(rows) for model in DISTINCT.values())) for (k, w), rows in groups(1000)
     )
-    assert found == in_order(expected)
+    assert result == in_order(expected)
 
 
 def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_values(streams):
@@ -105,8 +105,8 @@ def test_distinct_lists_keep_each_value_once_and_are_null_or_empty_without_value
         "STRING_AGG(DISTINCT v, '+') WITHIN GROUP (ORDER BY v)",
     )
     aggregates = tuple(item(f"a{i}", text, "") for i, text in enumerate(texts))
-    found = streams.run(WindowAggregate(windows(Tumble(10_000)), ("k",), aggregates))
-    by_group = {(row[0], row[1]): row[4:] for row in found}
+    result = streams.run(WindowAggregate(windows(Tumble(10_000)), ("k",), aggregates))
+    by_group = {(row[0], row[1]): row[4:] for row in result}
     assert set(by_group) == {("a", at(-10_000)), ("a", at(0)), (None, at(0)), ("b", at(0))}
     assert by_group["a", at(-10_000)] == ([1], "1", "1", [1], "1", "1", "1")
     assert sorted(by_group["a", at(0)][0]) == [1, 2, 3]
@@ -148,7 +148,7 @@ def test_windows_over_window_time_and_aggregates_over_attached_windows_are_chain
     attached = WindowAggregate(lower, (), (item("most", "MAX(n)"),))
     again = WindowColumns("start2", "end2", "time2")
     above = AssignWindows(attached, Tumble(4000), "window_time", (), again)
-    found = streams.run(WindowAggregate(above, (), (item("s", "SUM(most)"),), again))
+    result = streams.run(WindowAggregate(above, (), (item("s", "SUM(most)"),), again))
 
     counts: dict[tuple[str | None, float], int] = defaultdict(int)
     for row in ROWS:
@@ -160,7 +160,7 @@ def test_windows_over_window_time_and_aggregates_over_attached_windows_are_chain
     sums: dict[float, int] = defaultdict(int)
     for start, n in most.items():
         sums[(start + 1999) // 4000 * 4000] += n
-    assert found == in_order((*bounds(start, start + 4000), n) for start, n in sums.items())
+    assert result == in_order((*bounds(start, start + 4000), n) for start, n in sums.items())
 
 
 def sessions(rows, gap):
@@ -175,10 +175,10 @@ def sessions(rows, gap):
 
 
 def by_key(rows=ROWS):
-    found = defaultdict(list)
+    collected = defaultdict(list)
     for row in rows:
-        found[row[0]].append(row)
-    return found.items()
+        collected[row[0]].append(row)
+    return collected.items()
 
 
 def test_sessions_per_key_merge_when_they_touch(streams):
@@ -234,9 +234,9 @@ def test_sessions_with_grouping_sets_are_found_per_set(streams):
         time="ts",
         grouping_sets=(("k",), ()),
     )
-    found = [(k, s) for k, mine in by_key() for s in sessions(mine, 1000)]
-    found += [(None, s) for s in sessions(ROWS, 1000)]
-    assert streams.run(plan) == in_order((k, *bounds(s[0][3], s[-1][3] + 1000), len(s)) for k, s in found)
+    collected = [(k, s) for k, mine in by_key() for s in sessions(mine, 1000)]
+    collected += [(None, s) for s in sessions(ROWS, 1000)]
+    assert streams.run(plan) == in_order((k, *bounds(s[0][3], s[-1][3] + 1000), len(s)) for k, s in collected)
 
 
 def test_timestamps_without_time_zone_make_windows_too(streams):
@@ -255,5 +255,5 @@ def test_a_table_read_twice_counts_twice(streams):
 
 def test_an_aggregate_without_functions_gives_distinct_keys(streams):
     streams.write(BIDS, ROWS)
-    found = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), ()))
-    assert found == in_order((k, *bounds(w, w + 1000)) for (k, w), _ in groups(1000))
+    result = streams.run(WindowAggregate(windows(Tumble(1000)), ("k",), ()))
+    assert result == in_order((k, *bounds(w, w + 1000)) for (k, w), _ in groups(1000))

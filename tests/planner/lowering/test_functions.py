@@ -71,8 +71,8 @@ class Spread:
 
 @pytest.fixture
 def functions(streams):
-    found = (taxed, seven, shout, later, letters)
-    streams.implementations.update({f.__name__: f for f in found}, spread=Spread)
+    collected = (taxed, seven, shout, later, letters)
+    streams.implementations.update({f.__name__: f for f in collected}, spread=Spread)
     streams.write(BIDS, ROWS)
     return streams
 
@@ -96,8 +96,8 @@ def test_aggregate_functions_run_over_the_rows_of_a_window(functions, session):
         item("f", "spread(price, 1) FILTER (WHERE price > 100)"),
         item("n", "COUNT(*)"),
     )
-    found = functions.run(WindowAggregate(rows, ("k",), aggregates, window=session, time="ts" if session else None))
-    results = in_order((row[0], *row[4:]) for row in found)
+    actual = functions.run(WindowAggregate(rows, ("k",), aggregates, window=session, time="ts" if session else None))
+    results = in_order((row[0], *row[4:]) for row in actual)
     split = [("a", 0.0, None, 1), ("a", 0.0, None, 2), ("b", 0.0, None, 1)]
     assert results == in_order([("a", 5.0, None, 3), ("b", 0.0, None, 1)] if session else split)
 

@@ -39,8 +39,8 @@ AGGREGATES = (
 def test_groups_have_equal_keys_of_any_type(streams):
     streams.gear = "columnar"
     streams.write(BIDS, ROWS)
-    found = streams.run(GroupAggregate(scan(BIDS), ("k", "tags"), AGGREGATES))
-    assert found == in_order([
+    result = streams.run(GroupAggregate(scan(BIDS), ("k", "tags"), AGGREGATES))
+    assert result == in_order([
         (0.0, [("a", 1), ("b", 2)], 2, Decimal("1.50"), 2.5, 2, "+I"),
         (float("inf"), [], 1, None, None, 0, "+I"),
         (None, None, 1, None, 4.0, 1, "+I"),
@@ -66,8 +66,8 @@ def test_rows_of_any_type_are_compared(streams, kind, times):
     other = replace(BIDS, name="other")
     streams.write(BIDS, [ROWS[0], ROWS[1], ROWS[3], ROWS[3], ROWS[3]])
     streams.write(other, [ROWS[3], ROWS[2]])
-    found = streams.run(SetOperation(scan(BIDS), scan(other), kind))
-    assert len([row for row in found if row[0] is None]) == times
+    result = streams.run(SetOperation(scan(BIDS), scan(other), kind))
+    assert len([row for row in result if row[0] is None]) == times
 
 
 @pytest.mark.spark

@@ -125,8 +125,8 @@ def test_windows_above_a_lookup_close_by_the_watermark_below_it(fed, gear):
     fed.gear = gear
     fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 99, 950), (4, 10, 1100)])
     counts = WindowAggregate(people(timed(EVENTS)), ("name",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
-    found = fed.run(columns(counts, "name", "n"))
-    assert found == [("Ann", 1), ("Ann", 1), ("Bert", 1), ("Bob", 1)]
+    result = fed.run(columns(counts, "name", "n"))
+    assert result == [("Ann", 1), ("Ann", 1), ("Bert", 1), ("Bob", 1)]
 
 
 @pytest.mark.parametrize("gear", ["columnar", "native"])
@@ -134,8 +134,8 @@ def test_a_lookup_stands_above_windows(fed, gear):
     fed.gear = gear
     fed.write(EVENTS, [(1, 10, 100), (2, 20, 900), (3, 10, 950), (4, 10, 1100)])
     counts = WindowAggregate(timed(EVENTS), ("who",), (item("n", "COUNT(*)"),), window=Tumble(1000), time="ts")
-    found = fed.run(columns(people(counts), "n", "name"))
-    assert found == [(1, "Ann"), (1, "Bert"), (1, "Bob"), (2, "Ann")]
+    result = fed.run(columns(people(counts), "n", "name"))
+    assert result == [(1, "Ann"), (1, "Bert"), (1, "Bob"), (2, "Ann")]
 
 
 FAILED = table("failed", order="INT", why="STRING", name="STRING")
@@ -152,12 +152,12 @@ def failing(below: Node, *names: str) -> Lookup:
 def parted(streams, plan) -> Iterator[Callable[[], tuple[list[Row], ...]]]:
     """Runs a plan; the function gives the new rows of the result, then those for each table beside it."""
     tables = side_tables(plan)
-    found: list[list[Row]] = [[] for _ in range(1 + len(tables))]
+    collected: list[list[Row]] = [[] for _ in range(1 + len(tables))]
     rows = streams.lower(output(plan))
 
     def keep(batch, _):
         batch.persist()
-        for kept, part in zip(found, (main_rows(batch), *(side_rows(batch, plan, t) for t in tables)), strict=True):
+        for kept, part in zip(collected, (main_rows(batch), *(side_rows(batch, plan, t) for t in tables)), strict=True):
             kept += rows_of([part.toArrow()])
 
     checkpoint = str(streams.folder / f"checkpoint-{next(iter(streams.numbers))}")
@@ -165,8 +165,8 @@ def parted(streams, plan) -> Iterator[Callable[[], tuple[list[Row], ...]]]:
 
     def step() -> tuple[list[Row], ...]:
         query.processAllAvailable()
-        came = tuple(map(list, found))
-        for kept in found:
+        came = tuple(map(list, collected))
+        for kept in collected:
             kept.clear()
         return came
 

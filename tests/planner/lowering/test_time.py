@@ -101,8 +101,8 @@ def test_a_source_may_stamp_the_clock_of_each_row(streams):
     clocked = Stamped(**vars(streams))
     clock = AssignTime(Project(Scan(LEFT, ("v",)), (item("v", "v", "INT"),)), "pt", 0, TimeDomain.PROCESSING, "left")
     streams.write(LEFT, [(1, 100), (2, 1100), (3, 1200)])
-    found = clocked.run(counted(clock, "pt", TimeDomain.PROCESSING))
-    assert set(closed(found)) == {(at(0), 1), (at(1000), 2)}
+    actual = clocked.run(counted(clock, "pt", TimeDomain.PROCESSING))
+    assert set(closed(actual)) == {(at(0), 1), (at(1000), 2)}
 
 
 def test_windows_on_two_clocks_in_one_query_are_refused(streams):

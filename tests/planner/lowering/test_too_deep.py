@@ -25,9 +25,9 @@ def catalog() -> Catalog:
 def test_an_exhausted_stack_of_a_job_is_told_as_such():
     error = PySparkException("[STREAM_FAILED] Query terminated with exception:")
     error._stackTrace = "java.lang.StackOverflowError\n\tat org.apache.spark.sql.catalyst"  # type: ignore[attr-defined]
-    found = job_error(error, None, "file:/checkpoint")
-    assert (found.code, found.diagnostic.message) == ("SS284", "the query is nested too deeply for Spark")
-    assert "-Xss" in (found.diagnostic.hint or "")
+    failure = job_error(error, None, "file:/checkpoint")
+    assert (failure.code, failure.diagnostic.message) == ("SS284", "the query is nested too deeply for Spark")
+    assert "-Xss" in (failure.diagnostic.hint or "")
 
 
 def test_so_is_an_exhausted_parser_of_spark():

@@ -34,8 +34,10 @@ def test_the_best_rows_of_keys_that_are_equal_and_look_different(streams):
     streams.write(PRICES, ROWS)
     order = (Sorted("price", descending=True, nulls_first=False),)
     for keys in (("place",), ("tags",)):
-        found = streams.run(TopN(scan(PRICES), keys, order, "rank", 2, 3, "rn"))
-        assert [(row[1], row[-2], row[-1]) for row in found] == in_order([(Decimal("-2.00"), 2, "+I"), (None, 3, "+I")])
+        ranked = streams.run(TopN(scan(PRICES), keys, order, "rank", 2, 3, "rn"))
+        assert [(row[1], row[-2], row[-1]) for row in ranked] == in_order(
+            [(Decimal("-2.00"), 2, "+I"), (None, 3, "+I")]
+        )
 
 
 @pytest.mark.spark

@@ -52,11 +52,11 @@ def test_each_instant_is_in_exactly_the_windows_that_hold_it(spark, window):
     rows = spark.createDataFrame([(i,) for i in INSTANTS], "ts BIGINT").selectExpr("timestamp_micros(ts) AS ts")
     events = scan(table("events", ts="TIMESTAMP"))
     windows = with_windows(rows, AssignWindows(events, window, "ts", (), WindowColumns("s", "e", "t")))
-    found = windows.selectExpr(*(f"unix_micros({name})" for name in windows.columns)).collect()
-    assert sorted((ts, start, end) for ts, start, end, _ in found) == sorted(
+    actual = windows.selectExpr(*(f"unix_micros({name})" for name in windows.columns)).collect()
+    assert sorted((ts, start, end) for ts, start, end, _ in actual) == sorted(
         (ts, start, end) for ts in INSTANTS for start, end in expected(window, ts)
     )
-    assert all(time == end - 1000 for _, _, end, time in found)
+    assert all(time == end - 1000 for _, _, end, time in actual)
 
 
 @pytest.mark.parametrize(

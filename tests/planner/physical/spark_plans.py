@@ -25,8 +25,8 @@ _SOURCE = re.compile(r"StreamingExecutionRelation \w+\[[^\]]*/([^/\]]+/[^/\]]+)\
 
 def expected(plan: PhysicalPlan) -> Counter[str]:
     """How often each thing must be there; a source that is read twice counts once."""
-    found = Counter(_things(plan))
-    return Counter({thing: 1 if "/" in thing else count for thing, count in found.items()})
+    counts = Counter(_things(plan))
+    return Counter({thing: 1 if "/" in thing else count for thing, count in counts.items()})
 
 
 def _things(plan: PhysicalPlan) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _calls_of_every_key_group(step: Step) -> Iterator[str]:
 def seen(query: Any) -> Counter[str]:
     """The same of a running query."""
     text = str(query._jsq.streamingQuery().logicalPlan().toString())
-    found = Counter(_SOURCE.findall(text))
+    counted = Counter(_SOURCE.findall(text))
     operators = (line.lstrip(" :+-~").split(" ", 1)[0] for line in text.splitlines())
     counts = Counter(_OPERATORS[name] for name in operators if name in _OPERATORS)
-    return Counter(dict.fromkeys(found, 1)) + counts
+    return Counter(dict.fromkeys(counted, 1)) + counts

@@ -18,8 +18,8 @@ MINUTE = "TUMBLE(wt, INTERVAL '1' MINUTE)"
 
 def top(text):
     """The uppermost operator with state, and the logical plan."""
-    found = optimize(plan(text))
-    return physical(found).operators[0], found
+    optimized = optimize(plan(text))
+    return physical(optimized).operators[0], optimized
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_neither_is_refused_as_before(session: Session, text: str) -> None:
-    found = session.check(text)
-    assert [d.code for d in found] == [REFUSED[text]], found
+    wrong = session.check(text)
+    assert [d.code for d in wrong] == [REFUSED[text]], wrong
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,11 @@ def test_batch_takes_all_but_tables_without_an_end(session: Session) -> None:
         "batch", "batch", "stream", "stream", "batch", "stream", "batch", "batch",
     ]  # fmt: skip
     text = "SELECT e.a FROM t, endless AS e"
-    (found,) = session.check(text)
-    assert (found.code, found.span and text[found.span.start : found.span.end]) == ("SS600", "endless AS e")
+    (wrong,) = session.check(text)
+    assert (wrong.code, wrong.span and text[wrong.span.start : wrong.span.end]) == (
+        "SS600",
+        "endless AS e",
+    )
     sets = "EXECUTE STATEMENT SET BEGIN INSERT INTO out SELECT a, a FROM endless; END"
     assert [d.code for d in session.check(sets)] == ["SS600"]
 
@@ -139,8 +142,8 @@ def test_batch_takes_all_but_tables_without_an_end(session: Session) -> None:
 def test_a_table_without_an_end_in_a_view_is_named_there(session: Session) -> None:
     session.sql("CREATE VIEW later AS SELECT a FROM endless")
     session.sql("SET 'execution.runtime-mode' = 'batch'")
-    (found,) = session.check("SELECT * FROM later")
-    assert (found.code, found.detail, found.source) == (
+    (wrong,) = session.check("SELECT * FROM later")
+    assert (wrong.code, wrong.detail, wrong.source) == (
         "SS600", 'In view "later".', "CREATE VIEW later AS SELECT a FROM endless",
     )  # fmt: skip
 

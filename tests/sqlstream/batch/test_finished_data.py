@@ -40,8 +40,8 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
             "INSERT INTO people VALUES (?, ?, ?)",
             [(1, "Ann", "1990-01-01"), (2, "Bob", None), (3, "Cid", "2000-05-05")],
         )
-    with sqlstream.connect(spark) as found:
-        found.sql(f"""
+    with sqlstream.connect(spark) as own_session:
+        own_session.sql(f"""
         CREATE TABLE sales (shop INT, amount INT, kind STRING, rate DECIMAL(4, 2), twice AS amount * 2)
         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/sales.csv');
         CREATE TABLE shops (shop INT, city STRING, tags ARRAY<STRING>)
@@ -56,20 +56,20 @@ def session(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session
         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{folder}/odd.csv');
         CREATE VIEW totals (shop, total) AS SELECT shop, SUM(amount) FROM sales GROUP BY shop
         """)
-        yield found
+        yield own_session
 
 
 def batch(session: Session, text: str) -> list[tuple]:
     """The rows of a query, which must have been a batch."""
-    found = session.sql(text)
-    assert isinstance(found, Query) and isinstance(found.job, BatchRun), text
-    return found.fetchall()
+    result = session.sql(text)
+    assert isinstance(result, Query) and isinstance(result.job, BatchRun), text
+    return result.fetchall()
 
 
 def error(session: Session, text: str) -> str:
-    with pytest.raises(SqlStreamError) as found:
+    with pytest.raises(SqlStreamError) as caught:
         batch(session, text)
-    return str(found.value)
+    return str(caught.value)
 
 
 QUERIES = {
@@ -172,19 +172,19 @@ def test_a_query_over_finished_data_gives_final_rows(session: Session, text: str
 
 
 def test_columns_are_named_as_those_of_streams(session: Session) -> None:
-    found = session.sql(
+    result = session.sql(
         "SELECT count(*), MAX(amount) + 1, kind AS k, shop, shop FROM sales GROUP BY kind, shop LIMIT 1"
     )
-    assert isinstance(found, Query)
-    assert found.columns == ("count(*)", "max(amount) + 1", "k", "shop", "shop")
-    assert [type_.name for type_ in found.types] == ["BIGINT", "INT", "STRING", "INT", "INT"]
-    assert found.to_pandas().shape == (1, 5)
+    assert isinstance(result, Query)
+    assert result.columns == ("count(*)", "max(amount) + 1", "k", "shop", "shop")
+    assert [type_.name for type_ in result.types] == ["BIGINT", "INT", "STRING", "INT", "INT"]
+    assert result.to_pandas().shape == (1, 5)
 
 
 def test_an_empty_result_has_its_columns(session: Session) -> None:
-    found = session.sql("SELECT DISTINCT shop, rate FROM sales WHERE shop > 99")
-    assert isinstance(found, Query)
-    assert (found.to_arrow().num_rows, found.to_arrow().column_names) == (0, ["shop", "rate"])
+    result = session.sql("SELECT DISTINCT shop, rate FROM sales WHERE shop > 99")
+    assert isinstance(result, Query)
+    assert (result.to_arrow().num_rows, result.to_arrow().column_names) == (0, ["shop", "rate"])
 
 
 ERRORS = {
@@ -227,9 +227,9 @@ def test_a_mistake_in_a_view_has_its_place_there(session: Session) -> None:
 
 
 def test_what_a_stream_executes_stays_one(session: Session) -> None:
-    found = session.sql("SELECT n FROM numbers WHERE n > 18")
-    assert isinstance(found, Query) and isinstance(found.job, Job)
-    assert found.fetchall() == [(19,), (20,)]
+    result = session.sql("SELECT n FROM numbers WHERE n > 18")
+    assert isinstance(result, Query) and isinstance(result.job, Job)
+    assert result.fetchall() == [(19,), (20,)]
 
 
 def test_a_batch_that_is_stopped_ends(session: Session) -> None:
@@ -237,12 +237,12 @@ def test_a_batch_that_is_stopped_ends(session: Session) -> None:
         "SELECT COUNT(*) FROM numbers AS a, numbers AS b, numbers AS c, numbers AS d, numbers AS e, numbers AS f, "
         "numbers AS g, numbers AS h WHERE a.n + b.n + c.n + d.n + e.n + f.n + g.n + h.n = RAND()"
     )
-    found = session.sql(text)
-    assert isinstance(found, Query)
-    assert not found.job.wait(1)
-    found.stop()
-    assert found.job.state is JobState.STOPPED
-    assert found.fetchall() == []
+    result = session.sql(text)
+    assert isinstance(result, Query)
+    assert not result.job.wait(1)
+    result.stop()
+    assert result.job.state is JobState.STOPPED
+    assert result.fetchall() == []
 
 
 def test_results_are_written_into_tables(session: Session, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def test_help_and_version_load_neither_spark_nor_pandas(arguments):
     heavy = {"pyspark", "pandas", "sqlglot", "lark", "prompt_toolkit"}
     report = f"print({heavy} & {{*sys.modules}}, file=sys.stderr)"
     script = f"import sys; from sqlstream.cli import run; run(sys.argv[1:]); {report}"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, *arguments], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    assert found.stdout
-    assert found.stderr == "set()\n"
+    assert process.stdout
+    assert process.stderr == "set()\n"
 
 
 def test_the_version_is_an_option_too(capsys):
@@ -51,10 +51,10 @@ def test_the_version_is_an_option_too(capsys):
 
 
 def test_module_is_the_command():
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "sqlstream", "--help"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    assert found.stdout.startswith("Usage: sqlstream")
+    assert process.stdout.startswith("Usage: sqlstream")
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_modules_beside_a_script_hold_its_functions(tmp_path, capsys):
 
 
 def test_check_reads_standard_input():
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "sqlstream", "check", "-"], cwd=ROOT, input=TABLE + "SELECT x FROM bids",
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert found.returncode == 1
-    assert found.stderr.startswith('<stdin>: SS201: column "x" does not exist\nLINE 3: SELECT x FROM bids')
+    assert process.returncode == 1
+    assert process.stderr.startswith('<stdin>: SS201: column "x" does not exist\nLINE 3: SELECT x FROM bids')
 
 
 def test_explain_prints_the_plan_as_text(bids, capsys):
@@ -241,8 +241,8 @@ def test_format_leaves_all_files_where_one_cannot_be_formatted(tmp_path, monkeyp
 @pytest.mark.parametrize(("arguments", "shown"), [(["version"], False), (["--debug", "version"], True)])
 def test_logs_of_libraries_are_for_debugging(arguments, shown):
     code = f"import logging, sqlstream.cli; sqlstream.cli.run({arguments}); logging.error('KeyboardInterrupt')"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ("KeyboardInterrupt" in found.stderr) == shown
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ("KeyboardInterrupt" in process.stderr) == shown
 
 
 def test_internal_mistakes_are_named_without_a_traceback(monkeypatch, capsys):

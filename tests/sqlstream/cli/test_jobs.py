@@ -27,15 +27,15 @@ def lines(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[dict
 
 
 def test_jobs_are_listed(directory, capsys) -> None:
-    found = lines(["jobs", "list", "--dir", directory], capsys)
-    assert [(line["job name"], line["status"]) for line in found] == [("clicks", "LOST"), ("totals", "STOPPED")]
-    assert found[1]["start time"] == "1970-01-01 00:00:00"
+    actual = lines(["jobs", "list", "--dir", directory], capsys)
+    assert [(line["job name"], line["status"]) for line in actual] == [("clicks", "LOST"), ("totals", "STOPPED")]
+    assert actual[1]["start time"] == "1970-01-01 00:00:00"
 
 
 @pytest.mark.parametrize("name", ["totals", "TOTALS", "id-of-totals"])
 def test_a_job_is_shown_by_name_or_id(directory, capsys, name) -> None:
-    found = {line["property"]: line["value"] for line in lines(["jobs", "show", name, "--dir", directory], capsys)}
-    assert {key: found[key] for key in ("status", "end time", "statement", "setting pipeline.name", "rows in")} == {
+    collected = {line["property"]: line["value"] for line in lines(["jobs", "show", name, "--dir", directory], capsys)}
+    assert {key: collected[key] for key in ("status", "end time", "statement", "setting pipeline.name", "rows in")} == {
         "status": "STOPPED", "end time": "1970-01-01 00:01:00", "statement": "INSERT INTO t SELECT 1",
         "setting pipeline.name": "totals", "rows in": "7",
     }  # fmt: skip

@@ -75,8 +75,8 @@ def test_nothing_to_run_is_a_usage_error():
 def test_a_variable_of_the_environment_stays_in_options(monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
     create = "CREATE TABLE t (a INT) WITH ('connector' = 'redis', 'password' = '${SHOP_PASSWORD}')"
-    (found,) = substitute([Script("-e", create)], {})
-    assert found.text == create
+    (only,) = substitute([Script("-e", create)], {})
+    assert only.text == create
     assert substitute([Script("-e", create)], {"SHOP_PASSWORD": "x"})[0].text == create.replace("${SHOP_PASSWORD}", "x")
     with pytest.raises(ParseError, match="SS190"):
         substitute([Script("-e", "SELECT ${SHOP_PASSWORD} FROM t")], {})

@@ -40,20 +40,20 @@ def read_all(environment: Environment, tmp_path: Path) -> Callable[..., list[tup
     """What a bounded table yields, batch after batch."""
 
     def run(table: Table, *columns: str, checkpoint: str = "checkpoint") -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
+        collected: list[tuple[Any, ...]] = []
         read = registered(table.connector).read
         assert read is not None
         frame = read(environment, table, columns or tuple(c.name for c in table.columns))
         if BAD in frame.columns:
             frame = frame.where(f"{BAD}.error IS NULL").drop(BAD)
         query = (
-            frame.writeStream.foreachBatch(lambda batch, _: found.extend(tuple(r) for r in batch.collect()))
+            frame.writeStream.foreachBatch(lambda batch, _: collected.extend(tuple(r) for r in batch.collect()))
             .option("checkpointLocation", str(tmp_path / checkpoint))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
-        return found
+        return collected
 
     return run
 

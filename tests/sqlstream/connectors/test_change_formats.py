@@ -50,7 +50,7 @@ def changes(frame) -> list[tuple]:
 
 
 def codes(table) -> list[str]:
-    return [found.code for found in validate(table, {})]
+    return [item.code for item in validate(table, {})]
 
 
 # --- options --------------------------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ BAD_MESSAGES = {
 @pytest.mark.spark
 def test_a_bad_message_is_bad_as_a_whole(kafka, messages) -> None:
     table = kafka("id INT; v STRING; d DECIMAL(5, 2)", format="debezium-json", on_error="skip")
-    found = rows_of_messages(messages(*BAD_MESSAGES, None, "", UPDATED), table, ("v",))
-    rows = found.select("v", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place", ROW_KIND).collect()
+    decoded = rows_of_messages(messages(*BAD_MESSAGES, None, "", UPDATED), table, ("v",))
+    rows = decoded.select("v", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place", ROW_KIND).collect()
     bad, good = rows[: len(BAD_MESSAGES)], rows[len(BAD_MESSAGES) :]
     assert {row.record.decode(): row.error for row in bad} == {k: f"SS402: {v}" for k, v in BAD_MESSAGES.items()}
     assert [row.place for row in bad] == [f"t[0]@{i}" for i in range(len(bad))]
@@ -142,8 +142,8 @@ def test_a_bad_message_is_bad_as_a_whole(kafka, messages) -> None:
 def test_changes_by_key_need_no_row_of_before(kafka, messages) -> None:
     gone = '{"before": {"id": 1}, "op": "d"}'
     table = kafka("id INT; v STRING", UPSERT, format="debezium-json", changelog_mode="I,UA,D")
-    found = rows_of_messages(messages(WITHOUT_BEFORE, gone), table, ("id", "v"))
-    assert changes(found) == [("+U", 1, "b"), ("-D", 1, None)]
+    decoded = rows_of_messages(messages(WITHOUT_BEFORE, gone), table, ("id", "v"))
+    assert changes(decoded) == [("+U", 1, "b"), ("-D", 1, None)]
     canal = '{"type": "UPDATE", "data": [{"id": "1", "v": "b"}], "old": null}'
     table = kafka("id INT; v STRING", UPSERT, format="canal-json", changelog_mode="I,UA,D")
     assert changes(rows_of_messages(messages(canal), table, ("id", "v"))) == [("+U", 1, "b")]
@@ -171,9 +171,9 @@ def test_old_rows_hold_what_has_changed(kafka, messages) -> None:
 @pytest.mark.spark
 def test_messages_have_the_key_of_their_row(kafka, spark) -> None:
     rows = spark.createDataFrame([(1, "a", "+U"), (1, "a", "-D")], f"id INT, v STRING, {ROW_KIND} STRING")
-    found = messages_of_rows(rows, kafka("id INT; v STRING", format="ogg-json", key__fields="id")).collect()
-    assert [row.key for row in found] == ['{"id":1}', '{"id":1}']
-    assert [json.loads(row.value) for row in found] == [
+    decoded = messages_of_rows(rows, kafka("id INT; v STRING", format="ogg-json", key__fields="id")).collect()
+    assert [row.key for row in decoded] == ['{"id":1}', '{"id":1}']
+    assert [json.loads(row.value) for row in decoded] == [
         {"before": None, "after": {"id": 1, "v": "a"}, "op_type": "I"},
         {"before": {"id": 1, "v": "a"}, "after": None, "op_type": "D"},
     ]

@@ -108,8 +108,8 @@ def test_what_cannot_be_read_is_told(wrong, tmp_path):
 )  # fmt: skip
 def test_the_header_names_the_columns_in_their_places(wrong, tmp_path, header, options, problem):
     (tmp_path / "1.csv").write_text(f"{header}\n1,2.5,Ulm\n")
-    found = wrong("id BIGINT; price DOUBLE; city STRING", format="csv", csv__header="true", **options)
-    assert found == ([] if problem is None else [f"SS525: {problem.format(tmp_path / '1.csv')}"])
+    actual = wrong("id BIGINT; price DOUBLE; city STRING", format="csv", csv__header="true", **options)
+    assert actual == ([] if problem is None else [f"SS525: {problem.format(tmp_path / '1.csv')}"])
 
 
 def test_a_column_that_is_not_read_may_have_another_name_in_the_header(wrong, tmp_path):

@@ -94,15 +94,15 @@ def error_of(action, *arguments) -> str:
 
 @BOTH
 def test_answers_come_per_key_in_the_order_of_the_keys(system, customers) -> None:
-    found = ask(source(customers(system), "id", "name,id"), (2,), (9,), (1,))
-    assert [sorted(rows) for rows in found] == [[("Bea", 2), ("Bob", 2)], [], [("Ann", 1)]]
+    answers = ask(source(customers(system), "id", "name,id"), (2,), (9,), (1,))
+    assert [sorted(rows) for rows in answers] == [[("Bea", 2), ("Bob", 2)], [], [("Ann", 1)]]
 
 
 @BOTH
 def test_values_have_the_declared_types(system, customers) -> None:
-    ((found,),) = ask(source(customers(system), "name", ",".join(COLUMNS)), ("Ann",))
+    ((answers,),) = ask(source(customers(system), "name", ",".join(COLUMNS)), ("Ann",))
     seen = datetime(2024, 1, 1, 2, tzinfo=UTC)
-    assert found == (1, "Ann", True, Decimal("1.50"), date(2001, 2, 3), seen, b"\x00\xff", 0.5)
+    assert answers == (1, "Ann", True, Decimal("1.50"), date(2001, 2, 3), seen, b"\x00\xff", 0.5)
 
 
 @BOTH
@@ -136,8 +136,8 @@ def test_keys_of_many_types(system, customers, columns, key, names) -> None:
     ],
 )
 def test_filters_are_checked_in_the_database(system, customers, comparison, names) -> None:
-    found = ask(source(customers(system), "id", "name", comparison), (1,), (2,))
-    assert sorted(name for rows in found for (name,) in rows) == names
+    answers = ask(source(customers(system), "id", "name", comparison), (1,), (2,))
+    assert sorted(name for rows in answers for (name,) in rows) == names
 
 
 @BOTH
@@ -149,9 +149,9 @@ def test_many_keys_and_many_requests(system, make_file) -> None:
 
     async def run():
         client = await asked.open()
-        found = await asyncio.gather(*(client.ask([(i,)]) for i in range(40)))
+        answers = await asyncio.gather(*(client.ask([(i,)]) for i in range(40)))
         await client.close()
-        return found
+        return answers
 
     assert asyncio.run(run()) == [[[(f"n{i}",)]] for i in range(40)]
 

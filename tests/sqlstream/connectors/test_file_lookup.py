@@ -25,9 +25,9 @@ def source_of(table: Table, key: str = "k") -> FileSource:
     kinds = {c.name: c.type for c in table.physical_columns}
     request = Request(((key, kinds[key]),), tuple(kinds.items()))
     assert FILES.lookup is not None
-    found = FILES.lookup(Environment(conf, Path("session")), table, request)
-    assert isinstance(found, FileSource)
-    return found
+    actual = FILES.lookup(Environment(conf, Path("session")), table, request)
+    assert isinstance(actual, FileSource)
+    return actual
 
 
 def files(make_table, columns="k STRING; v INT", **options) -> Any:
@@ -46,10 +46,10 @@ def test_options_of_the_format_reach_the_source(make_table):
         "lookup__full_cache__periodic_reload__interval": "10 s",
         "partition_by": "v",
     }
-    found = source_of(files(make_table, **options))
+    actual = source_of(files(make_table, **options))
     columns = (("k", parse_type("STRING")), ("v", parse_type("INT")))
-    assert (found.path, found.partitions, found.reload_ms) == ("/data", ("v",), 10_000)
-    assert found.format == FileFormat(
+    assert (actual.path, actual.partitions, actual.reload_ms) == ("/data", ("v",), 10_000)
+    assert actual.format == FileFormat(
         "csv", columns, "Europe/Amsterdam", True, ";", "'", "\\", "NA", True, None, drop=True
     )
     assert source_of(files(make_table, csv__disable_quote_character=True)).format.quote is None

@@ -138,16 +138,16 @@ def test_a_watched_directory_is_made_and_brings_later_files(make_table, environm
     assert not connector("filesystem").bounded(table)
     read = connector("filesystem").read
     assert read is not None
-    found: list[str] = []
+    collected: list[str] = []
     writer = read(environment, table, ("line",)).writeStream.foreachBatch(
-        lambda rows, _: found.extend(row.line for row in rows.collect())
+        lambda rows, _: collected.extend(row.line for row in rows.collect())
     )
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         for name in ("first", "second"):
             (tmp_path / "later" / name).write_text(f"{name}\n")
             query.processAllAvailable()
-        assert found == ["first", "second"]
+        assert collected == ["first", "second"]
     finally:
         query.stop()
 
@@ -157,9 +157,9 @@ def test_a_file_that_comes_late_and_is_old_is_read(make_table, environment, tmp_
     table = make_table("filesystem", "line STRING", path=tmp_path / "in", format="text", **options)
     read = connector("filesystem").read
     assert read is not None
-    found: list[str] = []
+    collected: list[str] = []
     writer = read(environment, table, ("line",)).writeStream.foreachBatch(
-        lambda rows, _: found.extend(row.line for row in rows.collect())
+        lambda rows, _: collected.extend(row.line for row in rows.collect())
     )
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
@@ -168,7 +168,7 @@ def test_a_file_that_comes_late_and_is_old_is_read(make_table, environment, tmp_
             os.utime(tmp_path / name, (time.time() - age, time.time() - age))
             (tmp_path / name).rename(tmp_path / "in" / name)
             query.processAllAvailable()
-        assert found == ["new", "newer", "old"]
+        assert collected == ["new", "newer", "old"]
     finally:
         query.stop()
 

@@ -40,10 +40,10 @@ def tuples(frame) -> list[tuple]:
 def test_json_messages_become_rows_with_their_metadata(kafka, messages) -> None:
     metadata = {"o": "offset", "t": "timestamp", "k": "key", "from": "topic", "p": "partition"}
     table = kafka("a INT; b ARRAY<STRING>", metadata, format="json")
-    found = rows_of_messages(
+    decoded = rows_of_messages(
         messages('{"a": 1, "b": ["x"]}', '{"a": 2}'), table, ("o", "b", "t", "a", "k", "from", "p")
     )
-    assert tuples(found) == [
+    assert tuples(decoded) == [
         (0, ["x"], NOON, 1, bytearray(b"k0"), "t", 0),
         (1, None, NOON, 2, bytearray(b"k1"), "t", 0),
     ]
@@ -67,8 +67,8 @@ def test_a_bad_message_fails_whichever_columns_are_read(kafka, messages, columns
 @pytest.mark.parametrize("option", [{"json__ignore_parse_errors": "true"}, {"on_error": "dead-letter:dead"}])
 def test_bad_messages_are_marked_where_the_table_tolerates_them(kafka, messages, option: dict[str, str]) -> None:
     table = kafka("a INT; b INT", format="json", **option)
-    found = rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
-    assert tuples(found.select("b", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
+    decoded = rows_of_messages(messages('{"a": "bad", "b": 1}', "no json", '{"a": 1, "b": 2}'), table, ("b",))
+    assert tuples(decoded.select("b", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
         (1, bytearray(b'{"a": "bad", "b": 1}'), 'SS402: column "a" of type INT is "bad"', "t[0]@0"),
         (None, bytearray(b"no json"), "SS402: the record is no JSON object", "t[0]@1"),
         (2, bytearray(b'{"a": 1, "b": 2}'), None, "t[0]@2"),
@@ -78,8 +78,8 @@ def test_bad_messages_are_marked_where_the_table_tolerates_them(kafka, messages,
 def test_bad_bytes_stay_as_they_are(kafka, messages, spark) -> None:
     rows = [(b"k", b"\xff,1,2", "t", 0, 0, NOON, 0), (b"k", None, "t", 0, 1, NOON, 0)]
     table = kafka("a INT; b INT", format="csv", on_error="skip")
-    found = rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ())
-    assert tuples(found.select(f"{BAD}.record", f"{BAD}.error")) == [
+    decoded = rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ())
+    assert tuples(decoded.select(f"{BAD}.record", f"{BAD}.error")) == [
         (bytearray(b"\xff,1,2"), 'SS402: column "a" of type INT is "\ufffd"'),
         (None, "SS402: the record is no CSV row of 2 columns"),
     ]

@@ -33,8 +33,8 @@ class Batch:
 def rows(folder: Path) -> list[tuple[Any, ...]]:
     version = newest(folder)
     assert version is not None
-    found = (tuple(row.values()) for row in pq.read_table(version / "rows.parquet").to_pylist())
-    return sorted(found, key=str)
+    emitted_rows = (tuple(row.values()) for row in pq.read_table(version / "rows.parquet").to_pylist())
+    return sorted(emitted_rows, key=str)
 
 
 def replaced(folder: Path, run: str, number: int, *changes: tuple[Any, ...], kinds: bool = True) -> None:
@@ -77,8 +77,8 @@ def test_versions_that_were_just_found_stay(tmp_path: Path) -> None:
 def test_keys_may_be_of_several_columns_and_any_plain_type() -> None:
     keys = [("a", pa.decimal128(5, 2), Decimal("1.50")), ("b", pa.timestamp("us", "UTC"), 0), ("c", pa.binary(), b"x")]
     columns = {name: pa.array([value, value], kind) for name, kind, value in keys}
-    found = with_changes(None, pa.table(columns | {"v": [[1], [2]]}), ("a", "b", "c"))
-    assert found["v"].to_pylist() == [[2]]
+    actual = with_changes(None, pa.table(columns | {"v": [[1], [2]]}), ("a", "b", "c"))
+    assert actual["v"].to_pylist() == [[2]]
 
 
 @pytest.mark.spark
@@ -93,6 +93,6 @@ def test_a_job_updates_a_table_that_queries_read(spark, tmp_path: Path) -> None:
         job = session.sql("INSERT INTO o SELECT v, COUNT(*) FROM t GROUP BY v")
         assert isinstance(job, Job)
         assert job.wait(300)
-        found = session.sql("SELECT v, n FROM o")
-        assert isinstance(found, Query)
-        assert sorted(tuple(row) for row in found) == [("a", 1), ("b", 1)]
+        result = session.sql("SELECT v, n FROM o")
+        assert isinstance(result, Query)
+        assert sorted(tuple(row) for row in result) == [("a", 1), ("b", 1)]

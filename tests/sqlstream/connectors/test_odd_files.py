@@ -45,9 +45,9 @@ def test_links_to_what_is_read_anyway_are_told_apart_from_others(tmp_path: Path)
     links |= {"other": outside, "other2": outside, "sub2": Path("sub")}
     for name, target in links.items():
         (root / name).symlink_to(target)
-    found = walk([root])
-    assert sorted(map(str, found.files)) == [f"{root}/{name}" for name in ("a.json", "other/c.json", "sub/b.json")]
-    assert {str(p.relative_to(root)) for p in found.links} == {"loop", "sub/up", "again", "other2", "sub2"}
+    nodes = walk([root])
+    assert sorted(map(str, nodes.files)) == [f"{root}/{name}" for name in ("a.json", "other/c.json", "sub/b.json")]
+    assert {str(p.relative_to(root)) for p in nodes.links} == {"loop", "sub/up", "again", "other2", "sub2"}
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_files_that_readers_would_skip_are_found(
         path.symlink_to(tmp_path / "nowhere")
     else:
         path.write_bytes(content)
-    found = [f"{d.code}: {d.message}" for d in wrong_files(Table("t", (), ""), walk([tmp_path]).files, format)]
-    assert len(found) == (said is not None)
-    assert said is None or re.match(said, found[0])
+    collected = [f"{d.code}: {d.message}" for d in wrong_files(Table("t", (), ""), walk([tmp_path]).files, format)]
+    assert len(collected) == (said is not None)
+    assert said is None or re.match(said, collected[0])
 
 
 @pytest.mark.parametrize("log", ["4", "4.compact"])
@@ -132,9 +132,9 @@ def test_a_micro_batch_may_have_several_entries_of_a_log(tmp_path: Path) -> None
 
 
 def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    found = session.sql(query)
-    assert isinstance(found, Query)
-    return found.fetchall()
+    result = session.sql(query)
+    assert isinstance(result, Query)
+    return result.fetchall()
 
 
 def run(spark: Any, folder: Path, format: str, **options: str) -> Job:  # noqa: A002

@@ -44,9 +44,9 @@ def test_count_windows_hold_rows_in_the_order_of_files(partition_bytes, seconds,
             )
             query = session.sql("SELECT k, COLLECT_LIST(v) AS vs FROM t WHERE k <> '' GROUP BY k COUNT WINDOW (5 ROWS)")
             assert isinstance(query, Query)
-            found = [row[1] for row in query]
+            collected = [row[1] for row in query]
             batches = query.job.progress().batches
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
-    assert [v for vs in found for v in vs] == expected
+    assert [v for vs in collected for v in vs] == expected
     assert batches <= 2

@@ -30,15 +30,15 @@ def test_lines_of_json_are_parsed_once(options: str, required: str, spark: Any, 
         session.sql(f"""CREATE TABLE t (a INT{required}, b STRING{required})
             WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/in'{options})""")
         rows = session.dataframe("SELECT a + 1 AS a, UPPER(b) AS b, a + 2 AS c FROM t WHERE a > 1 AND b <> 'z'")
-        found: list[tuple[Any, ...]] = []
+        collected: list[tuple[Any, ...]] = []
         query = (
-            rows.writeStream.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect())))
+            rows.writeStream.foreachBatch(lambda batch, _: collected.extend(map(tuple, batch.collect())))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
-    assert found == [(4, "X", 5)]
+    assert collected == [(4, "X", 5)]
     assert parses(query._jsq.streamingQuery().lastExecution().optimizedPlan()) == 1
 
 

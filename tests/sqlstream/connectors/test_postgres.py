@@ -97,8 +97,8 @@ def test_options_that_do_not_go_together_are_refused(declared) -> None:
 
 def test_options_of_flink_without_effect_say_what_to_write(declared) -> None:
     table = declared("a INT", name="jdbc", lookup__cache="PARTIAL", sink__parallelism="3")
-    found = validate(table, {})
-    assert [(d.code, d.hint) for d in found] == [
+    actual = validate(table, {})
+    assert [(d.code, d.hint) for d in actual] == [
         ("SS350", "Write CACHE n ROWS [TTL interval] in LOOKUP ASYNC (…)."),
         ("SS350", "Rows are copied by the tasks that make them."),
     ]
@@ -127,9 +127,9 @@ def test_a_lookup_finds_columns_but_for_case_and_answers(server, declared, monke
     request = Request((("id", string),), (("name", string), ("n", bigint)), (Comparison("n", ">", 2),))
     for name in ("postgres", "jdbc"):
         table = declared("id STRING; name STRING; n BIGINT", name=name, password="${PG_PASSWORD}")
-        found = lookup_of(table, request)
+        actual = lookup_of(table, request)
 
-        async def ask(source=found):
+        async def ask(source=actual):
             client = await source.open()
             try:
                 return await client.ask([(uid,), ("no uuid",)])

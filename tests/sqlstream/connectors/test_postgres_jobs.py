@@ -75,8 +75,8 @@ def test_a_job_that_is_started_again_writes_each_row_once(run, server, tmp_path)
     run(columns, insert, "copied")
     last = forget_last_commit(tmp_path / "checkpoints" / "insert_into_copied")
     run(columns, insert, "copied")
-    found = server.rows("SELECT k, v, ts AT TIME ZONE 'UTC' = '2024-01-01 00:00:02.5' FROM copied ORDER BY k")
-    assert found == [("a", 1, False), ("b", None, True), ("c", 3, False)]
+    actual = server.rows("SELECT k, v, ts AT TIME ZONE 'UTC' = '2024-01-01 00:00:02.5' FROM copied ORDER BY k")
+    assert actual == [("a", 1, False), ("b", None, True), ("c", 3, False)]
     assert server.rows("SELECT job, epoch FROM sqlstream_epochs") == [("insert_into_copied", last)]
     assert server.rows("SELECT 1 FROM pg_class WHERE relname LIKE 'sqlstream_staging%'") == []
 
@@ -154,9 +154,9 @@ def test_a_table_is_read_whole_by_a_query_over_finished_data(spark, server) -> N
             'url' = '{server.options["url"]}', 'username' = 'postgres', 'password' = '${{TEST_PG_PASSWORD}}',
             'table-name' = 'people')"""
         )
-        found = session.sql("SELECT name, YEAR(born) FROM people WHERE id <> 2 AND name > 'A' ORDER BY id DESC")
-        assert isinstance(found, Query)
-        assert found.fetchall() == [("Cid", 2000), ("Ann", 1990)]
+        result = session.sql("SELECT name, YEAR(born) FROM people WHERE id <> 2 AND name > 'A' ORDER BY id DESC")
+        assert isinstance(result, Query)
+        assert result.fetchall() == [("Cid", 2000), ("Ann", 1990)]
         server.execute("DROP TABLE people")
         with pytest.raises(SqlStreamError, match="SS563"):
             session.sql("SELECT COUNT(*) FROM people")

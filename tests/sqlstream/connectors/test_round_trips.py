@@ -124,15 +124,15 @@ def test_a_sink_and_its_own_source_agree(name: str, table_of, spark, environment
         arrays = [pa.array(column, VALUES[kind][1]) for column, kind in zip(columns, kinds, strict=True)]
         written = spark.createDataFrame(pa.table(arrays, [f"c{i}" for i in range(len(kinds))])).coalesce(1)
         conditions = [
-            F.coalesce(c, F.lit(False)) for found in faults(table, values, partitions).values() for c, _ in found
+            F.coalesce(c, F.lit(False)) for item in faults(table, values, partitions).values() for c, _ in item
         ]
         held = shown(written.where(~reduce(or_, conditions, F.lit(False))))
         rows = spark.createDataFrame(pa.table(arrays, written.columns)).where(~reduce(or_, conditions, F.lit(False)))
         connector("filesystem").batch_writer(environment, table)(rows.coalesce(1), 0)
         read = connector("filesystem").read
         assert read is not None
-        found = shown(read(reading, table, tuple(c.name for c in table.columns)))
-        assert ([*(found - held)], [*(held - found)]) == ([], [])
+        item = shown(read(reading, table, tuple(c.name for c in table.columns)))
+        assert ([*(item - held)], [*(held - item)]) == ([], [])
         numbers.append(held.total())
 
     check()

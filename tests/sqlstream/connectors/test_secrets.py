@@ -11,8 +11,8 @@ from sqlstream.results import Rows
 
 
 def test_a_reference_is_an_environment_variable():
-    found = resolved({"password": "${PW}", "url": "http://${HOST}:80/", "size": 3}, {"PW": "s", "HOST": "h"})
-    assert found == {"password": "s", "url": "http://h:80/", "size": 3}
+    actual = resolved({"password": "${PW}", "url": "http://${HOST}:80/", "size": 3}, {"PW": "s", "HOST": "h"})
+    assert actual == {"password": "s", "url": "http://h:80/", "size": 3}
 
 
 def test_a_variable_that_is_not_set_is_named():
@@ -51,9 +51,9 @@ def test_no_statement_shows_a_secret():
     with sqlstream.connect() as session:
         session.sql(create)
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'datagen')")
-        found = session.sql("SHOW CREATE TABLE out")
-        assert isinstance(found, Rows)
-        shown = str(found.fetchall())
+        result = session.sql("SHOW CREATE TABLE out")
+        assert isinstance(result, Rows)
+        shown = str(result.fetchall())
         plan = session.explain("INSERT INTO out SELECT a FROM t", format="JSON")
     assert "******" in shown and "******" in plan
     assert "hunter2" not in shown + plan

@@ -45,8 +45,8 @@ def test_what_spark_connect_would_keep_on_its_server_is_refused(make_table, numb
 def test_print_takes_a_name_and_standard_error(make_table, numbers, write_all, capsys) -> None:
     table = make_table("print", "a INT; b STRING", print_identifier="job 7", standard_error="true")
     write_all(numbers, table)
-    found = capsys.readouterr()
-    assert (found.out, found.err) == ("", "job 7> +I[1, x y]\njob 7> +I[2, null]\n")
+    actual = capsys.readouterr()
+    assert (actual.out, actual.err) == ("", "job 7> +I[1, x y]\njob 7> +I[2, null]\n")
 
 
 def test_blackhole_computes_every_row(spark, make_table, numbers, environment, tmp_path) -> None:
@@ -158,10 +158,10 @@ def _rows(environment: Environment, table: Table, columns: tuple[str, ...], tmp_
     read = connector(table.connector).read
     assert read is not None
     rows: list = []
-    found = read(environment, table, columns)
-    if BAD in found.columns:  # lowering parts the rows that could not be read from the others
-        found = found.where(f"{BAD}.error IS NULL")
-    writer = found.select(*columns).writeStream.foreachBatch(
+    rows_read = read(environment, table, columns)
+    if BAD in rows_read.columns:  # lowering parts the rows that could not be read from the others
+        rows_read = rows_read.where(f"{BAD}.error IS NULL")
+    writer = rows_read.select(*columns).writeStream.foreachBatch(
         lambda batch, _: rows.extend(tuple(row) for row in batch.collect())
     )
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -193,9 +193,9 @@ _IGNORING = {"csv__ignore_parse_errors": "true"}
 def test_socket_reads_lines(make_table, environment, tmp_path, text: str, columns: str, options, rows) -> None:
     with _serving(text) as port:
         table = make_table("socket", columns, hostname="127.0.0.1", port=port, **options)
-        with _rows(environment, table, ("a",), tmp_path) as found:
-            _until(lambda: len(found) == 2)
-    assert found == rows
+        with _rows(environment, table, ("a",), tmp_path) as actual:
+            _until(lambda: len(actual) == 2)
+    assert actual == rows
 
 
 def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path) -> None:
@@ -215,13 +215,13 @@ def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path)
 def test_without_its_jar_kafka_says_how_to_get_it(spark, make_table, environment) -> None:
     options = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"}
     table = make_table("kafka", "a INT", **options)
-    found = connector("kafka")
-    assert found.read is not None
+    kind = connector("kafka")
+    assert kind.read is not None
     rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS a")
     uses = (
-        lambda: found.read(environment, table, ("a",)),
-        lambda: found.stream(environment, table, rows),
-        lambda: found.batch_writer(environment, table),
+        lambda: kind.read(environment, table, ("a",)),
+        lambda: kind.stream(environment, table, rows),
+        lambda: kind.batch_writer(environment, table),
     )
     for use in uses:
         with pytest.raises(ConnectorError) as error:

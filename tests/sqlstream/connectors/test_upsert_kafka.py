@@ -32,7 +32,7 @@ def topic(make_table):
 
 
 def codes(table) -> list[str]:
-    return [found.code for found in validate(table, {})]
+    return [item.code for item in validate(table, {})]
 
 
 def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
@@ -51,9 +51,9 @@ def test_rows_of_before_are_kept_where_they_are_read() -> None:
     session.sql("CREATE TABLE p (v INT, n BIGINT) WITH ('connector' = 'print')")
 
     def plan(statement: str) -> str:
-        found = session.sql(f"EXPLAIN CHANGELOG_MODE {statement}")
-        assert isinstance(found, Rows)
-        return "\n".join(str(row[0]) for row in found)
+        result = session.sql(f"EXPLAIN CHANGELOG_MODE {statement}")
+        assert isinstance(result, Rows)
+        return "\n".join(str(row[0]) for row in result)
 
     copied = plan("INSERT INTO o SELECT id, v + 1 FROM t")
     assert "Normalize" not in copied and "sink upserts by id" in copied and "[upsert by id: I,UA,D]" in copied
@@ -87,9 +87,9 @@ def test_messages_replace_and_delete_the_row_of_their_key(topic, spark) -> None:
     rows = [(k and k.encode(), v and v.encode(), "t", 0, i, now, 0) for i, (k, v) in enumerate(texts)]
     messages = spark.createDataFrame(rows, SCHEMA)
     table = topic(metadata={"o": "offset"}, on_error="skip")
-    found = rows_of_messages(messages, table, ("v", "o", "id")).collect()
-    assert [(r[ROW_KIND], r.id, r.v, r.o) for r in found[:2]] == [("+U", 1, "a", 0), ("-D", 1, None, 1)]
-    assert [r[BAD].error for r in found] == [
+    decoded = rows_of_messages(messages, table, ("v", "o", "id")).collect()
+    assert [(r[ROW_KIND], r.id, r.v, r.o) for r in decoded[:2]] == [("+U", 1, "a", 0), ("-D", 1, None, 1)]
+    assert [r[BAD].error for r in decoded] == [
         None,
         None,
         'SS402: column "id" of type INT is "two"',
@@ -101,8 +101,8 @@ def test_messages_replace_and_delete_the_row_of_their_key(topic, spark) -> None:
 def test_changes_become_messages_that_read_back_as_the_same_table(topic, spark) -> None:
     changes = [(1, "a", "+I"), (2, None, "+I"), (1, "a", "-U"), (1, "b", "+U"), (2, None, "-D")]
     rows = spark.createDataFrame(changes, f"id INT, v STRING, {ROW_KIND} STRING")
-    found = messages_of_rows(rows, topic()).collect()
-    of_one = [(m.key, m.value) for m in found if m.key == '{"id":1}']
+    decoded = messages_of_rows(rows, topic()).collect()
+    of_one = [(m.key, m.value) for m in decoded if m.key == '{"id":1}']
     assert of_one == [('{"id":1}', '{"id":1,"v":"a"}'), ('{"id":1}', None), ('{"id":1}', '{"id":1,"v":"b"}')]
-    assert [m.value for m in found if m.key == '{"id":2}'] == ['{"id":2,"v":null}', None]
+    assert [m.value for m in decoded if m.key == '{"id":2}'] == ['{"id":2,"v":null}', None]
     assert [m.value for m in messages_of_rows(rows.drop(ROW_KIND).limit(1), topic()).collect()] == ['{"id":1,"v":"a"}']

@@ -29,10 +29,10 @@ def files(make_table: MakeTable, columns: str = "a INT", **options: object) -> T
 
 def test_every_name_is_a_connector_with_a_description() -> None:
     for name in NAMES:
-        found = connector(name)
-        assert (found.name, bool(found.doc)) == (name, True)
-        assert found.is_source or found.is_sink or found.is_lookup
-        assert len({o.key for o in found.options}) == len(found.options)
+        kind = connector(name)
+        assert (kind.name, bool(kind.doc)) == (name, True)
+        assert kind.is_source or kind.is_sink or kind.is_lookup
+        assert len({o.key for o in kind.options}) == len(kind.options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -307,9 +307,9 @@ def test_a_path_that_no_file_system_takes_is_an_error_of_ours(make_table) -> Non
 
 def test_credentials_in_paths_are_refused_when_a_job_starts(make_table) -> None:
     """Spark writes the paths of files into the checkpoint."""
-    found = files(make_table, path="s3a://AKIA:secret@bucket/items")
-    assert codes(found) == []
-    (wrong,) = connector("filesystem").ready(found, {})
+    actual = files(make_table, path="s3a://AKIA:secret@bucket/items")
+    assert codes(actual) == []
+    (wrong,) = connector("filesystem").ready(actual, {})
     assert (wrong.code, "secret" in wrong.render()) == ("SS584", False)
     assert list(connector("filesystem").ready(files(make_table, path="abfss://c@account.test/items"), {})) == []
 
@@ -324,8 +324,8 @@ def test_a_watched_path_may_come_later(make_table) -> None:
 
 
 def test_an_exact_key_comes_before_a_pattern() -> None:
-    found = find(connector("kafka").options, "properties.group.id")
-    assert found is not None and found.key == "properties.group.id"
+    actual = find(connector("kafka").options, "properties.group.id")
+    assert actual is not None and actual.key == "properties.group.id"
 
 
 def test_patterns_do_not_match_nothing() -> None:

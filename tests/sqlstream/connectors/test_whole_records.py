@@ -50,17 +50,17 @@ def test_what_follows_a_json_object_makes_a_bad_record_and_nothing_else_does(
 ) -> None:
     table = table_of(make_table, tmp_path / "in", [*GOOD, *BAD_ONES], on_error="skip")
     rows = connector("filesystem").read(environment, table, ("a",))  # type: ignore[misc]
-    found: list[tuple[Any, ...]] = []
+    collected: list[tuple[Any, ...]] = []
     query = (
         rows.select("a", f"{BAD}.record", f"{BAD}.error")
-        .writeStream.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect())))
+        .writeStream.foreachBatch(lambda batch, _: collected.extend(map(tuple, batch.collect())))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    assert sorted(a for a, _, error in found if error is None) == [1, 2, 3, 4, 5, 6]
-    assert {bytes(record): error for _, record, error in found if error is not None} == {
+    assert sorted(a for a, _, error in collected if error is None) == [1, 2, 3, 4, 5, 6]
+    assert {bytes(record): error for _, record, error in collected if error is not None} == {
         record: f"SS402: {wrong}" for record, wrong in BAD_ONES.items()
     }
 

@@ -106,9 +106,9 @@ def plan(definitions: str, insert: str) -> Insert:
     session.sql(definitions)
     (statement,) = parse_script(insert)
     assert isinstance(statement, nodes.Insert)
-    found = plan_of(statement, session.workspace)
-    assert isinstance(found, Insert)
-    return found
+    actual = plan_of(statement, session.workspace)
+    assert isinstance(actual, Insert)
+    return actual
 
 
 def refusal(before: Insert, now: Insert, declared: Declared | None = None) -> SqlStreamError | None:

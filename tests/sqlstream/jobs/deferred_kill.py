@@ -88,8 +88,8 @@ class Run:
         return len(list((self.folder / "checkpoints").glob("*/spark/commits/[0-9]*")))
 
     def rows(self) -> list[str]:
-        found = [path for path in (self.folder / "out").rglob("*.json") if not path.name.startswith((".", "_"))]
-        return sorted(line for path in found for line in path.read_text().splitlines())
+        collected = [path for path in (self.folder / "out").rglob("*.json") if not path.name.startswith((".", "_"))]
+        return sorted(line for path in collected for line in path.read_text().splitlines())
 
 
 def _row(number: int) -> dict[str, object]:

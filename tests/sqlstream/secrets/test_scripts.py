@@ -67,15 +67,15 @@ STATEMENTS = (
 
 @pytest.fixture(scope="module")
 def session():
-    with sqlstream.connect() as found:
-        yield found
+    with sqlstream.connect() as own_session:
+        yield own_session
 
 
 @pytest.mark.parametrize("text", [*(TABLE.format(option) for option in OPTIONS), *STATEMENTS])
 def test_no_mistake_shows_a_secret(session, text):
-    found = session.check(text)
-    assert found
-    assert "hunter2" not in "\n".join(f"{d.render()} {d}" for d in found)
+    diagnostics = session.check(text)
+    assert diagnostics
+    assert "hunter2" not in "\n".join(f"{d.render()} {d}" for d in diagnostics)
     assert len(shown_script(text)) == len(text)
 
 

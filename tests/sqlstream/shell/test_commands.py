@@ -33,7 +33,7 @@ def test_everything_else_is_sql(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "meant"),
     [
         ("\\?", Command("help", "", 2)),
         ("\\q", Command("quit", "", 2)),
@@ -43,10 +43,10 @@ def test_everything_else_is_sql(text):
         ("\\dj `a-b`", "DESCRIBE JOB `a-b`"),
     ],
 )
-def test_short_commands_stand_for_words_and_statements(text, found):
+def test_short_commands_stand_for_words_and_statements(text, meant):
     command = command_at(text)
     assert command is not None
-    assert meaning(command, Span(0, len(text))) == found
+    assert meaning(command, Span(0, len(text))) == meant
 
 
 @pytest.mark.parametrize(

@@ -53,15 +53,15 @@ _FUNCTIONS = "def doubled(value: int) -> int:\n    return 2 * value\n"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The events, a module of the user, and a Python for workers that knows neither this module nor the package."""
-    found = tmp_path_factory.mktemp("clusters")
-    (found / "events").mkdir()
-    (found / "cluster_functions.py").write_text(_FUNCTIONS)
+    actual = tmp_path_factory.mktemp("clusters")
+    (actual / "events").mkdir()
+    (actual / "cluster_functions.py").write_text(_FUNCTIONS)
     for file in range(_FILES):
         i = np.arange(file * _ROWS, (file + 1) * _ROWS)
         times = pa.array(1_704_067_200_000_000 + i * 500_000).cast(pa.timestamp("us", "UTC"))
-        pq.write_table(pa.table({"k": i % 7, "v": i * 3 % 101, "ts": times}), found / "events" / f"{file}.parquet")
-    bare_python(found / "bare")
-    return found
+        pq.write_table(pa.table({"k": i % 7, "v": i * 3 % 101, "ts": times}), actual / "events" / f"{file}.parquet")
+    bare_python(actual / "bare")
+    return actual
 
 
 @pytest.fixture(scope="module")

@@ -32,11 +32,11 @@ def test_another_master_than_that_of_the_running_spark_is_refused(spark: Any, ma
 
 @pytest.mark.spark
 def test_the_running_spark_is_used_where_it_is_what_is_asked_for_from_any_thread(spark: Any) -> None:
-    found: list[object] = []
-    thread = Thread(target=lambda: found.extend([running_session(), sqlstream.connect("local[2]").spark]))
+    collected: list[object] = []
+    thread = Thread(target=lambda: collected.extend([running_session(), sqlstream.connect("local[2]").spark]))
     thread.start()
     thread.join()
-    assert found == [spark, spark]
+    assert collected == [spark, spark]
     assert sqlstream.connect().spark is spark
 
 

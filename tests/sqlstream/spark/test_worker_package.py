@@ -47,8 +47,8 @@ def test_python_without_the_package_imports_kernels_from_the_archive(tmp_path):
     script = "import sys; sys.path[:0] = sys.argv[1:]; import sqlstream.udfs.spark.adapter as m; print(m.__file__)"
     run = [python, "-c", script]
     assert "No module named 'sqlstream'" in subprocess.run(run, capture_output=True, text=True, check=False).stderr
-    found = subprocess.run([*run, archive], capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == f"{archive}/sqlstream/udfs/spark/adapter.pyc", found.stderr
+    process = subprocess.run([*run, archive], capture_output=True, text=True, check=False)
+    assert process.stdout.strip() == f"{archive}/sqlstream/udfs/spark/adapter.pyc", process.stderr
 
 
 def test_package_that_runs_from_an_archive_is_sent_as_that(tmp_path):
@@ -56,8 +56,8 @@ def test_package_that_runs_from_an_archive_is_sent_as_that(tmp_path):
     printed = "from sqlstream.spark.worker_package import worker_package; print(worker_package())"
     script = f"import sys; sys.path.insert(0, sys.argv[1]); {printed}"
     run = [bare_python(tmp_path), "-c", script, str(archive)]
-    found = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == str(archive), found.stderr
+    process = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert process.stdout.strip() == str(archive), process.stderr
 
 
 def test_scripts_are_checked_from_the_archive():
@@ -67,8 +67,8 @@ def test_scripts_are_checked_from_the_archive():
         "print(sqlstream.__file__, sqlstream.connect().check('DROP TABLE IF EXISTS t'))"
     )
     run = [sys.executable, "-P", "-c", script, archive]
-    found = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == f"{archive}/sqlstream/__init__.pyc ()", found.stderr
+    process = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert process.stdout.strip() == f"{archive}/sqlstream/__init__.pyc ()", process.stderr
 
 
 class Context:

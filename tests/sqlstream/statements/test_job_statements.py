@@ -31,14 +31,14 @@ FROM numbers AS n LEFT JOIN people FOR SYSTEM_TIME AS OF n.pt AS p LOOKUP ASYNC 
 
 @pytest.fixture
 def session(spark) -> Iterator[Session]:
-    with Session(spark) as found:
-        yield found
+    with Session(spark) as own_session:
+        yield own_session
 
 
 def shown(session: Session, text: str) -> list[Any]:
-    found = session.sql(text)
-    assert isinstance(found, Rows)
-    return list(found)
+    result = session.sql(text)
+    assert isinstance(result, Rows)
+    return list(result)
 
 
 @pytest.mark.spark
@@ -121,9 +121,9 @@ def answer(text: str, job: AskedJob) -> list[Any]:
 )
 def test_stop_says_what_became_of_the_job_and_where_its_savepoint_is(text, asked, path) -> None:
     job = AskedJob(record("totals", life=life("STOPPED")))
-    found = dict(answer(text, job))
+    actual = dict(answer(text, job))
     assert job.asked == [asked]
-    assert (found["status"], found.get("savepoint path")) == ("STOPPED", path)
+    assert (actual["status"], actual.get("savepoint path")) == ("STOPPED", path)
 
 
 def test_statements_about_checkpoints_answer_with_what_they_made() -> None:

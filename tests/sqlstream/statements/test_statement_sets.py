@@ -105,11 +105,11 @@ def test_a_set_is_one_job_that_reads_a_table_once_and_counts_each_tables_rows(fo
         progress = job.progress()
         described = session.sql("DESCRIBE JOB statement_set_odd_counts")
         assert isinstance(described, Rows)
-    found = expected()
-    assert written(folder) == found
+    actual = expected()
+    assert written(folder) == actual
     assert progress.rows_in == FILES * ROWS
-    assert progress.rows_by_table == {name: rows.total() for name, rows in found.items()}
-    assert ("rows out to counts", str(found["counts"].total())) in described.fetchall()
+    assert progress.rows_by_table == {name: rows.total() for name, rows in actual.items()}
+    assert ("rows out to counts", str(actual["counts"].total())) in described.fetchall()
     spark = Path(job.checkpoint_path) / "spark"
     assert len(list((spark / "sources").iterdir())) == 2  # the table and its control rows
 

@@ -30,21 +30,21 @@ CREATE TABLE out (auction BIGINT) WITH ('connector' = 'print');
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    with sqlstream.connect() as found:
-        found.sql(TABLES)
-        yield found
+    with sqlstream.connect() as own_session:
+        own_session.sql(TABLES)
+        yield own_session
 
 
 def rows(session: Session, text: str) -> list[tuple]:
-    found = session.sql(text)
-    assert isinstance(found, Rows)
-    return found.fetchall()
+    result = session.sql(text)
+    assert isinstance(result, Rows)
+    return result.fetchall()
 
 
 def error(session: Session, text: str) -> SqlStreamError:
-    with pytest.raises(SqlStreamError) as found:
+    with pytest.raises(SqlStreamError) as caught:
         session.sql(text)
-    return found.value
+    return caught.value
 
 
 # --- SHOW and DESCRIBE ----------------------------------------------------------------------------------------
@@ -59,12 +59,12 @@ def test_show_lists_what_there_is(session: Session) -> None:
 
 
 def test_show_functions_lists_those_of_users_and_what_is_built_in(session: Session) -> None:
-    found = {row[0]: row[1:3] for row in rows(session, "SHOW FUNCTIONS")}
-    assert found["get_json_object"] == ("scalar", "built-in")
-    assert found["listagg"] == ("aggregate", "built-in")
-    assert found["proctime"] == ("time attribute", "built-in")
-    assert found["tumble_start"] == ("window property", "built-in")
-    assert "nth_value" not in found  # it needs OVER, which is not executed
+    collected = {row[0]: row[1:3] for row in rows(session, "SHOW FUNCTIONS")}
+    assert collected["get_json_object"] == ("scalar", "built-in")
+    assert collected["listagg"] == ("aggregate", "built-in")
+    assert collected["proctime"] == ("time attribute", "built-in")
+    assert collected["tumble_start"] == ("window property", "built-in")
+    assert "nth_value" not in collected  # it needs OVER, which is not executed
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_if_exists_changes_nothing(session: Session, again: str) -> None:
     ],
 )
 def test_what_is_wrong_has_its_code_and_text(session: Session, text: str, code: str) -> None:
-    found = error(session, text)
-    assert found.code == code
-    assert all(d.source == text for d in found.diagnostics)
+    failure = error(session, text)
+    assert failure.code == code
+    assert all(d.source == text for d in failure.diagnostics)
 
 
 def test_errors_show_the_line_with_the_option(session: Session) -> None:
@@ -235,9 +235,9 @@ def test_explain_shows_the_plan_of_an_insert(session: Session) -> None:
 
 def test_only_statements_with_a_plan_are_explained(session: Session) -> None:
     for text in ("SHOW TABLES", "SELECT 1 FROM bids; SELECT 2 FROM bids"):
-        with pytest.raises(SqlStreamError) as found:
+        with pytest.raises(SqlStreamError) as caught:
             session.explain(text)
-        assert found.value.code == "SS281"
+        assert caught.value.code == "SS281"
 
 
 # --- check ----------------------------------------------------------------------------------------------------
@@ -258,12 +258,12 @@ def test_check_finds_all_mistakes_in_order_and_changes_nothing(session: Session)
     CREATE TABLE d WITH ('connector' = 'memory') AS SELECT x FROM b;
     SELECT nope FROM d
     """
-    found = session.check(text)
-    assert [d.code for d in found if d.span] == [
+    diagnostics = session.check(text)
+    assert [d.code for d in diagnostics if d.span] == [
         "SS502", "SS521", "SS103", "SS201", "SS506", "SS202", "SS201", "SS329", "SS201",
     ]  # fmt: skip
-    assert all(d.span for d in found)
-    assert all(d.source == text for d in found)
+    assert all(d.span for d in diagnostics)
+    assert all(d.source == text for d in diagnostics)
     assert rows(session, "SHOW TABLES") == [("bids",), ("dear",), ("out",)]
 
 
@@ -317,9 +317,9 @@ def test_a_closed_session_says_so(session: Session) -> None:
     session.close()
     session.close()
     for use in (lambda: session.sql("SHOW TABLES"), lambda: session.spark, lambda: session.dataframe("SELECT 1")):
-        with pytest.raises(ExecutionError) as found:
+        with pytest.raises(ExecutionError) as caught:
             use()
-        assert found.value.code == "SS481"
+        assert caught.value.code == "SS481"
 
 
 def test_check_refuses_what_create_table_as_does_not_take(session: Session) -> None:

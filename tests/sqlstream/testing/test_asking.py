@@ -41,15 +41,15 @@ def session():
 
 def calls_of(random: Random, tables: str) -> list[Call]:
     """Rows (number, time in ms) around a time that goes on, some of them far behind it."""
-    found, now, number = [], 100_000, 0
+    actual, now, number = [], 100_000, 0
     for _ in range(random.randint(3, 9)):
         rows = []
         for _ in range(random.randint(0, 4)):
             rows.append((number, max(0, now + random.randrange(-120_000, 60_000, 1000))))
             number += 1
-        found.append((random.choice(tables), rows))
+        actual.append((random.choice(tables), rows))
         now += random.choice([0, 10_000, 100_000])
-    return found
+    return actual
 
 
 def late_by_model(calls: list[Call], tables: str) -> set[int]:
@@ -137,13 +137,13 @@ def test_what_comes_out_is_what_a_job_writes(session, tmp_path: Path):
     calls = [call for call in calls_of(random, "a") if call[1]]
     assert late_by_model(calls, "a")
     with StreamTest(ONE, session) as test:
-        found = []
+        output = []
         for table, rows in calls:
             test.rows(table, rows)
             if random.random() < 0.4:
-                found += test.output()
+                output += test.output()
         test.finish()
-        found += test.output()
+        output += test.output()
         late = test.late_dropped()
     for number, (_, rows) in enumerate(calls):
         file = tmp_path / f"{number}.json"
@@ -154,7 +154,7 @@ def test_what_comes_out_is_what_a_job_writes(session, tmp_path: Path):
     )
     session.sql(TABLE.format(name="t", options=options))
     query = session.sql(QUERY.format(source=TUMBLE.format(table="t")))
-    assert sorted(row[1:] for row in found) == sorted(
+    assert sorted(row[1:] for row in output) == sorted(
         (end.replace(tzinfo=None), *rest) for end, *rest in query.fetchall()
     )
     assert late == query.job.progress().late_rows == len(late_by_model(calls, "a"))

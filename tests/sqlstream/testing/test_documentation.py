@@ -19,8 +19,8 @@ PAGE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text(encoding="u
 
 def example(language: str, containing: str) -> str:
     blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    (found,) = (block for block in blocks if containing in block)
-    return str(found)
+    (only,) = (block for block in blocks if containing in block)
+    return str(only)
 
 
 @pytest.mark.spark

@@ -40,8 +40,8 @@ def test_rows_see_what_a_lookup_table_held_when_they_came(session):
         test.rows("orders", [(10, 1), (11, 1), (12, None)])
         test.rows("people", [(1, "Anton"), (2, "Bob")])
         test.rows("orders", [(13, 1), (14, 2)])
-        found = [("+I", 10, "Ann"), ("+I", 11, "Ann"), ("+I", 13, "Ann"), ("+I", 13, "Anton"), ("+I", 14, "Bob")]
-        assert test.output() == found
+        collected = [("+I", 10, "Ann"), ("+I", 11, "Ann"), ("+I", 13, "Ann"), ("+I", 13, "Anton"), ("+I", 14, "Bob")]
+        assert test.output() == collected
         assert test.requests("people") == {("1",): 2, ("2",): 1}  # equal keys in flight are asked for once
         assert test.lookup_tries() == 2
 

@@ -25,13 +25,13 @@ def test_a_block_restarts_once_or_twice_between_its_steps(steps, restarts):
 
 
 def test_the_text_decides_where_and_always_the_same():
-    found = [restart_points(block(9, f"SELECT {n}")) for n in range(40)]
-    assert found == [restart_points(block(9, f"SELECT {n}")) for n in range(40)]
-    assert {point for points in found for point in points} == set(range(1, 9))
+    collected = [restart_points(block(9, f"SELECT {n}")) for n in range(40)]
+    assert collected == [restart_points(block(9, f"SELECT {n}")) for n in range(40)]
+    assert {point for points in collected for point in points} == set(range(1, 9))
 
 
 def test_the_golden_files_restart_before_all_kinds_of_steps():
     blocks = [b for path in GOLDEN.glob("*.golden") for b in parse_golden(path.read_text(encoding="utf-8"))]
     steps = [(b, [line for line in b.expected or () if line.startswith(">")]) for b in blocks if b.kind == "stream"]
-    before = {found[point].split()[1] for b, found in steps for point in restart_points(b)}
+    before = {actual[point].split()[1] for b, actual in steps for point in restart_points(b)}
     assert before >= {"finish", "watermark", "processing_time"}

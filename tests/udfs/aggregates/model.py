@@ -34,11 +34,11 @@ KEY = cmp_to_key(compare)
 
 def distinct(values: Values) -> list[Any]:
     """In order of first appearance; NaN equals NaN, -0.0 is 0.0."""
-    found: dict[Any, Any] = {}
+    collected: dict[Any, Any] = {}
     for value in values:
         plain = value + 0.0 if isinstance(value, float) else value
-        found.setdefault("NaN" if isinstance(plain, float) and math.isnan(plain) else plain, plain)
-    return list(found.values())
+        collected.setdefault("NaN" if isinstance(plain, float) and math.isnan(plain) else plain, plain)
+    return list(collected.values())
 
 
 def total(values: Values) -> Any:
@@ -116,11 +116,11 @@ def correlation(rows: Values) -> float | None:
 
 def by_order(rows: Values, *, greatest: bool) -> Any:
     """Of equal keys the last row counts."""
-    found = None
+    actual = None
     for row in rows:
-        if row[1] is not None and (found is None or compare(row[1], found[1]) * (1 if greatest else -1) >= 0):
-            found = row
-    return found and found[0]
+        if row[1] is not None and (actual is None or compare(row[1], actual[1]) * (1 if greatest else -1) >= 0):
+            actual = row
+    return actual and actual[0]
 
 
 def complete(rows: Values) -> list[Any]:

@@ -121,14 +121,14 @@ def rows_of(parts: Parts, group: int) -> list[dict[str, Any]]:
     return [row for part in parts for g, row in part if g == group]
 
 
-def same(found: Any, wanted: Any) -> bool:
-    if isinstance(found, float) and isinstance(wanted, float):
+def same(actual: Any, wanted: Any) -> bool:
+    if isinstance(actual, float) and isinstance(wanted, float):
         if math.isnan(wanted):
-            return math.isnan(found)
-        return math.isclose(found, wanted, rel_tol=1e-6, abs_tol=1e-6)
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return bool(found == wanted)
+            return math.isnan(actual)
+        return math.isclose(actual, wanted, rel_tol=1e-6, abs_tol=1e-6)
+    if isinstance(actual, list) and isinstance(wanted, list):
+        return len(actual) == len(wanted) and all(map(same, actual, wanted))
+    return bool(actual == wanted)
 
 
 def check(parts: Parts, *cases: tuple[AggregateCall, Expected]) -> None:
@@ -138,8 +138,8 @@ def check(parts: Parts, *cases: tuple[AggregateCall, Expected]) -> None:
         (computed(calls, parts), ("min", "max", "first", "last")),
         (computed_apart(calls, parts), ("first", "last")),
     ):
-        for (call, expected), found in zip(cases, results, strict=True):
-            for group, value in enumerate(found):
+        for (call, expected), item in zip(cases, results, strict=True):
+            for group, value in enumerate(item):
                 wanted = expected(rows_of(parts, group))
                 exact = call.function not in exactly or str(value) == str(wanted)
                 assert same(value, wanted) and exact, (
@@ -228,10 +228,10 @@ def test_no_rows_and_no_groups_go_through_all_steps_and_through_ipc():
     assert pickle.loads(pickle.dumps(aggregates)) == aggregates
 
 
-def _through_ipc(found: pa.Table) -> pa.Table:
+def _through_ipc(table: pa.Table) -> pa.Table:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, found.schema) as writer:
-        writer.write_table(found)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 

@@ -153,9 +153,9 @@ def _differences(data: DataFrame, texts: list[str]) -> list[str]:
     results = data.groupBy("g").agg(*(F.expr(text).alias(str(n)) for n, text in enumerate(texts))).orderBy("g")
     types = [from_spark(f.dataType.jsonValue()).to_arrow() for f in results.schema.fields[1:]]
     calls = [split(text, str(n), type_) for n, (text, type_) in enumerate(zip(texts, types, strict=True))]
-    found, expected, wrong = _computed(data, calls), results.toArrow(), []
+    actual, expected, wrong = _computed(data, calls), results.toArrow(), []
     for n, text in enumerate(texts):
-        pairs = zip(found.column(str(n)).to_pylist(), expected.column(n + 1).to_pylist(), strict=True)
+        pairs = zip(actual.column(str(n)).to_pylist(), expected.column(n + 1).to_pylist(), strict=True)
         for group, (ours, theirs) in enumerate(pairs):
             if not _same(_in_order(ours) if text.startswith("sort_array") and ours else ours, theirs):
                 wrong.append(f"{text} of group {group}: {ours!r}, Spark: {theirs!r}")

@@ -105,8 +105,8 @@ def test_a_failing_aggregate_of_a_user_is_named():
 def test_of_zeros_with_two_signs_the_first_stays():
     rows = {"x": pa.array([0.0, -0.0, -0.0, 0.0])}
     for function in ("min", "max"):
-        found = computed(rows, [0, 0, 1, 1], 2, call(function, "x", result=pa.float64()))
-        assert [str(r["r"]) for r in found] == ["0.0", "-0.0"]
+        actual = computed(rows, [0, 0, 1, 1], 2, call(function, "x", result=pa.float64()))
+        assert [str(r["r"]) for r in actual] == ["0.0", "-0.0"]
 
 
 def test_averages_of_bigint_do_not_overflow():

@@ -22,8 +22,8 @@ def computed(
     table = pa.table({"x": pa.array(values, kind)})
     aggregates = Aggregates((AggregateCall("r", function, ("x",), result),), table.schema)
     lifted = aggregates.lift(table, np.array(groups), max(groups) + 1)
-    found: list[Decimal | None] = aggregates.finish(lifted).column("r").to_pylist()
-    return found
+    rows: list[Decimal | None] = aggregates.finish(lifted).column("r").to_pylist()
+    return rows
 
 
 def test_sums_reach_the_largest_decimal_and_not_beyond():
@@ -44,8 +44,8 @@ def test_what_overflows_on_the_way_is_in_range_where_the_group_is_summed_at_once
 def test_averages_round_half_up_away_from_zero():
     kind, result = pa.decimal128(5, 0), pa.decimal128(9, 4)
     values = [Decimal(v) for v in (1, 0, 0, -1, 0, 0, 2, 0, 0, -2, 0, 0)]
-    found = computed("avg", kind, result, values, np.repeat(np.arange(4), 3).tolist())
-    assert found == [Decimal("0.3333"), Decimal("-0.3333"), Decimal("0.6667"), Decimal("-0.6667")]
+    actual = computed("avg", kind, result, values, np.repeat(np.arange(4), 3).tolist())
+    assert actual == [Decimal("0.3333"), Decimal("-0.3333"), Decimal("0.6667"), Decimal("-0.6667")]
     half = [Decimal(v) for v in [1] + [0] * 31]
     assert computed("avg", kind, result, half, [0] * 32) == [Decimal("0.0313")]
     assert computed("avg", kind, result, [-v for v in half], [0] * 32) == [Decimal("-0.0313")]

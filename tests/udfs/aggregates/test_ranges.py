@@ -22,8 +22,8 @@ def of(*cases: tuple[str, str]) -> Aggregates:
 def both(aggregates: Aggregates, rows: pa.Table, ranges: list[list[int]]) -> tuple[pa.Table | None, pa.Table]:
     """From running totals, and merged."""
     parts = aggregates.lift(rows, np.arange(rows.num_rows), rows.num_rows)
-    found = np.array(ranges, np.int64).reshape(-1, 2)
-    start, stop = np.minimum(found, rows.num_rows).T
+    actual = np.array(ranges, np.int64).reshape(-1, 2)
+    start, stop = np.minimum(actual, rows.num_rows).T
     places = np.concatenate([np.zeros(0, np.int64), *map(np.arange, start, stop)])
     owner = np.repeat(np.arange(len(start)), stop - start)
     return aggregates.of_ranges(parts, start, stop), aggregates.merge(parts.take(pa.array(places)), owner, len(start))
@@ -33,17 +33,17 @@ def both(aggregates: Aggregates, rows: pa.Table, ranges: list[list[int]]) -> tup
 @given(rows=st.lists(ROW, max_size=12), ranges=RANGES)
 def test_running_totals_give_what_merging_gives(rows, ranges):
     aggregates = of(("count", "l"), ("sum", "i"), ("avg", "i"), ("sum", "d"), ("avg", "d"))
-    found, merged = both(aggregates, table(rows), ranges)
-    assert found is not None
-    assert found.equals(merged)
+    actual, merged = both(aggregates, table(rows), ranges)
+    assert actual is not None
+    assert actual.equals(merged)
 
 
 @settings(max_examples=100, deadline=None)
 @given(rows=st.lists(ROW, max_size=12), ranges=RANGES)
 def test_large_numbers_are_left_to_merging_or_give_the_same(rows, ranges):
     for case in (("sum", "l"), ("sum", "w")):
-        found, merged = both(of(case), table(rows), ranges)
-        assert found is None or found.equals(merged)
+        actual, merged = both(of(case), table(rows), ranges)
+        assert actual is None or actual.equals(merged)
 
 
 def test_running_totals_may_wrap_around():
@@ -51,9 +51,9 @@ def test_running_totals_may_wrap_around():
     rows = pa.table(
         [rows.column(name) if name == "l" else pa.nulls(6, SCHEMA.field(name).type) for name in SCHEMA.names], SCHEMA
     )
-    found, _ = both(of(("sum", "l")), rows, [[2, 3], [5, 6]])
-    assert found is not None
-    assert found.column(0).to_pylist() == [-5, 2**62 - 1]
+    actual, _ = both(of(("sum", "l")), rows, [[2, 3], [5, 6]])
+    assert actual is not None
+    assert actual.column(0).to_pylist() == [-5, 2**62 - 1]
 
 
 def test_a_sum_that_leaves_its_range_is_left_to_merging():

@@ -24,8 +24,8 @@ def hashes(count: int, seed: int = 1) -> np.ndarray:
 def test_estimates_stay_within_four_standard_errors(count, error):
     aggregates = sketch(error)
     lifted = aggregates.lift(pa.table({"h": hashes(count)}), np.zeros(count, np.int64), 1)
-    found = aggregates.finish(lifted).column("r")[0].as_py()
-    assert abs(found - count) <= 4 * error * count
+    actual = aggregates.finish(lifted).column("r")[0].as_py()
+    assert abs(actual - count) <= 4 * error * count
 
 
 def test_merged_sketches_are_the_sketch_of_all():

@@ -24,8 +24,8 @@ def rows_at(values: list[int]) -> pa.Table:
 
 def windows(assigner: Assigner, rows: pa.Table, now: int = 0) -> list[tuple[int, int, int]]:
     """(row, start, end) of all pairs."""
-    found = assigner.assign(rows, SimpleNamespace(processing_time=now))
-    return list(zip(found.row.tolist(), found.start.tolist(), found.end.tolist(), strict=True))
+    frame = assigner.assign(rows, SimpleNamespace(processing_time=now))
+    return list(zip(frame.row.tolist(), frame.start.tolist(), frame.end.tolist(), strict=True))
 
 
 @settings(deadline=None)

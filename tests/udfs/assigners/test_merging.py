@@ -37,13 +37,13 @@ def one_by_one(stored: list[Triple], rows: list[Triple], watermark: int, allowed
 
 
 def at_once(stored: list[Triple], rows: list[Triple], watermark: int, allowed: int):
-    found = merge_sessions(windows(stored), windows(rows), watermark, allowed)
-    members: list[list[tuple[str, int]]] = [[] for _ in found.windows.key]
-    for kind, numbers in (("row", found.row), ("stored", found.stored)):
+    sessions = merge_sessions(windows(stored), windows(rows), watermark, allowed)
+    members: list[list[tuple[str, int]]] = [[] for _ in sessions.windows.key]
+    for kind, numbers in (("row", sessions.row), ("stored", sessions.stored)):
         for member, session in enumerate(numbers.tolist()):
             if session != LATE:
                 members[session].append((kind, member))
-    bounds = zip(*(part.tolist() for part in found.windows), strict=True)
+    bounds = zip(*(part.tolist() for part in sessions.windows), strict=True)
     return [(*bound, sorted(of)) for bound, of in zip(bounds, members, strict=True)]
 
 
@@ -85,9 +85,9 @@ def test_a_late_row_is_dropped_even_where_a_later_row_would_have_joined_it():
 
 
 def test_touching_sessions_merge_and_those_a_microsecond_apart_do_not():
-    found = merge_sessions(windows([(0, 0, 10)]), windows([(0, 10, 20), (0, 21, 30), (1, 20, 21)]), NO_WATERMARK)
-    assert found.windows.start.tolist() == [0, 21, 20]
-    assert found.row.tolist() == [0, 1, 2]
+    sessions = merge_sessions(windows([(0, 0, 10)]), windows([(0, 10, 20), (0, 21, 30), (1, 20, 21)]), NO_WATERMARK)
+    assert sessions.windows.start.tolist() == [0, 21, 20]
+    assert sessions.row.tolist() == [0, 1, 2]
 
 
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda i: (i[0], i[0] + i[1])), max_size=40)
@@ -105,8 +105,8 @@ def test_earliest_meeting_is_that_of_all_pairs(asked, others):
         min([i for i, other in enumerate(others) if other[0] <= one[1] and one[0] <= other[1]], default=NEVER)
         for one in asked
     ]
-    found = earliest_meeting(line(asked), line(others), np.arange(len(others)))
-    assert found.tolist() == expected
+    actual = earliest_meeting(line(asked), line(others), np.arange(len(others)))
+    assert actual.tolist() == expected
 
 
 @pytest.mark.skipif(not CASES, reason=MISSING)

@@ -21,8 +21,8 @@ TOLD = "windows a row falls into: "
 def cases() -> list[Any]:
     if not SUITE.is_dir():
         return []
-    found = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(SUITE.glob("*.json")))
-    return [pytest.param(case, id=case["id"]) for case in found if case["description"].startswith(TOLD)]
+    document = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(SUITE.glob("*.json")))
+    return [pytest.param(case, id=case["id"]) for case in document if case["description"].startswith(TOLD)]
 
 
 def assigner_of(config: dict[str, Any]) -> Assigner:
@@ -45,9 +45,9 @@ def test_rows_have_the_windows_that_flink_gives_them(case):
     config = json.loads(case["description"].removeprefix(TOLD))
     rows = [values for step in case["steps"] for values in step.get("values", [])]
     table = pa.table({"ts": pa.array([ms for _, ms in rows], pa.timestamp("ms"))})
-    found = assigner_of(config).assign(table, SimpleNamespace(processing_time=0))
+    frame = assigner_of(config).assign(table, SimpleNamespace(processing_time=0))
     windows = [
         [*rows[row], start // 1000, end // 1000]
-        for row, start, end in zip(*(part.tolist() for part in found), strict=True)
+        for row, start, end in zip(*(part.tolist() for part in frame), strict=True)
     ]
     assert windows == case["expect_final"]["rows"]

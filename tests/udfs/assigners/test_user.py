@@ -59,8 +59,8 @@ def test_windows_of_a_merging_assigner_that_touch_become_one():
     assert assigner.merging
     row, start, end = assigner.assign(ROWS, CONTEXT)
     nothing = np.zeros(0, np.int64)
-    found = merge_sessions(Windows(nothing, nothing, nothing), Windows(np.zeros_like(row), start, end), NO_WATERMARK)
-    assert (found.windows.start.tolist(), found.windows.end.tolist()) == ([4_000], [19_000])
+    sessions = merge_sessions(Windows(nothing, nothing, nothing), Windows(np.zeros_like(row), start, end), NO_WATERMARK)
+    assert (sessions.windows.start.tolist(), sessions.windows.end.tolist()) == ([4_000], [19_000])
 
 
 def test_attributes_may_be_left_out():

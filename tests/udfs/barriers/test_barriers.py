@@ -40,9 +40,9 @@ def rows_of(items, time=None):
     ]
 
 
-def out(found):
+def out(actual):
     """As the models write it."""
-    return [("aligned", r[BARRIER]) if r[BARRIER] is not None else (r["v"], r[ALIGNED]) for r in found.output()]
+    return [("aligned", r[BARRIER]) if r[BARRIER] is not None else (r["v"], r[ALIGNED]) for r in actual.output()]
 
 
 def row(channel, value):
@@ -75,19 +75,19 @@ def ends_rarely(step):
 
 
 def compare(model, kernel, steps, restarts):
-    found = harness(kernel, restarts=restarts)
+    driven = harness(kernel, restarts=restarts)
     clock = 0
     for step in steps:
         if step == "time out":
             clock += 100
-            found.processing_time(clock)
+            driven.processing_time(clock)
             model.time_out()
         elif step:
-            found.rows(rows_of(step))
+            driven.rows(rows_of(step))
             model.batch(step)
-    found.finish()
+    driven.finish()
     model.finish()
-    assert out(found) == model.out
+    assert out(driven) == model.out
 
 
 @settings(max_examples=300, deadline=None)
@@ -113,91 +113,91 @@ def test_of_more_than_fifty_pending_barriers_the_oldest_is_forgotten():
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_rows_behind_a_marker_wait_for_the_others(restarts):
-    found = harness(barriers(), restarts=restarts)
-    found.rows(rows_of([row(0, 1), marker(0, 7), row(0, 2), row(1, 3)]))
-    assert out(found) == [(1, None), (3, None)]
-    found.rows(rows_of([row(0, 4), row(1, 5)]))
-    assert out(found) == [(5, None)]
-    found.rows(rows_of([marker(1, 7), row(1, 6)]))
-    assert out(found) == [("aligned", 7), (2, 7), (4, 7), (6, 7)]
+    driven = harness(barriers(), restarts=restarts)
+    driven.rows(rows_of([row(0, 1), marker(0, 7), row(0, 2), row(1, 3)]))
+    assert out(driven) == [(1, None), (3, None)]
+    driven.rows(rows_of([row(0, 4), row(1, 5)]))
+    assert out(driven) == [(5, None)]
+    driven.rows(rows_of([marker(1, 7), row(1, 6)]))
+    assert out(driven) == [("aligned", 7), (2, 7), (4, 7), (6, 7)]
 
 
 def test_held_rows_hold_the_watermark_until_the_micro_batch_after_they_went_on():
-    found = harness(barriers())
-    found.rows(rows_of([marker(0, 1), row(0, 50), row(0, 40), row(1, 10)]))
-    found.watermark(100)
-    assert (found.watermark_above, found.held_rows) == (39, 2)
-    found.rows(rows_of([marker(1, 1)]))
-    assert out(found) == [(10, None), ("aligned", 1), (50, 1), (40, 1)]
-    assert found.watermark_above == 39  # they come behind the watermark of their micro-batch
-    found.batch()
-    assert (found.watermark_above, found.held_rows) == (100, 0)
+    driven = harness(barriers())
+    driven.rows(rows_of([marker(0, 1), row(0, 50), row(0, 40), row(1, 10)]))
+    driven.watermark(100)
+    assert (driven.watermark_above, driven.held_rows) == (39, 2)
+    driven.rows(rows_of([marker(1, 1)]))
+    assert out(driven) == [(10, None), ("aligned", 1), (50, 1), (40, 1)]
+    assert driven.watermark_above == 39  # they come behind the watermark of their micro-batch
+    driven.batch()
+    assert (driven.watermark_above, driven.held_rows) == (100, 0)
 
 
 def test_a_row_that_was_late_already_holds_no_watermark_back():
-    found = harness(barriers())
-    found.rows(rows_of([marker(0, 1)]))
-    found.watermark(100)
-    found.rows(rows_of([row(0, 40)]))
-    found.watermark(200)
-    assert found.watermark_above == 100
+    driven = harness(barriers())
+    driven.rows(rows_of([marker(0, 1)]))
+    driven.watermark(100)
+    driven.rows(rows_of([row(0, 40)]))
+    driven.watermark(200)
+    assert driven.watermark_above == 100
 
 
 def test_a_marker_alone_holds_no_watermark():
-    found = harness(barriers())
-    found.rows(rows_of([marker(0, 1), marker(0, 2)], time=5))
-    found.watermark(100)
-    assert found.watermark_above == 100
+    driven = harness(barriers())
+    driven.rows(rows_of([marker(0, 1), marker(0, 2)], time=5))
+    driven.watermark(100)
+    assert driven.watermark_above == 100
 
 
 def test_nothing_is_held_when_the_input_has_ended():
-    found = harness(barriers())
-    found.rows(rows_of([marker(0, 1), row(0, 4), marker(0, 2), row(0, 5)]))
-    assert out(found) == []
-    found.watermark(END_OF_TIME)
-    assert out(found) == [(4, None), (5, None)]
-    assert (found.watermark_above, found.held_rows) == (END_OF_TIME, 0)
+    driven = harness(barriers())
+    driven.rows(rows_of([marker(0, 1), row(0, 4), marker(0, 2), row(0, 5)]))
+    assert out(driven) == []
+    driven.watermark(END_OF_TIME)
+    assert out(driven) == [(4, None), (5, None)]
+    assert (driven.watermark_above, driven.held_rows) == (END_OF_TIME, 0)
 
 
 def test_at_least_once_holds_nothing():
-    found = harness(barriers(exactly_once=False))
-    found.rows(rows_of([marker(0, 1), row(0, 4)]))
-    assert out(found) == [(4, None)]
-    found.rows(rows_of([marker(0, 2), marker(1, 1), row(0, 5), marker(1, 2), row(0, 6)]))
-    assert out(found) == [("aligned", 1), (5, 1), ("aligned", 2), (6, 2)]
+    driven = harness(barriers(exactly_once=False))
+    driven.rows(rows_of([marker(0, 1), row(0, 4)]))
+    assert out(driven) == [(4, None)]
+    driven.rows(rows_of([marker(0, 2), marker(1, 1), row(0, 5), marker(1, 2), row(0, 6)]))
+    assert out(driven) == [("aligned", 1), (5, 1), ("aligned", 2), (6, 2)]
 
 
 def test_barriers_are_not_told_where_nobody_asks():
-    found = harness(barriers(1, tells=False))
-    found.rows(rows_of([row(0, 1), marker(0, 7), row(0, 2)]))
-    assert found.output() == [{"v": 1, ALIGNED: None}, {"v": 2, ALIGNED: 7}]
+    driven = harness(barriers(1, tells=False))
+    driven.rows(rows_of([row(0, 1), marker(0, 7), row(0, 2)]))
+    assert driven.output() == [{"v": 1, ALIGNED: None}, {"v": 2, ALIGNED: 7}]
 
 
 def test_a_time_out_begins_with_the_first_marker():
-    found = harness(barriers(timeout=50))
-    found.batch(rows_of([marker(0, 1), row(0, 2)]), processing_time=10)
-    found.processing_time(59)
-    assert out(found) == []
-    found.processing_time(60)
-    assert out(found) == [(2, None)]
-    found.rows(rows_of([marker(1, 1), row(1, 3)]))
-    assert out(found) == [(3, None)]
+    driven = harness(barriers(timeout=50))
+    driven.batch(rows_of([marker(0, 1), row(0, 2)]), processing_time=10)
+    driven.processing_time(59)
+    assert out(driven) == []
+    driven.processing_time(60)
+    assert out(driven) == [(2, None)]
+    driven.rows(rows_of([marker(1, 1), row(1, 3)]))
+    assert out(driven) == [(3, None)]
 
 
 def test_appending_to_what_is_held_reads_none_of_it():
-    found = harness(barriers())
-    found.rows(rows_of([marker(0, 1), *(row(0, v) for v in range(10_000))]))
-    before = found.traffic.bytes_read
-    found.rows(rows_of([row(0, 1), row(1, 2)]))
-    assert found.traffic.bytes_read - before < 1_000
+    driven = harness(barriers())
+    driven.rows(rows_of([marker(0, 1), *(row(0, v) for v in range(10_000))]))
+    before = driven.traffic.bytes_read
+    driven.rows(rows_of([row(0, 1), row(1, 2)]))
+    assert driven.traffic.bytes_read - before < 1_000
 
 
 # --- errors ---------------------------------------------------------------------------------------------------
 
 
-def refused(found, items):
+def refused(actual, items):
     with pytest.raises(ExecutionError) as error:
-        found.rows(items)
+        actual.rows(items)
     return str(error.value)
 
 
@@ -219,12 +219,12 @@ def test_a_mark_without_an_id_is_an_error(kind):
 
 
 def test_the_bound_on_held_rows_fails_and_keeps_the_state():
-    found = harness(barriers(3, most_held=3))
-    found.rows(rows_of([row(2, 0), marker(0, 5), row(0, 1), row(0, 2), row(0, 3)]))
-    kept = found.snapshot()
-    message = refused(found, rows_of([row(0, 4)]))
+    driven = harness(barriers(3, most_held=3))
+    driven.rows(rows_of([row(2, 0), marker(0, 5), row(0, 1), row(0, 2), row(0, 3)]))
+    kept = driven.snapshot()
+    message = refused(driven, rows_of([row(0, 4)]))
     assert message.startswith("SS447: 4 rows are held while channels are aligned, more than 3: barrier 5 waits for c2")
     assert "sqlstream.barriers.max-buffered-rows" in message
-    found.restore(kept)
-    found.rows(rows_of([cancel(1, 5)]))
-    assert out(found) == [(0, None), (1, None), (2, None), (3, None)]
+    driven.restore(kept)
+    driven.rows(rows_of([cancel(1, 5)]))
+    assert out(driven) == [(0, None), (1, None), (2, None), (3, None)]

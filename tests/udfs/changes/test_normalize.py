@@ -123,19 +123,19 @@ def model(steps: list[tuple[int, list[Change]]], ttl: int) -> Iterator[list[Chan
         now += passed
         known = {k: (v, at) for k, (v, at) in known.items() if not ttl or at + ttl > now}
         last = {k: (kind, v) for kind, k, v in changes}
-        found: list[Change] = []
+        collected: list[Change] = []
         for key, (kind, value) in last.items():
             before = known.pop(key, None)
             gone = kind in ("-U", "-D")
             if not gone:
                 known[key] = (value, now)
             if before is None:
-                found += [] if gone else [("+I", key, value)]
+                collected += [] if gone else [("+I", key, value)]
             elif gone:
-                found += [("-D", key, before[0])]
+                collected += [("-D", key, before[0])]
             elif ttl or before[0] != value:
-                found += [("-U", key, before[0]), ("+U", key, value)]
-        yield found
+                collected += [("-U", key, before[0]), ("+U", key, value)]
+        yield collected
 
 
 @pytest.mark.parametrize("ttl", [0, 5_000])
@@ -147,7 +147,7 @@ def test_any_changes_in_any_pieces(ttl: int, steps, groups, cut, restarts) -> No
     for (passed, changes), expected in zip(steps, model(steps, ttl), strict=True):
         now += passed
         kernel.batch(rows(*changes), processing_time=now)
-        found = came(kernel)
-        assert sorted(map(repr, found)) == sorted(map(repr, expected))
-        everything += found
+        actual = came(kernel)
+        assert sorted(map(repr, actual)) == sorted(map(repr, expected))
+        everything += actual
         assert ttl or merge(everything) is not None  # raises where a row goes that was not there

@@ -34,7 +34,7 @@ def row(k: str | None, x: float | None = 0.0, kind: str | None = None) -> dict[s
 
 
 def told(harness: KernelHarness) -> list[str]:
-    return [f"{found.get(ROW_KIND, '+I')} {found['k']}" for found in harness.output()]
+    return [f"{output.get(ROW_KIND, '+I')} {output['k']}" for output in harness.output()]
 
 
 def compared(kind: SetKind, left: Counter[Row], right: Counter[Row]) -> Counter[Row]:
@@ -71,10 +71,10 @@ def test_the_sum_of_changes_compares_both_inputs(kind, updating, data):
                     held[port].append(data.draw(ROWS))
                     batch.setdefault(port, []).append(row(*held[port][-1], "+I" if updating[port] else None))
         harness.rows(batch)
-        for found in harness.output():
-            sign = -1 if found.get(ROW_KIND) == "-D" else 1
-            result[found["k"], found["x"]] += sign
-            assert result[found["k"], found["x"]] >= 0, "only what came out is withdrawn"
+        for output in harness.output():
+            sign = -1 if output.get(ROW_KIND) == "-D" else 1
+            result[output["k"], output["x"]] += sign
+            assert result[output["k"], output["x"]] >= 0, "only what came out is withdrawn"
         assert +result == compared(kind, Counter(held[0]), Counter(held[1]))
     assert harness.counters[IGNORED] == 0
     if not any(held):

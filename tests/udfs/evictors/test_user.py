@@ -35,21 +35,21 @@ def windowed(kind: type, *arguments: object, after: bool = False) -> Windowed:
 
 
 def test_a_class_says_which_rows_stay():
-    found = windowed(Newest)
-    assert found.rows(("a", 1, 1), ("a", 1, 2), ("a", 2, 3)) == [("a", 2, 4, 3)]
-    assert found.rows(("a", 2, 4), ("a", 3, 5), ("a", 3, 6)) == [("a", 2, 7, 6)]
+    operator = windowed(Newest)
+    assert operator.rows(("a", 1, 1), ("a", 1, 2), ("a", 2, 3)) == [("a", 2, 4, 3)]
+    assert operator.rows(("a", 2, 4), ("a", 3, 5), ("a", 3, 6)) == [("a", 2, 7, 6)]
 
 
 def test_a_class_may_evict_after_the_window_function():
-    found = windowed(Newest, 1, after=True)
-    assert found.rows(("a", 1, 1), ("a", 2, 2), ("a", 3, 3)) == [("a", 1, 4, 6)]
-    assert found.rows(("a", 4, 4), ("a", 5, 5), ("a", 6, 6)) == [("a", 3, 7, 18)]
+    operator = windowed(Newest, 1, after=True)
+    assert operator.rows(("a", 1, 1), ("a", 2, 2), ("a", 3, 3)) == [("a", 1, 4, 6)]
+    assert operator.rows(("a", 4, 4), ("a", 5, 5), ("a", 6, 6)) == [("a", 3, 7, 18)]
 
 
 def test_a_class_may_evict_before_and_after():
-    found = windowed(Both)
-    assert found.rows(("a", None, 1), ("a", 2, 2), ("a", 3, 3)) == [("a", 2, 4, 5)]
-    assert found.rows(("a", 4, 4), ("a", -5, 5), ("a", 6, 6)) == [("a", 3, 7, 13)]
+    operator = windowed(Both)
+    assert operator.rows(("a", None, 1), ("a", 2, 2), ("a", 3, 3)) == [("a", 2, 4, 5)]
+    assert operator.rows(("a", 4, 4), ("a", -5, 5), ("a", 6, 6)) == [("a", 3, 7, 13)]
 
 
 def test_equal_rows_are_told_apart():
@@ -57,9 +57,9 @@ def test_equal_rows_are_told_apart():
         def evict(self, rows, window, ctx):
             return rows[1:]
 
-    found = windowed(Second)
-    found.harness._restarts = False  # classes within functions do not pickle
-    assert found.rows(("a", 1, 1), ("a", 1, 1), ("a", 1, 1)) == [("a", 1, 2, 2)]
+    operator = windowed(Second)
+    operator.harness._restarts = False  # classes within functions do not pickle
+    assert operator.rows(("a", 1, 1), ("a", 1, 1), ("a", 1, 1)) == [("a", 1, 2, 2)]
 
 
 def test_other_rows_than_those_of_the_window_are_refused():
@@ -67,14 +67,14 @@ def test_other_rows_than_those_of_the_window_are_refused():
         def evict(self, rows, window, ctx):
             return [(1, 2)]
 
-    found = windowed(Wrong)
-    found.harness._restarts = False
+    operator = windowed(Wrong)
+    operator.harness._restarts = False
     with pytest.raises(FunctionError, match=r'SS412.* evictor "f" returned something else'):
-        found.rows(("a", 1, 1), ("a", 1, 1), ("a", 1, 1))
+        operator.rows(("a", 1, 1), ("a", 1, 1), ("a", 1, 1))
 
 
 def test_classes_describe_themselves_as_evictors():
     for kind, arguments in ((Newest, 1), (Both, 0)):
-        found = describe("f", kind, "m:C")
-        assert found.kind is FunctionKind.EVICTOR
-        assert (found.min_arguments, found.max_arguments) == (0, arguments)
+        described = describe("f", kind, "m:C")
+        assert described.kind is FunctionKind.EVICTOR
+        assert (described.min_arguments, described.max_arguments) == (0, arguments)

@@ -36,24 +36,24 @@ def call(name: str, function: str, *arguments: str, result: pa.DataType | None =
 
 
 def values(rows: Sequence[Row], column: str) -> list[Any]:
-    found = (row[COLUMNS.index(column)] for row in rows)
-    return [value for value in found if value is not None]
+    collected = (row[COLUMNS.index(column)] for row in rows)
+    return [value for value in collected if value is not None]
 
 
 def where(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row[5]]
 
 
-def total(found: Sequence[Any]) -> Any:
-    return sum(found) if found else None
+def total(items: Sequence[Any]) -> Any:
+    return sum(items) if items else None
 
 
-def mean(found: Sequence[Any]) -> float | None:
-    return sum(found) / len(found) if found else None
+def mean(items: Sequence[Any]) -> float | None:
+    return sum(items) / len(items) if items else None
 
 
-def text(found: Sequence[str]) -> str | None:
-    return ",".join(found) if found else None
+def text(items: Sequence[str]) -> str | None:
+    return ",".join(items) if items else None
 
 
 Expected = Callable[[list[Row]], Any]
@@ -110,7 +110,7 @@ def row(k: str | None = "a", n: int | None = 0, kind: str | None = None, **more:
 
 def told(harness: KernelHarness) -> list[str]:
     """What came out, each row as text: its kind and its values."""
-    return [" ".join(str(v) for v in (found.pop(ROW_KIND, "+I"), *found.values())) for found in harness.output()]
+    return [" ".join(str(v) for v in (actual.pop(ROW_KIND, "+I"), *actual.values())) for actual in harness.output()]
 
 
 # --- against the model ----------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def there(changes: Sequence[tuple[str, Row]], columns: Sequence[str]) -> list[Ro
     """The rows that have come and not gone, in order, with NULL in all but these columns: of rows that are equal in
     these, the first goes."""
     rows: list[Row] = []
-    for kind, found in changes:
-        row = tuple(value if name in columns else None for name, value in zip(COLUMNS, found, strict=True))
+    for kind, item in changes:
+        row = tuple(value if name in columns else None for name, value in zip(COLUMNS, item, strict=True))
         if kind[0] == "+":
             rows.append(row)
         else:
@@ -167,18 +167,18 @@ def grouped(changes: Sequence[tuple[str, Row]], keys: tuple[str, ...], names: Se
         for row in there(changes, [column for column in COLUMNS if column in read]):
             groups[tuple(row[COLUMNS.index(key)] for key in keys)].append(row)
         for key, rows in groups.items():
-            found = expected(rows)
-            result[key].append(tuple(found) if isinstance(found, list) else found)
-    return {key: tuple(found) for key, found in result.items()}
+            actual = expected(rows)
+            result[key].append(tuple(actual) if isinstance(actual, list) else actual)
+    return {key: tuple(actual) for key, actual in result.items()}
 
 
 def applied(emitted: Sequence[dict[str, Any]], keys: tuple[str, ...], result: dict[Row, Row]) -> None:
     """Changes the result as the kinds of rows say; each must fit what was there."""
     before = None
-    for found in emitted:
-        kind = found.pop(ROW_KIND, "+I")
-        key = tuple(found.pop(name) for name in keys)
-        values = tuple(tuple(v) if isinstance(v, list) else v for v in found.values())
+    for item in emitted:
+        kind = item.pop(ROW_KIND, "+I")
+        key = tuple(item.pop(name) for name in keys)
+        values = tuple(tuple(v) if isinstance(v, list) else v for v in item.values())
         if kind == "+I":
             assert key not in result, "inserted twice"
             result[key] = values
@@ -258,7 +258,7 @@ def test_distinct_rows_have_no_kinds_where_rows_only_come():
     harness.rows([row("a"), row("a")])
     harness.rows([row("a"), row("b")])
     assert ROW_KIND not in harness.output_table().schema.names
-    assert [found["k"] for found in harness.output()] == []
+    assert [output["k"] for output in harness.output()] == []
 
 
 def test_a_group_without_rows_is_withdrawn_and_may_come_again():
@@ -281,7 +281,7 @@ def test_sums_of_whole_numbers_come_back_to_what_they_were():
     large = [row("a", 2**62 - 1, "+I"), row("a", 2**62 - 1, "+I"), row("a", 2**62 - 1, "+I")]
     harness.rows([row("a", 3, "+I"), *large])
     harness.output()
-    harness.rows([{**found, ROW_KIND: "-D"} for found in large])
+    harness.rows([{**item, ROW_KIND: "-D"} for item in large])
     assert harness.output()[-1]["avg"] == 3.0
 
 
@@ -331,7 +331,7 @@ def test_groups_are_forgotten_after_their_time(name, updates):
     harness.output()
     assert harness.next_timer(Domain.PROCESSING) == 11 * SECOND
     harness.batch([row("b", 2, kind)], processing_time=12 * SECOND)
-    assert [found["k"] for found in harness.output() if found[ROW_KIND] == "+I"] == ["b"], "it is new again"
+    assert [output["k"] for output in harness.output() if output[ROW_KIND] == "+I"] == ["b"], "it is new again"
     harness.processing_time(30 * SECOND)
     assert told(harness) == []
     assert harness.stores[0].size == 0

@@ -25,11 +25,11 @@ def _joined(
     met = [[matches(one, other) for other in right] for one in left]
     pads_left, pads_right = kind.padded
     if not kind.pairs:
-        yield from (row for row, found in zip(left, met, strict=True) if any(found) is (kind is JoinKind.SEMI))
+        yield from (row for row, actual in zip(left, met, strict=True) if any(actual) is (kind is JoinKind.SEMI))
         return
-    for row, found in zip(left, met, strict=True):
-        yield from (row + other for other, is_met in zip(right, found, strict=True) if is_met)
-        if pads_left and not any(found):
+    for row, actual in zip(left, met, strict=True):
+        yield from (row + other for other, is_met in zip(right, actual, strict=True) if is_met)
+        if pads_left and not any(actual):
             yield row + of_right
     if pads_right:
-        yield from (of_left + row for j, row in enumerate(right) if not any(found[j] for found in met))
+        yield from (of_left + row for j, row in enumerate(right) if not any(actual[j] for actual in met))

@@ -80,8 +80,8 @@ def test_logic_has_three_values():
 def test_pairs_are_kept_where_the_condition_is_true():
     left, right = pa.table({"x": [1, 2, None]}), pa.table({"x": [2, 3, None]})
     ids = np.zeros(3, np.int64)
-    (found,) = fulfilling(equal(ids, ids), Compare(Comparison.LESS, L, R), left, right)
-    assert [part.tolist() for part in found] == [[0, 0, 1], [0, 1, 1]]
+    (only,) = fulfilling(equal(ids, ids), Compare(Comparison.LESS, L, R), left, right)
+    assert [part.tolist() for part in only] == [[0, 0, 1], [0, 1, 1]]
     none = fulfilling(equal(ids, ids), Compare(Comparison.GREATER, L, R), left, right)
     assert list(none) == []
     (every,) = fulfilling(iter([Pairs(ids, ids)]), None, left, right)

@@ -42,8 +42,8 @@ def row(name, key, time, value):
     return {"key": key, TIME: time, name: value}
 
 
-def results(found):
-    return Counter(tuple(r.values()) for r in found.output())
+def results(actual):
+    return Counter(tuple(r.values()) for r in actual.output())
 
 
 # --- the model --------------------------------------------------------------------------------------------------
@@ -169,10 +169,10 @@ def test_rows_that_wait_are_those_that_come_out_alone(kind):
     joining = harness(kernel(kind, lower=-5, upper=3))
     joining.rows({0: [row("l", "a", 0, 1), row("l", "b", 2, 2)], 1: [row("r", "a", 1, 1), row("r", "c", 1, 3)]})
     (left, right) = kind.padded
-    found = [(wait.what, wait.count, wait.last) for wait in joining.waits()]
+    collected = [(wait.what, wait.count, wait.last) for wait in joining.waits()]
     wanted = [*([(1, 7)] if left else []), *([(1, 4)] if right else [])]
-    assert sum(count for _, count, _ in found) == len(wanted)
-    assert not found or found[0] == (Pending.ROWS, len(wanted), max(last for _, last in wanted))
+    assert sum(count for _, count, _ in collected) == len(wanted)
+    assert not collected or collected[0] == (Pending.ROWS, len(wanted), max(last for _, last in wanted))
 
 
 def test_only_keys_that_rows_come_for_are_read():

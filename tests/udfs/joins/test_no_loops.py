@@ -65,7 +65,7 @@ def run_to(watermark, name, rows, keys):
     context = GroupContext(MemoryStore())
     joining.on_ports(ends if name == "window" else parts, context)
     joining.on_event_time(watermark, context)
-    assert sum(found.num_rows for found in context.emitted[True]) >= rows
+    assert sum(item.num_rows for item in context.emitted[True]) >= rows
 
 
 @pytest.mark.parametrize("name", AT_THE_WATERMARK)

@@ -45,7 +45,7 @@ def row(k: str | None, n: int | None = 0, v: int | None = 0, kind: str | None = 
 
 def told(harness):
     """What came out, each row as text: its kind and its values."""
-    return [" ".join(str(v) for v in (found.pop(ROW_KIND, "+I"), *found.values())) for found in harness.output()]
+    return [" ".join(str(v) for v in (actual.pop(ROW_KIND, "+I"), *actual.values())) for actual in harness.output()]
 
 
 # --- against the model ----------------------------------------------------------------------------------------
@@ -77,11 +77,11 @@ def scripts(draw, updating):
 
 
 def take(changes, rows):
-    for kind, found in changes:
+    for kind, item in changes:
         if kind[0] == "+":
-            rows.append(found)
+            rows.append(item)
         else:
-            rows.remove(found)
+            rows.remove(item)
 
 
 @pytest.mark.parametrize("null_safe", [False, True], ids=["", "null-safe"])
@@ -104,13 +104,13 @@ def test_the_sum_of_changes_is_the_join_of_both_inputs(kind, updating, condition
         for port, changes in batch.items():
             take(changes, held[port])
         harness.rows(
-            {p: [row(v[0], v[1], v[2], k if updating[p] else None) for k, v in found] for p, found in batch.items()}
+            {p: [row(v[0], v[1], v[2], k if updating[p] else None) for k, v in output] for p, output in batch.items()}
         )
         withdrawn: Counter[Row] = Counter()
         added: Counter[Row] = Counter()
-        for found in harness.output():
-            sign = found.pop(ROW_KIND, "+I")
-            (withdrawn if sign == "-D" else added)[tuple(found.values())] += 1
+        for output in harness.output():
+            sign = output.pop(ROW_KIND, "+I")
+            (withdrawn if sign == "-D" else added)[tuple(output.values())] += 1
         assert not withdrawn - result, "only what came out is withdrawn"
         repeated = {v for of_side in held for v in of_side if of_side.count(v) > 1}
         if not repeated:

@@ -46,12 +46,12 @@ def present(**options):
 
 
 def row(name, key, time, value, kind=None):
-    found = {"key": key, TIME: time, name: value}
-    return found if kind is None else {**found, ROW_KIND: kind}
+    collected = {"key": key, TIME: time, name: value}
+    return collected if kind is None else {**collected, ROW_KIND: kind}
 
 
-def results(found):
-    return [tuple(r.values()) for r in found.output()]
+def results(actual):
+    return [tuple(r.values()) for r in actual.output()]
 
 
 # --- the model --------------------------------------------------------------------------------------------------
@@ -72,13 +72,13 @@ class Model:
     def ready(self, watermark):
         due = [one for one in self.waiting if one[1] <= watermark]
         self.waiting = [one for one in self.waiting if one[1] > watermark]
-        return [found for one in due for found in self.joined(one)]
+        return [item for one in due for item in self.joined(one)]
 
     def joined(self, left):
         key, time, value = left
         comparable = key is not None or self.null_safe
-        found = [r for r in self.right if comparable and r[0] == key and r[1] <= time - self.strict]
-        newest = [r for r in found if r[1] == max(r[1] for r in found)]
+        collected = [r for r in self.right if comparable and r[0] == key and r[1] <= time - self.strict]
+        newest = [r for r in collected if r[1] == max(r[1] for r in collected)]
         if newest:
             one = min(newest, key=lambda r: r[2]) if self.first else newest[-1]
             if one[3] in ("+I", "+U") and (not self.condition or value <= one[2]):
@@ -135,9 +135,9 @@ def test_left_rows_meet_what_is_there_when_they_come(steps, outer, null_safe, co
             there[key] = value if kind in ("+I", "+U") and (key is not None or null_safe) else None
         expected = []
         for key, _time, value in left:
-            found = there.get(key)
-            meets = found is not None and (not condition or value <= found)
-            expected += [(value, found if meets else None)] if meets or outer else []
+            actual = there.get(key)
+            meets = actual is not None and (not condition or value <= actual)
+            expected += [(value, actual if meets else None)] if meets or outer else []
         assert Counter(results(joining)) == Counter(expected)
 
 
@@ -171,7 +171,7 @@ def kept(joining):
     (group,) = joining._groups
     context = GroupContext(group.store)
     rows = joining.kernel._right(context).load_all().to_pylist()
-    return sorted((found["r"], found["__valid"]) for found in rows)
+    return sorted((item["r"], item["__valid"]) for item in rows)
 
 
 def test_late_rows_are_joined_at_once_with_what_is_kept():

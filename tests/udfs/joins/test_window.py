@@ -37,8 +37,8 @@ def row(name, key, end, value):
     return {"key": key, "window": end, END: end * MS, name: value}
 
 
-def results(found):
-    return Counter(tuple(r.values()) for r in found.output())
+def results(actual):
+    return Counter(tuple(r.values()) for r in actual.output())
 
 
 def expected(kind, sides, null_safe, condition):
@@ -55,9 +55,9 @@ def expected(kind, sides, null_safe, condition):
         return Counter((sides[0][i][2],) for i in met[0])
     if kind is JoinKind.ANTI:
         return Counter((value,) for value in alone[0])
-    found = Counter((sides[0][i][2], sides[1][j][2]) for i, j in pairs)
+    counts = Counter((sides[0][i][2], sides[1][j][2]) for i, j in pairs)
     pads = kind.padded
-    return found + Counter((v, None) for v in alone[0] * pads[0]) + Counter((None, v) for v in alone[1] * pads[1])
+    return counts + Counter((v, None) for v in alone[0] * pads[0]) + Counter((None, v) for v in alone[1] * pads[1])
 
 
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 5), st.integers(0, 4)), max_size=5)

@@ -19,8 +19,8 @@ def still_worker(monkeypatch):
     yield from _worker(monkeypatch, Worker(lambda: VirtualLoop(jumps=False)))
 
 
-def _worker(monkeypatch, found):
+def _worker(monkeypatch, actual):
     for module in (operator, deferred):
-        monkeypatch.setattr(module, "worker", lambda: found)
-    yield found
-    found.close()
+        monkeypatch.setattr(module, "worker", lambda: actual)
+    yield actual
+    actual.close()

@@ -36,10 +36,10 @@ class _Jumping(selectors.DefaultSelector):
     def select(self, timeout=None):
         if timeout is None or (timeout > 0 and not self._loop.jumps):
             return super().select(None)
-        found = super().select(0)
-        if not found:
+        actual = super().select(0)
+        if not actual:
             self._loop.now += timeout
-        return found
+        return actual
 
 
 @dataclass

@@ -60,9 +60,9 @@ def desk():
         loop = VirtualLoop()
         loops.append(loop)
         source = scripted("desk", script)
-        found = LookupOptions(**options)
-        cache = AnswerCache(found.cache, loop.time) if found.cache else None
-        return Desk(script, loop, Asker(source, found, source.open, cache, loop))
+        actual = LookupOptions(**options)
+        cache = AnswerCache(actual.cache, loop.time) if actual.cache else None
+        return Desk(script, loop, Asker(source, actual, source.open, cache, loop))
 
     yield make
     for loop in loops:
@@ -74,56 +74,56 @@ def after(ms):
 
 
 def test_keys_are_asked_at_the_same_time_up_to_the_capacity(desk):
-    found = desk(Script(values(1, 2, 3), after(10)), capacity=2)
-    found.ask(1, 2, 3)
-    found.run()
-    assert found.script.asked == [(0, [(1,)]), (0, [(2,)]), (10, [(3,)])]
-    assert [(time, key) for time, key, _ in found.rows] == [(10, 1), (10, 2), (20, 3)]
-    assert found.asker.is_idle
+    asking = desk(Script(values(1, 2, 3), after(10)), capacity=2)
+    asking.ask(1, 2, 3)
+    asking.run()
+    assert asking.script.asked == [(0, [(1,)]), (0, [(2,)]), (10, [(3,)])]
+    assert [(time, key) for time, key, _ in asking.rows] == [(10, 1), (10, 2), (20, 3)]
+    assert asking.asker.is_idle
 
 
 def test_a_key_under_way_is_not_asked_again(desk):
-    found = desk(Script(values(1), after(10)))
-    found.ask(1)
-    found.run(5)
-    found.ask(1)
-    found.run()
-    assert found.script.keys_asked == [(1,)]
-    assert found.rows == [(10, 1, [(1, "v1")])] * 2
+    asking = desk(Script(values(1), after(10)))
+    asking.ask(1)
+    asking.run(5)
+    asking.ask(1)
+    asking.run()
+    assert asking.script.keys_asked == [(1,)]
+    assert asking.rows == [(10, 1, [(1, "v1")])] * 2
 
 
 def test_time_begins_with_the_first_attempt_not_with_the_wait_for_capacity(desk):
-    found = desk(Script(values(1, 2), after(80)), capacity=1, timeout_ms=100, **NULL)
-    found.ask(1, 2)
-    found.run()
-    assert [(time, key, bool(rows)) for time, key, rows in found.rows] == [(80, 1, True), (160, 2, True)]
+    asking = desk(Script(values(1, 2), after(80)), capacity=1, timeout_ms=100, **NULL)
+    asking.ask(1, 2)
+    asking.run()
+    assert [(time, key, bool(rows)) for time, key, rows in asking.rows] == [(80, 1, True), (160, 2, True)]
 
 
 def test_a_row_that_joins_has_its_own_time(desk):
-    found = desk(Script(values(1), after(120)), timeout_ms=100, **NULL)
-    found.ask(1)
-    found.run(50)
-    found.ask(1)
-    found.run()
-    assert found.rows == [(100, 1, ()), (120, 1, [(1, "v1")])]
-    assert found.script.cancelled == []
+    asking = desk(Script(values(1), after(120)), timeout_ms=100, **NULL)
+    asking.ask(1)
+    asking.run(50)
+    asking.ask(1)
+    asking.run()
+    assert asking.rows == [(100, 1, ()), (120, 1, [(1, "v1")])]
+    assert asking.script.cancelled == []
 
 
 def test_a_request_nobody_waits_for_is_cancelled_and_its_capacity_is_free(desk):
-    found = desk(Script(values(1, 2), lambda key: 1000 if key == (1,) else 1), capacity=1, timeout_ms=100, **NULL)
-    found.ask(1, 2)
-    found.run()
-    assert found.script.cancelled == [(1,)]
-    assert found.script.asked == [(0, [(1,)]), (100, [(2,)])]
-    assert found.asker.is_idle
+    asking = desk(Script(values(1, 2), lambda key: 1000 if key == (1,) else 1), capacity=1, timeout_ms=100, **NULL)
+    asking.ask(1, 2)
+    asking.run()
+    assert asking.script.cancelled == [(1,)]
+    assert asking.script.asked == [(0, [(1,)]), (100, [(2,)])]
+    assert asking.asker.is_idle
 
 
 def test_the_timer_of_an_answered_request_is_gone(desk):
-    found = desk(Script(values(1), after(3)), timeout_ms=1000)
-    found.ask(1)
-    found.run(3.5)
-    assert found.asker.is_idle
-    assert found.answers[0][2].failure is None
+    asking = desk(Script(values(1), after(3)), timeout_ms=1000)
+    asking.ask(1)
+    asking.run(3.5)
+    assert asking.asker.is_idle
+    assert asking.answers[0][2].failure is None
 
 
 @pytest.mark.parametrize(
@@ -136,67 +136,67 @@ def test_the_timer_of_an_answered_request_is_gone(desk):
     ids=["fixed", "exponential", "limited"],
 )
 def test_misses_are_asked_again_after_a_delay(desk, retry, times):
-    found = desk(Script({}, after(1)), retries=(retry,))
-    found.ask(7)
-    found.run()
-    asked = [time for time, _ in found.script.asked]
+    asking = desk(Script({}, after(1)), retries=(retry,))
+    asking.ask(7)
+    asking.run()
+    asked = [time for time, _ in asking.script.asked]
     assert asked == pytest.approx(times, rel=0.11 if retry.exponential else 1e-6)
-    assert [(key, rows) for _, key, rows in found.rows] == [(7, [])]
-    assert found.meter.counts["retries"] == retry.times
+    assert [(key, rows) for _, key, rows in asking.rows] == [(7, [])]
+    assert asking.meter.counts["retries"] == retry.times
 
 
 def test_errors_and_misses_have_their_own_retries(desk):
     retries = (Retry(1, 10, on_error=False), Retry(2, 100, on_miss=False))
     script = Script({}, after(0))
     script.failures[(1,)] = 2
-    found = desk(script, retries=retries, **NULL)
-    found.ask(1)
-    found.run()
+    asking = desk(script, retries=retries, **NULL)
+    asking.ask(1)
+    asking.run()
     assert [time for time, _ in script.asked] == [0, 100, 200, 210]
 
 
 def test_without_a_policy_for_errors_the_first_one_counts(desk):
     script = Script(values(1))
     script.failures[(1,)] = 1
-    found = desk(script, retries=(Retry(5, 10, on_error=False),))
-    found.ask(1)
-    found.run()
-    failure = found.answers[0][2].failure
+    asking = desk(script, retries=(Retry(5, 10, on_error=False),))
+    asking.ask(1)
+    asking.run()
+    failure = asking.answers[0][2].failure
     assert str(failure).startswith('SS432: the lookup in "desk" for k = 1 failed: no line for 1\nHINT: ')
 
 
 def test_a_timeout_covers_all_attempts(desk):
     script = Script(values(1), after(501))
     script.failures[(1,)] = 99
-    found = desk(script, timeout_ms=1000, retries=(Retry(5, 100),), **NULL)
-    found.ask(1)
-    found.run()
+    asking = desk(script, timeout_ms=1000, retries=(Retry(5, 100),), **NULL)
+    asking.ask(1)
+    asking.run()
     assert [time for time, _ in script.asked] == [0, 601]
-    assert found.rows == [(1000, 1, ())]
-    assert found.asker.is_idle
+    assert asking.rows == [(1000, 1, ())]
+    assert asking.asker.is_idle
 
 
 def test_a_wait_for_the_next_attempt_holds_no_capacity(desk):
-    found = desk(Script(values(2), after(10)), capacity=1, retries=(Retry(1, 100),))
-    found.ask(1, 2)
-    found.run()
-    assert found.script.asked == [(0, [(1,)]), (10, [(2,)]), (110, [(1,)])]
+    asking = desk(Script(values(2), after(10)), capacity=1, retries=(Retry(1, 100),))
+    asking.ask(1, 2)
+    asking.run()
+    assert asking.script.asked == [(0, [(1,)]), (10, [(2,)]), (110, [(1,)])]
 
 
 def test_a_timeout_fails_and_says_how_to_go_on(desk):
-    found = desk(Script(values(1), after(1000)), timeout_ms=100)
-    found.ask(1)
-    found.run()
-    failure = str(found.answers[0][2].failure)
+    asking = desk(Script(values(1), after(1000)), timeout_ms=100)
+    asking.ask(1)
+    asking.run()
+    failure = str(asking.answers[0][2].failure)
     assert failure.startswith('SS433: the lookup in "desk" for k = 1 got no answer in 100 ms\nHINT: ')
 
 
 def test_failed_rows_that_go_to_a_table_carry_the_cause(desk):
     script = Script(failures=Counter({(1,): 1}))
-    found = desk(script, on_error=OnError.TO)
-    found.ask(1)
-    found.run()
-    assert found.answers[0][2] == LookupOutcome(None, error="no line for 1", counted=("errors",))
+    asking = desk(script, on_error=OnError.TO)
+    asking.ask(1)
+    asking.run()
+    assert asking.answers[0][2] == LookupOutcome(None, error="no line for 1", counted=("errors",))
 
 
 @pytest.mark.parametrize(
@@ -208,54 +208,54 @@ def test_failed_rows_that_go_to_a_table_carry_the_cause(desk):
     ],
 )
 def test_a_wrong_answer_is_an_error_of_its_key(desk, rows, message):
-    found = desk(Script({(1,): rows, **values(2)}), on_error=OnError.TO, batch=2)
-    found.ask(1, 2)
-    found.run()
-    assert [(outcome.rows, outcome.error) for _, _, outcome in found.answers] == [(None, message), ([(2, "v2")], None)]
+    asking = desk(Script({(1,): rows, **values(2)}), on_error=OnError.TO, batch=2)
+    asking.ask(1, 2)
+    asking.run()
+    assert [(outcome.rows, outcome.error) for _, _, outcome in asking.answers] == [(None, message), ([(2, "v2")], None)]
 
 
 def test_answers_that_are_not_one_per_key_are_an_error(desk):
     script = Script()
     script.rows[(1,)] = None  # type: ignore[assignment]
-    found = desk(script, on_error=OnError.TO)
-    found.ask(1)
-    found.run()
-    assert found.answers[0][2].error == "an answer must be a list of rows for each key, not [None]"
+    asking = desk(script, on_error=OnError.TO)
+    asking.ask(1)
+    asking.run()
+    assert asking.answers[0][2].error == "an answer must be a list of rows for each key, not [None]"
 
 
 def test_a_client_that_does_not_open_is_opened_again(desk):
     script = Script(values(1), open_fails=1)
-    found = desk(script, retries=(Retry(1, 10),))
-    found.ask(1)
-    found.run()
+    asking = desk(script, retries=(Retry(1, 10),))
+    asking.ask(1)
+    asking.run()
     assert script.opened == 2
-    assert found.rows == [(10, 1, [(1, "v1")])]
+    assert asking.rows == [(10, 1, [(1, "v1")])]
 
 
 def test_time_does_not_run_while_the_client_is_opened(desk):
-    found = desk(Script(values(1, 2), after(10), open_takes=5_000), capacity=1, timeout_ms=30, **NULL)
-    found.ask(1, 2)
-    found.run()
-    assert found.rows == [(5_010, 1, [(1, "v1")]), (5_020, 2, [(2, "v2")])]
-    assert found.meter.counts["latency_le_10"] == 2
+    asking = desk(Script(values(1, 2), after(10), open_takes=5_000), capacity=1, timeout_ms=30, **NULL)
+    asking.ask(1, 2)
+    asking.run()
+    assert asking.rows == [(5_010, 1, [(1, "v1")]), (5_020, 2, [(2, "v2")])]
+    assert asking.meter.counts["latency_le_10"] == 2
 
 
 def test_time_runs_from_the_opening_on(desk):
-    found = desk(Script(values(1), after(100), open_takes=5_000), timeout_ms=30, **NULL)
-    found.ask(1)
-    found.run(4_000)
-    found.ask(1)  # joins
-    found.run()
-    assert found.answers == [(5_030, 1, LookupOutcome((), counted=("timeouts",)))] * 2
-    assert found.asker.is_idle
+    asking = desk(Script(values(1), after(100), open_takes=5_000), timeout_ms=30, **NULL)
+    asking.ask(1)
+    asking.run(4_000)
+    asking.ask(1)  # joins
+    asking.run()
+    assert asking.answers == [(5_030, 1, LookupOutcome((), counted=("timeouts",)))] * 2
+    assert asking.asker.is_idle
 
 
 @pytest.mark.parametrize(("timeout_ms", "seconds"), [(30, 120), (300_000, 300)])
 def test_opening_has_a_bound_of_its_own(desk, timeout_ms, seconds):
-    found = desk(Script(values(1), open_takes=10_000_000), timeout_ms=timeout_ms, on_error=OnError.TO)
-    found.ask(1)
-    found.run()
-    ((time, _, outcome),) = found.answers
+    asking = desk(Script(values(1), open_takes=10_000_000), timeout_ms=timeout_ms, on_error=OnError.TO)
+    asking.ask(1)
+    asking.run()
+    ((time, _, outcome),) = asking.answers
     assert time == seconds * 1000
     assert outcome.error == (
         f'SS436: the source of the lookup in "desk" did not open in {seconds} s\n'
@@ -264,97 +264,97 @@ def test_opening_has_a_bound_of_its_own(desk, timeout_ms, seconds):
 
 
 def test_rows_that_are_given_up_while_the_client_is_opened_leave_nothing_behind(desk):
-    found = desk(Script(values(1, 2), after(10), open_takes=1_000), timeout_ms=30, batch=2, **NULL)
-    found.ask(1, 2)
-    found.run(500)
-    found.asker.forget(found.waiters[:1])
-    found.run()
-    assert found.rows == [(1_010, 2, [(2, "v2")])]
-    assert found.asker.is_idle
+    asking = desk(Script(values(1, 2), after(10), open_takes=1_000), timeout_ms=30, batch=2, **NULL)
+    asking.ask(1, 2)
+    asking.run(500)
+    asking.asker.forget(asking.waiters[:1])
+    asking.run()
+    assert asking.rows == [(1_010, 2, [(2, "v2")])]
+    assert asking.asker.is_idle
 
 
 def test_waiters_that_are_forgotten_give_their_requests_up(desk):
-    found = desk(Script(values(1, 2, 3), after(100)), capacity=2)
-    found.ask(1, 2, 3)
-    found.run(10)
-    found.asker.forget(found.waiters)
-    found.run()
-    assert found.answers == []
-    assert found.script.cancelled == [(1,), (2,)]
-    assert found.script.keys_asked == [(1,), (2,)]
-    assert found.asker.is_idle
+    asking = desk(Script(values(1, 2, 3), after(100)), capacity=2)
+    asking.ask(1, 2, 3)
+    asking.run(10)
+    asking.asker.forget(asking.waiters)
+    asking.run()
+    assert asking.answers == []
+    assert asking.script.cancelled == [(1,), (2,)]
+    assert asking.script.keys_asked == [(1,), (2,)]
+    assert asking.asker.is_idle
 
 
 def test_waiters_that_have_their_answers_are_forgotten_with_the_others(desk):
     """A task that fails forgets all of its waiters, also those whose answers it has not taken yet."""
-    found = desk(Script(values(1, 2), lambda key: 100 if key == (1,) else 200))
-    found.ask(1, 2)
-    found.run(150)
-    found.asker.forget(found.waiters)
-    found.run()
-    assert [key for _, key, _ in found.rows] == [1]
-    assert found.script.cancelled == [(2,)]
-    assert found.asker.is_idle
+    asking = desk(Script(values(1, 2), lambda key: 100 if key == (1,) else 200))
+    asking.ask(1, 2)
+    asking.run(150)
+    asking.asker.forget(asking.waiters)
+    asking.run()
+    assert [key for _, key, _ in asking.rows] == [1]
+    assert asking.script.cancelled == [(2,)]
+    assert asking.asker.is_idle
 
 
 # --- batches --------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_holds_what_is_there(desk):
-    found = desk(Script(values(1, 2, 3)), batch=2)
-    found.ask(1, 2, 3)
-    found.run()
-    assert found.script.asked == [(0, [(1,), (2,)]), (0, [(3,)])]
+    asking = desk(Script(values(1, 2, 3)), batch=2)
+    asking.ask(1, 2, 3)
+    asking.run()
+    assert asking.script.asked == [(0, [(1,), (2,)]), (0, [(3,)])]
 
 
 def test_a_batch_waits_for_more_keys_but_not_for_long(desk):
-    found = desk(Script(values(*range(9))), batch=3, batch_within_ms=50)
-    found.ask(1)
-    found.run(20)
-    found.ask(2)
-    found.run(100)
-    found.ask(3, 4, 5, 6)
-    found.run()
-    assert found.script.asked == [(50, [(1,), (2,)]), (120, [(3,), (4,), (5,)]), (170, [(6,)])]
+    asking = desk(Script(values(*range(9))), batch=3, batch_within_ms=50)
+    asking.ask(1)
+    asking.run(20)
+    asking.ask(2)
+    asking.run(100)
+    asking.ask(3, 4, 5, 6)
+    asking.run()
+    assert asking.script.asked == [(50, [(1,), (2,)]), (120, [(3,), (4,), (5,)]), (170, [(6,)])]
 
 
 def test_a_batch_is_one_request_of_the_capacity(desk):
-    found = desk(Script(values(*range(1, 6)), after(10)), batch=2, capacity=1)
-    found.ask(1, 2, 3, 4, 5)
-    found.run()
-    assert found.script.asked == [(0, [(1,), (2,)]), (10, [(3,), (4,)]), (20, [(5,)])]
-    assert found.script.most_requests == 1
+    asking = desk(Script(values(*range(1, 6)), after(10)), batch=2, capacity=1)
+    asking.ask(1, 2, 3, 4, 5)
+    asking.run()
+    assert asking.script.asked == [(0, [(1,), (2,)]), (10, [(3,), (4,)]), (20, [(5,)])]
+    assert asking.script.most_requests == 1
 
 
 def test_a_batch_that_fails_fails_for_all_its_keys_and_is_tried_again(desk):
     script = Script(values(1, 2))
     script.failures[(2,)] = 1
-    found = desk(script, batch=2, retries=(Retry(1, 10),))
-    found.ask(1, 2)
-    found.run()
+    asking = desk(script, batch=2, retries=(Retry(1, 10),))
+    asking.ask(1, 2)
+    asking.run()
     assert script.keys_asked == [(1,), (2,), *sorted(script.keys_asked[2:])]
     assert {time for time, _ in script.asked} == {0, 10}
-    assert [key for _, key, rows in found.rows if rows] in ([1, 2], [2, 1])
+    assert [key for _, key, rows in asking.rows if rows] in ([1, 2], [2, 1])
 
 
 def test_a_batch_of_which_one_row_still_waits_is_not_cancelled(desk):
-    found = desk(Script(values(1, 2), after(120)), batch=2, timeout_ms=100, **NULL)
-    found.ask(1, 2)
-    found.run(50)
-    found.ask(2)
-    found.run()
-    assert found.rows == [(100, 1, ()), (100, 2, ()), (120, 2, [(2, "v2")])]
+    asking = desk(Script(values(1, 2), after(120)), batch=2, timeout_ms=100, **NULL)
+    asking.ask(1, 2)
+    asking.run(50)
+    asking.ask(2)
+    asking.run()
+    assert asking.rows == [(100, 1, ()), (100, 2, ()), (120, 2, [(2, "v2")])]
 
 
 # --- the cache ------------------------------------------------------------------------------------------------
 
 
 def test_answers_are_remembered_as_long_as_they_may_be(desk):
-    found = desk(Script(values(1)), cache=Cache(10, ttl_ms=100, negative_ttl_ms=30))
+    asking = desk(Script(values(1)), cache=Cache(10, ttl_ms=100, negative_ttl_ms=30))
     for _ in range(5):
-        found.ask(1, 2)
-        found.run(40)
-    assert [(time, key[0]) for time, keys in found.script.asked for key in keys] == [
+        asking.ask(1, 2)
+        asking.run(40)
+    assert [(time, key[0]) for time, keys in asking.script.asked for key in keys] == [
         (0, 1), (0, 2), (40, 2), (80, 2), (120, 1), (120, 2), (160, 2),
     ]  # fmt: skip
 
@@ -365,92 +365,92 @@ def test_answers_are_remembered_as_long_as_they_may_be(desk):
 DEFER = {"on_timeout": OnTimeout.DEFER, "on_error": OnError.TO}
 
 
-def taken(found, *keys):
-    return [outcome and outcome.rows for outcome in found.asker.take([(key,) for key in keys])]
+def taken(actual, *keys):
+    return [outcome and outcome.rows for outcome in actual.asker.take([(key,) for key in keys])]
 
 
 def test_a_request_whose_row_is_deferred_goes_on_outside_of_the_capacity(desk):
-    found = desk(Script(values(1, 2), after(150)), capacity=1, timeout_ms=100, **DEFER)
-    found.ask(1, 2)
-    found.run(149)
-    assert [(time, key, outcome.deferred) for time, key, outcome in found.answers] == [(100, 1, True)]
-    assert found.script.asked == [(0, [(1,)]), (100, [(2,)])]
-    assert taken(found, 1) == [None]
-    found.run(1)
-    found.run(1)
-    assert taken(found, 1) == [[(1, "v1")]]
-    assert found.script.keys_asked == [(1,), (2,)]
+    asking = desk(Script(values(1, 2), after(150)), capacity=1, timeout_ms=100, **DEFER)
+    asking.ask(1, 2)
+    asking.run(149)
+    assert [(time, key, outcome.deferred) for time, key, outcome in asking.answers] == [(100, 1, True)]
+    assert asking.script.asked == [(0, [(1,)]), (100, [(2,)])]
+    assert taken(asking, 1) == [None]
+    asking.run(1)
+    asking.run(1)
+    assert taken(asking, 1) == [[(1, "v1")]]
+    assert asking.script.keys_asked == [(1,), (2,)]
 
 
 def test_what_is_taken_is_asked_for_where_nobody_did(desk):
-    found = desk(Script(values(1, 2, 3), after(10)), capacity=2, **DEFER)
-    assert taken(found, 1, 2, 3) == [None] * 3
-    found.run(15)
-    assert found.script.asked == [(0, [(1,)]), (0, [(2,)]), (10, [(3,)])]
-    assert taken(found, 1, 2, 3) == [[(1, "v1")], [(2, "v2")], None]
-    found.run(15)
-    assert taken(found, 3) == [[(3, "v3")]]
-    assert found.script.keys_asked == [(1,), (2,), (3,)]
+    asking = desk(Script(values(1, 2, 3), after(10)), capacity=2, **DEFER)
+    assert taken(asking, 1, 2, 3) == [None] * 3
+    asking.run(15)
+    assert asking.script.asked == [(0, [(1,)]), (0, [(2,)]), (10, [(3,)])]
+    assert taken(asking, 1, 2, 3) == [[(1, "v1")], [(2, "v2")], None]
+    asking.run(15)
+    assert taken(asking, 3) == [[(3, "v3")]]
+    assert asking.script.keys_asked == [(1,), (2,), (3,)]
 
 
 def test_a_request_that_takes_its_time_again_is_asked_anew(desk, monkeypatch):
     monkeypatch.setattr(asking, "BACKGROUND_S", 0.1)
-    found = desk(Script(values(1), after(250)), timeout_ms=100, **DEFER)
-    found.ask(1)
-    found.run(210)
-    assert found.script.cancelled == [(1,)]
-    assert found.asker.is_idle
-    found.script.delay = after(10)
-    assert taken(found, 1) == [None]
-    found.run(20)
-    assert taken(found, 1) == [[(1, "v1")]]
+    asker = desk(Script(values(1), after(250)), timeout_ms=100, **DEFER)
+    asker.ask(1)
+    asker.run(210)
+    assert asker.script.cancelled == [(1,)]
+    assert asker.asker.is_idle
+    asker.script.delay = after(10)
+    assert taken(asker, 1) == [None]
+    asker.run(20)
+    assert taken(asker, 1) == [[(1, "v1")]]
 
 
 def test_errors_in_the_background_are_retried_and_then_told(desk):
     script = Script(values(1), after(1))
     script.failures[(1,)] = 2
-    found = desk(script, retries=(Retry(1, 10),), **DEFER)
-    assert taken(found, 1) == [None]
-    found.run(100)
-    (outcome,) = found.asker.take([(1,)])
+    asking = desk(script, retries=(Retry(1, 10),), **DEFER)
+    assert taken(asking, 1) == [None]
+    asking.run(100)
+    (outcome,) = asking.asker.take([(1,)])
     assert (outcome.rows, outcome.error) == (None, "no line for 1")
 
 
 def test_where_the_background_is_full_a_deferred_request_is_given_up(desk):
-    found = desk(Script(values(1, 9), after(1000)), capacity=1, timeout_ms=100, **DEFER)
-    found.ask(1)
-    found.run(50)
-    assert taken(found, 9) == [None]
-    found.run(51)
-    assert [(key, outcome.deferred) for _, key, outcome in found.answers] == [(1, True)]
-    assert found.script.cancelled == [(1,)]
+    asking = desk(Script(values(1, 9), after(1000)), capacity=1, timeout_ms=100, **DEFER)
+    asking.ask(1)
+    asking.run(50)
+    assert taken(asking, 9) == [None]
+    asking.run(51)
+    assert [(key, outcome.deferred) for _, key, outcome in asking.answers] == [(1, True)]
+    assert asking.script.cancelled == [(1,)]
 
 
 def test_rows_in_state_join_a_request_of_other_rows(desk):
-    found = desk(Script(values(1, 2), after(150)), timeout_ms=100, capacity=1, **DEFER)
-    found.ask(1)
-    found.run(80)
-    assert taken(found, 1) == [None]
-    found.ask(2)
-    found.run(71)
-    assert [(time, key) for time, key, _ in found.answers] == [(100, 1)]
-    assert taken(found, 1) == [[(1, "v1")]]
-    assert found.script.asked == [(0, [(1,)]), (100, [(2,)])]
+    asking = desk(Script(values(1, 2), after(150)), timeout_ms=100, capacity=1, **DEFER)
+    asking.ask(1)
+    asking.run(80)
+    assert taken(asking, 1) == [None]
+    asking.ask(2)
+    asking.run(71)
+    assert [(time, key) for time, key, _ in asking.answers] == [(100, 1)]
+    assert taken(asking, 1) == [[(1, "v1")]]
+    assert asking.script.asked == [(0, [(1,)]), (100, [(2,)])]
 
 
 def test_a_row_that_asks_for_a_key_in_the_background_joins(desk):
-    found = desk(Script(values(1), after(150)), timeout_ms=100, **DEFER)
-    found.ask(1)
-    found.run(120)
-    found.ask(1)
-    found.run()
-    assert found.rows == [(100, 1, None), (150, 1, [(1, "v1")])]
-    assert found.script.keys_asked == [(1,)]
+    asking = desk(Script(values(1), after(150)), timeout_ms=100, **DEFER)
+    asking.ask(1)
+    asking.run(120)
+    asking.ask(1)
+    asking.run()
+    assert asking.rows == [(100, 1, None), (150, 1, [(1, "v1")])]
+    assert asking.script.keys_asked == [(1,)]
 
 
 def test_an_answer_that_takes_longer_than_the_timeout_comes_and_waits_for_the_row(desk):
-    found = desk(Script(values(1), after(5_000)), timeout_ms=100, **DEFER)
-    found.ask(1)
-    found.run(60_000)
-    assert found.script.cancelled == []
-    assert taken(found, 1) == [[(1, "v1")]]
+    asking = desk(Script(values(1), after(5_000)), timeout_ms=100, **DEFER)
+    asking.ask(1)
+    asking.run(60_000)
+    assert asking.script.cancelled == []
+    assert taken(asking, 1) == [[(1, "v1")]]

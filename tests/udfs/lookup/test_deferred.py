@@ -40,8 +40,8 @@ def kernel(script, order=Order.UNORDERED, **options):
 
 
 def harness(script, order=Order.UNORDERED, *, restarts=False, groups=1, **options):
-    found = kernel(script, order, **options)
-    return KernelHarness(found, SCHEMA, [] if order is Order.ORDERED else ["k"], restarts=restarts, groups=groups)
+    actual = kernel(script, order, **options)
+    return KernelHarness(actual, SCHEMA, [] if order is Order.ORDERED else ["k"], restarts=restarts, groups=groups)
 
 
 def row(n, key, *, ts=None, waits=True):
@@ -49,8 +49,8 @@ def row(n, key, *, ts=None, waits=True):
     return {"k": key, "n": n, "ts": n if ts is None else ts, "a": answer, "e": None, "d": waits}
 
 
-def numbers(found):
-    return [emitted["n"] for emitted in found.output()]
+def numbers(actual):
+    return [emitted["n"] for emitted in actual.output()]
 
 
 def release(worker, script, *keys):
@@ -66,18 +66,18 @@ def all_held(*keys):
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_deferred_row_leaves_once_with_its_answer(still_worker, restarts):
     script = all_held(1)
-    found = harness(script, restarts=restarts)
-    found.rows([row(0, 1)])
-    found.batch()
-    assert found.output() == []
-    assert found.held_rows == 1
+    driven = harness(script, restarts=restarts)
+    driven.rows([row(0, 1)])
+    driven.batch()
+    assert driven.output() == []
+    assert driven.held_rows == 1
     release(still_worker, script, 1)
-    found.batch()
-    assert found.output() == [{"k": 1, "n": 0, "ts": 0, "a": [{"k": 1, "v": "v1"}], "e": None}]
-    found.batch()
-    assert found.output() == []
+    driven.batch()
+    assert driven.output() == [{"k": 1, "n": 0, "ts": 0, "a": [{"k": 1, "v": "v1"}], "e": None}]
+    driven.batch()
+    assert driven.output() == []
     assert script.keys_asked == [(1,)]
-    assert [store.size for store in found.stores] == [0]
+    assert [store.size for store in driven.stores] == [0]
 
 
 @pytest.mark.parametrize(
@@ -86,114 +86,114 @@ def test_a_deferred_row_leaves_once_with_its_answer(still_worker, restarts):
 )
 def test_rows_wait_behind_others_as_their_order_asks(still_worker, order, first):
     script = all_held(1)
-    found = harness(script, order)
+    driven = harness(script, order)
     rows = [row(1, 2, waits=False), row(2, 1, waits=False), row(3, None, waits=False), row(4, 2, waits=False)]
-    found.rows([row(0, 1), *rows])
-    assert numbers(found) == first
+    driven.rows([row(0, 1), *rows])
+    assert numbers(driven) == first
     release(still_worker, script, 1)
-    found.batch()
-    assert numbers(found) == [n for n in range(5) if n not in first]
+    driven.batch()
+    assert numbers(driven) == [n for n in range(5) if n not in first]
 
 
 def test_rows_that_wait_behind_others_keep_their_answers(still_worker):
     script = all_held(1, 2)
-    found = harness(script, Order.ORDERED)
-    found.rows([row(0, 1), row(1, 2)])
+    driven = harness(script, Order.ORDERED)
+    driven.rows([row(0, 1), row(1, 2)])
     release(still_worker, script, 2)
-    found.batch()
-    found.batch()
-    assert numbers(found) == []
+    driven.batch()
+    driven.batch()
+    assert numbers(driven) == []
     release(still_worker, script, 1)
-    found.batch()
-    assert [(emitted["n"], emitted["a"][0]["v"]) for emitted in found.output()] == [(0, "v1"), (1, "v2")]
+    driven.batch()
+    assert [(emitted["n"], emitted["a"][0]["v"]) for emitted in driven.output()] == [(0, "v1"), (1, "v2")]
     assert script.keys_asked == [(1,), (2,)]
 
 
 def test_the_watermark_is_held_at_what_waits(still_worker):
     script = all_held(1, 2)
-    found = harness(script)
-    found.rows([row(0, 1, ts=500), row(1, 2, ts=300)])
-    found.watermark(1000)
-    assert found.watermark_above == 299
+    driven = harness(script)
+    driven.rows([row(0, 1, ts=500), row(1, 2, ts=300)])
+    driven.watermark(1000)
+    assert driven.watermark_above == 299
     release(still_worker, script, 2)
-    found.batch()
-    assert found.watermark_above == 499
+    driven.batch()
+    assert driven.watermark_above == 499
     release(still_worker, script, 1)
-    found.batch()
-    assert found.watermark_above == 1000
+    driven.batch()
+    assert driven.watermark_above == 1000
 
 
 def test_a_row_behind_the_watermark_holds_the_moment_after_it(still_worker):
-    found = harness(all_held(1))
-    found.watermark(1000)
-    found.rows([row(0, 1, ts=500)])
-    assert found.watermark_above == 1000
-    found.watermark(2000)
-    assert found.watermark_above == 1000
+    driven = harness(all_held(1))
+    driven.watermark(1000)
+    driven.rows([row(0, 1, ts=500)])
+    assert driven.watermark_above == 1000
+    driven.watermark(2000)
+    assert driven.watermark_above == 1000
 
 
 def test_rows_without_a_time_hold_too(still_worker):
     script = all_held(1)
-    found = harness(script)
-    found.watermark(END_OF_TIME)
-    found.rows([row(0, 1) | {"ts": None}])
-    assert found.held_rows == 1
+    driven = harness(script)
+    driven.watermark(END_OF_TIME)
+    driven.rows([row(0, 1) | {"ts": None}])
+    assert driven.held_rows == 1
     release(still_worker, script, 1)
-    found.batch()
-    assert (numbers(found), found.held_rows) == ([0], 0)
+    driven.batch()
+    assert (numbers(driven), driven.held_rows) == ([0], 0)
 
 
 def test_an_error_goes_with_its_row(still_worker):
     script = Script()
     script.failures[(1,)] = 1
-    found = harness(script)
-    found.rows([row(0, 1)])
+    driven = harness(script)
+    driven.rows([row(0, 1)])
     settle(still_worker)
-    found.batch()
-    assert [(emitted["a"], emitted["e"]) for emitted in found.output()] == [(None, "no line for 1")]
+    driven.batch()
+    assert [(emitted["a"], emitted["e"]) for emitted in driven.output()] == [(None, "no line for 1")]
 
 
 def test_a_miss_is_an_answer(still_worker):
-    found = harness(Script())
-    found.rows([row(0, 1)])
+    driven = harness(Script())
+    driven.rows([row(0, 1)])
     settle(still_worker)
-    found.batch()
-    assert [emitted["a"] for emitted in found.output()] == [[]]
+    driven.batch()
+    assert [emitted["a"] for emitted in driven.output()] == [[]]
 
 
 def test_an_error_ends_the_job_where_it_shall(still_worker):
     script = Script()
     script.failures[(1,)] = 1
-    found = harness(script, on_error=OnError.FAIL)
-    found.rows([row(0, 1)])
+    driven = harness(script, on_error=OnError.FAIL)
+    driven.rows([row(0, 1)])
     settle(still_worker)
     with pytest.raises(ExecutionError, match=r"^SS432: .* k = 1 failed: no line for 1"):
-        found.batch()
+        driven.batch()
 
 
 def test_requests_are_shared_with_other_rows_and_bounded(still_worker):
     script = all_held(*range(10))
-    found = harness(script, capacity=3)
-    found.rows([row(n, n % 10) for n in range(20)])
+    driven = harness(script, capacity=3)
+    driven.rows([row(n, n % 10) for n in range(20)])
     settle(still_worker)
-    found.batch()
+    driven.batch()
     assert script.most_requests == 3
     for keys in ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9,)):
         release(still_worker, script, *keys)
-    found.batch()
-    assert sorted(numbers(found)) == list(range(20))
+    driven.batch()
+    assert sorted(numbers(driven)) == list(range(20))
     assert sorted(script.keys_asked) == [(key,) for key in range(10)]
 
 
 def test_another_process_asks_again(monkeypatch):
     script = Script(values(1), held={(1,)})
-    found = harness(script, restarts=True)
+    driven = harness(script, restarts=True)
     workers = [Worker(lambda: VirtualLoop(jumps=False)) for _ in range(2)]
     monkeypatch.setattr(module, "worker", lambda: workers[0])
-    found.rows([row(0, 1)])
+    driven.rows([row(0, 1)])
     settle(workers[0])
     monkeypatch.setattr(module, "worker", lambda: workers[1])
-    found.batch()
+    driven.batch()
     settle(workers[1])
     script.waiting.clear()
     script.held.clear()
@@ -203,23 +203,23 @@ def test_another_process_asks_again(monkeypatch):
 
 
 def test_what_has_not_changed_is_not_written(still_worker):
-    found = harness(all_held(1))
-    found.rows([row(0, 1)])
-    for store in found.stores:
+    driven = harness(all_held(1))
+    driven.rows([row(0, 1)])
+    for store in driven.stores:
         store.forget_traffic()
-    found.batch()
-    assert found.traffic.puts == 0
-    assert found.traffic.entries_read <= 2
+    driven.batch()
+    assert driven.traffic.puts == 0
+    assert driven.traffic.entries_read <= 2
 
 
 def test_retries_go_on_in_the_background(still_worker):
     script = Script(values(1))
     script.failures[(1,)] = 1
-    found = harness(script, retries=(Retry(1, 0),))
-    found.rows([row(0, 1)])
+    driven = harness(script, retries=(Retry(1, 0),))
+    driven.rows([row(0, 1)])
     settle(still_worker)
-    found.batch()
-    assert [emitted["e"] for emitted in found.output()] == [None]
+    driven.batch()
+    assert [emitted["e"] for emitted in driven.output()] == [None]
 
 
 KEYS = st.one_of(st.none(), st.integers(0, 3))
@@ -233,23 +233,23 @@ def test_each_row_leaves_once_in_order(batches, order, data, restarts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "worker", lambda: worker)
         script = all_held(0, 1, 2, 3)
-        found = harness(script, order, restarts=restarts, groups=1 if order is Order.ORDERED else 2)
+        driven = harness(script, order, restarts=restarts, groups=1 if order is Order.ORDERED else 2)
         count, keys, left = itertools.count(), [], []
         for batch in batches:
             rows = [row(next(count), key, waits=waits and key is not None) for key, waits in batch]
             keys += [key for key, _ in batch]
-            found.rows(rows)
-            left += numbers(found)
+            driven.rows(rows)
+            left += numbers(driven)
             release(worker, script, *data.draw(st.sets(st.integers(0, 3))))
             script.held.update({(key,) for key in range(4)} if data.draw(st.booleans()) else ())
         script.held.clear()
         for _ in range(3):
             release(worker, script, 0, 1, 2, 3)
-            found.batch()
-        left += numbers(found)
+            driven.batch()
+        left += numbers(driven)
     worker.close()
     assert sorted(left) == list(range(len(keys)))
-    assert (found.held_rows, {store.size for store in found.stores}) == (0, {0})
+    assert (driven.held_rows, {store.size for store in driven.stores}) == (0, {0})
     if order is Order.ORDERED:
         assert left == sorted(left)
     if order is Order.KEY_ORDERED:

@@ -34,8 +34,8 @@ def batches(*keys, size=100):
 
 
 def run(steps, rows):
-    found = list(LookupRows(tuple(steps)).rows(rows))
-    return found[:-1], dict(found[-1].to_pylist()[0][METRICS])
+    emitted_rows = list(LookupRows(tuple(steps)).rows(rows))
+    return emitted_rows[:-1], dict(emitted_rows[-1].to_pylist()[0][METRICS])
 
 
 def rows_of(parts, *columns):
@@ -59,41 +59,41 @@ def test_the_output_has_the_types_of_the_request(virtual_worker):
     request = Request((("k", BIGINT),), (("d", DataType("DECIMAL", (10, 2))), ("at", DataType("TIMESTAMP"))))
     step = lookup(Script({}), request=request, error="e", deferred="d", on_error=OnError.TO)
     (part,), _ = run([step], batches(1))
-    found = pa.list_(pa.struct([("d", pa.decimal128(10, 2)), ("at", pa.timestamp("us", "UTC"))]))
-    assert part.schema.field("a").type == found
+    actual = pa.list_(pa.struct([("d", pa.decimal128(10, 2)), ("at", pa.timestamp("us", "UTC"))]))
+    assert part.schema.field("a").type == actual
     assert part.schema == LookupRows((step,)).output(pa.schema([("k", pa.int64()), ("n", pa.int64())]))
 
 
 def test_a_slow_key_holds_up_only_its_rows(still_worker):
     script = Script(values(1, 2, 3), held={(1,)})
-    found = LookupRows((lookup(script, order=Order.UNORDERED),)).rows(batches(1, 2, 1, 3))
-    ready = [next(found)]
+    rows = LookupRows((lookup(script, order=Order.UNORDERED),)).rows(batches(1, 2, 1, 3))
+    ready = [next(rows)]
     while sum(part.num_rows for part in ready) < 2:
-        ready.append(next(found))
+        ready.append(next(rows))
     assert sorted(rows_of(ready, "n")) == [(1,), (3,)]
     still_worker.call(script.release, (1,))
-    assert rows_of([next(found)], "n") == [(0,), (2,)]
-    assert next(found)[METRICS][0].is_valid
+    assert rows_of([next(rows)], "n") == [(0,), (2,)]
+    assert next(rows)[METRICS][0].is_valid
 
 
 def test_in_order_rows_wait_for_those_before_them(still_worker):
     script = Script(values(1, 2, 3), held={(2,)})
-    found = LookupRows((lookup(script),)).rows(batches(1, 1, 2, 3, 1, size=2))
-    assert rows_of([next(found)], "n") == [(0,), (1,)]
+    rows = LookupRows((lookup(script),)).rows(batches(1, 1, 2, 3, 1, size=2))
+    assert rows_of([next(rows)], "n") == [(0,), (1,)]
     still_worker.call(script.release, (2,))
-    assert rows_of(list(found)[:-1], "n") == [(2,), (3,), (4,)]
+    assert rows_of(list(rows)[:-1], "n") == [(2,), (3,), (4,)]
 
 
 def test_equal_keys_keep_their_order_also_over_batches(still_worker):
     script = Script(values(1, 2), held={(1,)})
     step = lookup(script, order=Order.KEY_ORDERED, cache=Cache(10), timeout_ms=10**9)
-    found = LookupRows((step,)).rows(batches(1, 2, 2, 1, 2, size=1))
-    ready = [next(found)]
+    rows = LookupRows((step,)).rows(batches(1, 2, 2, 1, 2, size=1))
+    ready = [next(rows)]
     while sum(part.num_rows for part in ready) < 3:
-        ready.append(next(found))
+        ready.append(next(rows))
     assert rows_of(ready, "n") == [(1,), (2,), (4,)]
     still_worker.call(script.release, (1,))
-    assert rows_of(list(found)[:-1], "n") == [(0,), (3,)]
+    assert rows_of(list(rows)[:-1], "n") == [(0,), (3,)]
 
 
 def test_a_remembered_answer_does_not_overtake_rows_of_its_key(still_worker):
@@ -106,10 +106,10 @@ def test_a_remembered_answer_does_not_overtake_rows_of_its_key(still_worker):
         still_worker.asker(step.source, step.options).cache.put((1,), LookupOutcome([(1, "v1")]))
         yield from (pa.record_batch({"k": [1, 2], "n": [1, 2]}),)
 
-    found = LookupRows((step,)).rows(rows())
-    assert rows_of([next(found)], "n") == [(2,)]
+    emitted_rows = LookupRows((step,)).rows(rows())
+    assert rows_of([next(emitted_rows)], "n") == [(2,)]
     still_worker.call(script.release, (1,))
-    assert rows_of(list(found)[:-1], "n") == [(0,), (1,)]
+    assert rows_of(list(emitted_rows)[:-1], "n") == [(0,), (1,)]
 
 
 def test_one_request_at_a_time_without_async(virtual_worker):
@@ -154,9 +154,9 @@ def test_late_rows_pass_by_unasked(virtual_worker, order):
         }
     )
     parts, metrics = run([lookup(script, order=order)], iter([rows]))
-    found = rows_of(parts, "n", "a", LATE_TABLE, LATE)
-    assert (1, None, "late", b"row") in found
-    assert [row[0] for row in found] == [0, 1, 2] or order is not Order.ORDERED
+    emitted_rows = rows_of(parts, "n", "a", LATE_TABLE, LATE)
+    assert (1, None, "late", b"row") in emitted_rows
+    assert [row[0] for row in emitted_rows] == [0, 1, 2] or order is not Order.ORDERED
     assert metrics["0/answers"] == 2
 
 
@@ -211,11 +211,11 @@ def test_input_is_read_no_further_than_answers_come(still_worker):
 
     script = Script(values(0), held={(key,) for key in range(1, 10_000)}, delay=lambda _: 0)
     step = lookup(script, capacity=5)
-    found = LookupRows((step,)).rows(endless())
-    assert rows_of([next(found)], "n") == [(0,)]
+    rows = LookupRows((step,)).rows(endless())
+    assert rows_of([next(rows)], "n") == [(0,)]
     assert len(read) <= 102  # 1,000 keys ahead, and twice those in flight
-    assert isinstance(found, Generator)
-    found.close()
+    assert isinstance(rows, Generator)
+    rows.close()
 
 
 def test_nan_is_one_key(virtual_worker):

@@ -77,9 +77,9 @@ ROWS = st.lists(st.tuples(st.one_of(st.none(), st.sampled_from(KEYS)), st.sample
 
 @pytest.fixture(scope="module")
 def worker():
-    found = Worker(VirtualLoop)
-    yield found
-    found.close()
+    event_loop = Worker(VirtualLoop)
+    yield event_loop
+    event_loop.close()
 
 
 def run(worker, steps, rows, size):
@@ -93,9 +93,9 @@ def run(worker, steps, rows, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operator, "worker", lambda: worker)
         batches = iter(table.to_batches(max_chunksize=size))
-        found = [row for part in LookupRows(tuple(steps)).rows(batches) for row in part.to_pylist()]
-    assert all(row[METRICS] is None for row in found[:-1])
-    return found[:-1], dict(found[-1][METRICS]) if found else {}
+        emitted_rows = [row for part in LookupRows(tuple(steps)).rows(batches) for row in part.to_pylist()]
+    assert all(row[METRICS] is None for row in emitted_rows[:-1])
+    return emitted_rows[:-1], dict(emitted_rows[-1][METRICS]) if emitted_rows else {}
 
 
 def names(answers):
@@ -107,9 +107,9 @@ def names(answers):
 def test_rows_are_joined_in_their_order(worker, plan, rows, size):
     script = plan.script()
     source, options = scripted(next(_NAMES), script), plan.options
-    found, metrics = run(worker, [LookupStep(0, source, ("k",), "a", options, error="e")], rows, size)
+    actual, metrics = run(worker, [LookupStep(0, source, ("k",), "a", options, error="e")], rows, size)
     expected = [(n, *plan.expected(key)) for n, (key, _) in enumerate(rows)]
-    joined = [(row["n"], names(row["a"]), row["e"]) for row in found]
+    joined = [(row["n"], names(row["a"]), row["e"]) for row in actual]
     assert sorted(joined) == expected
     _assert_in_order([n for n, _, _ in joined], [key for key, _ in rows], LookupRows(
         (LookupStep(0, source, ("k",), "a", options),)
@@ -147,8 +147,8 @@ def test_two_lookups_of_one_row(worker, one, two, rows, size):
         LookupStep(number, scripted(next(_NAMES), script), (key,), f"a{number}", plan.options, error=f"e{number}")
         for number, (plan, script, key) in enumerate(zip((one, two), scripts, "km", strict=True))
     ]
-    found, _ = run(worker, steps, rows, size)
-    joined = [(row["n"], names(row["a0"]), row["e0"], names(row["a1"]), row["e1"]) for row in found]
+    actual, _ = run(worker, steps, rows, size)
+    joined = [(row["n"], names(row["a0"]), row["e0"], names(row["a1"]), row["e1"]) for row in actual]
     expected = [(n, *one.expected(key), *two.expected(other)) for n, (key, other) in enumerate(rows)]
     assert sorted(joined) == expected
     if LookupRows(tuple(steps)).order is Order.ORDERED:
@@ -170,10 +170,10 @@ def test_slow_keys_time_out_and_nothing_else(worker, delays, rows, order, capaci
     plan = Plan(dict.fromkeys(KEYS, 1), delays, dict.fromkeys(KEYS, 0), options)
     script = plan.script()
     step = LookupStep(0, scripted(next(_NAMES), script), ("k",), "a", options, deferred="d")
-    found, metrics = run(worker, [step], rows, 7)
+    actual, metrics = run(worker, [step], rows, 7)
     slow = {key for key in KEYS if delays[key] > TIMEOUT_MS}
     late: tuple[object, bool] = (None, True) if defers else ([], False)
-    got = {row["n"]: (names(row["a"]), row["d"]) for row in found}
+    got = {row["n"]: (names(row["a"]), row["d"]) for row in actual}
     assert sorted(got) == list(range(len(rows)))
     firsts = {key: n for n, (key, _) in reversed([*enumerate(rows)])}
     for n, (key, _) in enumerate(rows):

@@ -34,16 +34,16 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_all_rows_come_in_batches_of_some(database: Path) -> None:
-    found = list(table(database).rows(iter(ONE)))
-    assert [batch.num_rows for batch in found] == [10_000, 10_000, 5_000]
-    assert found[0].schema == pa.schema([("id", pa.int32()), ("name", pa.string())])
-    assert found[-1].to_pylist()[-1] == {"id": 24_999, "name": "p24999"}
+    collected = list(table(database).rows(iter(ONE)))
+    assert [batch.num_rows for batch in collected] == [10_000, 10_000, 5_000]
+    assert collected[0].schema == pa.schema([("id", pa.int32()), ("name", pa.string())])
+    assert collected[-1].to_pylist()[-1] == {"id": 24_999, "name": "p24999"}
 
 
 def test_the_source_leaves_out_what_filters_exclude(database: Path) -> None:
     filters = (Comparison("id", "IN", (7, 9)), Comparison("name", "<>", "p9"))
-    (found,) = table(database, filters).rows(iter(ONE))
-    assert found.to_pylist() == [{"id": 7, "name": "p7"}]
+    (only,) = table(database, filters).rows(iter(ONE))
+    assert only.to_pylist() == [{"id": 7, "name": "p7"}]
 
 
 def test_no_row_asks_for_nothing(database: Path) -> None:

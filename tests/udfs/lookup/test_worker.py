@@ -20,10 +20,10 @@ _NAMES = (f"worker{number}" for number in itertools.count())
 
 @pytest.fixture
 def own():
-    found = Worker()
-    yield found
-    if found.is_alive:
-        found.close()
+    worker = Worker()
+    yield worker
+    if worker.is_alive:
+        worker.close()
 
 
 def test_there_is_one_worker_per_process():
@@ -35,9 +35,9 @@ def test_rows_are_looked_up_on_a_loop_whose_time_is_real():
     script = Script(values(*range(50)), delay=lambda key: 1)
     step = LookupStep(0, scripted(next(_NAMES), script), ("k",), "a", LookupOptions(order=Order.ORDERED))
     rows = pa.record_batch({"k": [n % 60 for n in range(500)]})
-    found = [row for part in LookupRows((step,)).rows(iter([rows])) for row in part.to_pylist()][:-1]
-    assert [row["k"] for row in found] == [n % 60 for n in range(500)]
-    assert all([a["v"] for a in row["a"]] == ([f"v{row['k']}"] if row["k"] < 50 else []) for row in found)
+    emitted_rows = [row for part in LookupRows((step,)).rows(iter([rows])) for row in part.to_pylist()][:-1]
+    assert [row["k"] for row in emitted_rows] == [n % 60 for n in range(500)]
+    assert all([a["v"] for a in row["a"]] == ([f"v{row['k']}"] if row["k"] < 50 else []) for row in emitted_rows)
 
 
 def test_lookups_that_ask_alike_share_their_requests(own):

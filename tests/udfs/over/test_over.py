@@ -172,7 +172,7 @@ def model(rows: list[Row], frame: Frame) -> dict[int, Any]:
     by_key: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
     for number, (k, ms, v) in enumerate(rows):
         by_key[k].append((ms * MS, number, v))
-    found: dict[Any, Any] = {}
+    collected: dict[Any, Any] = {}
     for line in by_key.values():
         line.sort(key=lambda row: row[:2])
         times = [time for time, *_ in line]
@@ -185,8 +185,8 @@ def model(rows: list[Row], frame: Frame) -> dict[int, Any]:
                     r for r in line if (frame.start is None or r[0] >= time + frame.start) and r[0] <= time + frame.end
                 ]
             rank = times.index(time) + 1
-            found[number] = ([v for *_, v in inside], i + 1, rank, len(set(times[:rank])))
-    return found
+            collected[number] = ([v for *_, v in inside], i + 1, rank, len(set(times[:rank])))
+    return collected
 
 
 offsets = st.integers(-4, 4)
@@ -225,9 +225,9 @@ def test_any_frame_is_that_of_the_model(stream, frames, restarts):
         if further:
             harness.watermark(watermark * MS)
     harness.finish()
-    found = {row[1]: row[2:] for row in values(harness)}
+    collected = {row[1]: row[2:] for row in values(harness)}
     expected = [model(taken, frame) for frame in frames]
-    assert found == {
+    assert collected == {
         number: (*(e[number][0] for e in expected), *expected[0][number][1:]) for number in range(len(taken))
     }
     assert all(store.snapshot() == {} for store in harness.stores) or harness.stores
@@ -240,7 +240,7 @@ WILD = (-11_676_803 * 86_400_000, -62_135_629_200_000, -1, 253_402_300_799_999, 
 @pytest.mark.parametrize("frame", [LAST_TWO, SECOND, ALL, ALL_ROWS, Frame(False, -(3 * 10**17), 3 * 10**17)])
 def test_rows_of_any_time_change_nothing_for_other_keys_and_come_out(frame):
     plain: list[Row] = [(k, step * n, n) for k, step in (("a", 1000), ("b", 700)) for n in range(5)]
-    found = {}
+    collected = {}
     for wild in ((), WILD):
         harness = KernelHarness(over(aggregated("s", frame)), SCHEMA, ["k"], restarts=True)
         harness.rows(dicts([*(("wild", ms, 7) for ms in wild), *plain]))
@@ -248,7 +248,7 @@ def test_rows_of_any_time_change_nothing_for_other_keys_and_come_out(frame):
         harness.rows(dicts([("a", 9000, 9), *(("wild", ms, 7) for ms in wild)]))
         late = harness.counters["late_rows"]
         harness.finish()
-        found[wild] = values(harness)
-    assert sorted(row for row in found[WILD] if row[0] != "wild") == sorted(found[()])
-    assert sum(row[0] == "wild" for row in found[WILD]) == 2 * len(WILD) - late
+        collected[wild] = values(harness)
+    assert sorted(row for row in collected[WILD] if row[0] != "wild") == sorted(collected[()])
+    assert sum(row[0] == "wild" for row in collected[WILD]) == 2 * len(WILD) - late
     assert late == 3

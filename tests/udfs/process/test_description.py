@@ -51,8 +51,8 @@ def test_signatures_come_from_annotations():
 
 
 def test_clocks_are_asked_for_where_they_are_needed():
-    found = {kind: describe("f", kind, "m:f").process for kind in (Silence, Distinct, Clock)}
-    assert [(p.clock, p.timeless) for p in found.values() if p] == [(False, False), (True, False), (True, True)]
+    collected = {kind: describe("f", kind, "m:f").process for kind in (Silence, Distinct, Clock)}
+    assert [(p.clock, p.timeless) for p in collected.values() if p] == [(False, False), (True, False), (True, True)]
 
 
 def _refused(**members: Any) -> str:

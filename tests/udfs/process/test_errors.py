@@ -95,9 +95,9 @@ def test_what_user_code_raises():
     ],
 )  # fmt: skip
 def test_what_user_code_gets_wrong(what, expected):
-    found = failure(what)
-    assert found.startswith(expected)
-    assert "k = 2" in found
+    actual = failure(what)
+    assert actual.startswith(expected)
+    assert "k = 2" in actual
 
 
 class Endless(ProcessFunction):

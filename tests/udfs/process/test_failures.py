@@ -107,8 +107,8 @@ def test_failed_rows_leave_everything_as_if_they_had_not_come(batches, restarts,
         harness.finish()
         return harness.output(), failing, harness.failed_rows
 
-    found, failing, counted = run(with_failing=True)
-    assert found == run(with_failing=False)[0]
+    actual, failing, counted = run(with_failing=True)
+    assert actual == run(with_failing=False)[0]
     assert counted == failing
 
 
@@ -140,12 +140,12 @@ class Timed(ProcessFunction):
 
 
 def test_dead_letters_of_rows_and_timers():
-    found = harness(Timed, "k STRING, v INT, ts TIMESTAMP(3)", on_time="ts")
+    driven = harness(Timed, "k STRING, v INT, ts TIMESTAMP(3)", on_time="ts")
     rows = [{"k": "a", "v": v, "ts": ts} for v, ts in ((1, 1_000), (-3, 2_000), (2, 3_000))]
-    found.rows(rows)
-    found.finish()
-    assert [(row["timed"], row["rowtime"]) for row in found.output()] == [(1, 3_000), (2, 3_001)]
-    row, timer = found.dead_letters()
+    driven.rows(rows)
+    driven.finish()
+    assert [(row["timed"], row["rowtime"]) for row in driven.output()] == [(1, 3_000), (2, 3_001)]
+    row, timer = driven.dead_letters()
     assert row.pop("place").endswith(" in eval")
     assert timer.pop("place").endswith(" in on_timer")
     assert row == {
@@ -158,21 +158,21 @@ def test_dead_letters_of_rows_and_timers():
         "record": '{"key":{"k":"a"},"timer":{"name":"odd","time":1000,"domain":"event"}}',
         "error": "SS440: process function \"timed\" failed in on_timer: KeyError: 'odd'",
     }
-    assert found.failed_rows == 2
-    assert found.dead_letters() == []
+    assert driven.failed_rows == 2
+    assert driven.dead_letters() == []
 
 
 def test_the_place_is_that_of_the_user():
-    found = harness(Timed, "k STRING, v INT, ts TIMESTAMP(3)", on_time="ts")
-    found.rows([{"k": "a", "v": -1, "ts": 0}])
-    assert f"{Path(__file__).name}:" in found.dead_letters()[0]["place"]
+    driven = harness(Timed, "k STRING, v INT, ts TIMESTAMP(3)", on_time="ts")
+    driven.rows([{"k": "a", "v": -1, "ts": 0}])
+    assert f"{Path(__file__).name}:" in driven.dead_letters()[0]["place"]
 
 
 def test_what_is_skipped_is_only_counted():
-    found = harness(Timed, "k STRING, v INT, ts TIMESTAMP(3)", on_time="ts", on_error="skip")
-    found.rows([{"k": "a", "v": -1, "ts": 0}, {"k": "b", "v": -2, "ts": 0}])
-    assert (found.failed_rows, found.dead_letters(), found.output()) == (2, [], [])
-    assert found.state_size == 0
+    driven = harness(Timed, "k STRING, v INT, ts TIMESTAMP(3)", on_time="ts", on_error="skip")
+    driven.rows([{"k": "a", "v": -1, "ts": 0}, {"k": "b", "v": -2, "ts": 0}])
+    assert (driven.failed_rows, driven.dead_letters(), driven.output()) == (2, [], [])
+    assert driven.state_size == 0
 
 
 def test_by_default_an_error_is_an_error():
@@ -202,13 +202,13 @@ class Both(ProcessFunction):
 
 def test_several_tables_and_rows_that_a_class_refuses():
     tables = {"orders": "k INT, amount DOUBLE", "rates": "k INT, rate DOUBLE"}
-    found = harness(Both, {**tables, "orders": "k INT, amount DOUBLE"})
-    found.rows([{"k": 1, "rate": 0.0}], "rates")
-    found.rows([{"k": 1, "amount": 4.0}, {"k": 1, "amount": -1.0}], "orders")
-    found.rows([{"k": 1, "rate": float("nan")}, {"k": 1, "rate": 2.0}], "rates")
-    found.rows([{"k": 1, "amount": 4.0}], "orders")
-    assert [row["both"] for row in found.output()] == [2.0]
-    letters = found.dead_letters()
+    driven = harness(Both, {**tables, "orders": "k INT, amount DOUBLE"})
+    driven.rows([{"k": 1, "rate": 0.0}], "rates")
+    driven.rows([{"k": 1, "amount": 4.0}, {"k": 1, "amount": -1.0}], "orders")
+    driven.rows([{"k": 1, "rate": float("nan")}, {"k": 1, "rate": 2.0}], "rates")
+    driven.rows([{"k": 1, "amount": 4.0}], "orders")
+    assert [row["both"] for row in driven.output()] == [2.0]
+    letters = driven.dead_letters()
     assert [json.loads(letter["record"])["row"] for letter in letters] == [
         {"k": 1, "amount": 4.0},
         {"k": 1, "amount": -1.0},
@@ -228,12 +228,12 @@ class Over(ProcessFunction):
 
 
 def test_columns_that_are_passed_through_are_those_of_the_rows_that_are_left():
-    found = harness(Over, "k INT, v INT")
-    found.rows([{"k": 1, "v": 5}, {"k": 1, "v": 0}, {"k": 2, "v": 2}])
-    assert found.output() == [
+    driven = harness(Over, "k INT, v INT")
+    driven.rows([{"k": 1, "v": 5}, {"k": 1, "v": 0}, {"k": 2, "v": 2}])
+    assert driven.output() == [
         {"k": k, "v": v, "over": over} for k, v, over in ((1, 5, 1), (1, 5, 2), (2, 2, 1), (2, 2, 5))
     ]
-    assert [letter["record"] for letter in found.dead_letters()] == [
+    assert [letter["record"] for letter in driven.dead_letters()] == [
         '{"key":{"k":1},"input":"input","row":{"k":1,"v":0}}'
     ]
 
@@ -256,9 +256,9 @@ def test_what_is_wrong_with_the_class_fails_the_job_whatever_the_setting(functio
 
 def test_values_in_dead_letters():
     columns = "k DECIMAL(5, 2), v INT, b BYTES, f DOUBLE, m MAP<STRING, INT>, s STRUCT<d: DATE>, n STRING"
-    found = harness(Over, columns)
-    found.rows([{"k": None, "v": 0, "b": b"\x00", "f": float("inf"), "m": [("a", 1)], "s": {"d": None}, "n": "é"}])
-    (letter,) = found.dead_letters()
+    driven = harness(Over, columns)
+    driven.rows([{"k": None, "v": 0, "b": b"\x00", "f": float("inf"), "m": [("a", 1)], "s": {"d": None}, "n": "é"}])
+    (letter,) = driven.dead_letters()
     assert letter["record"] == (
         '{"key":{"k":null},"input":"input","row":{"k":null,"v":0,"b":"AA==","f":"inf","m":{"a":1},"s":{"d":null},"n":"é"}}'
     )

@@ -54,9 +54,9 @@ def test_rows_give_rows_and_hidden_columns_go_along():
         {LATE_TABLE: "late", LATE: b"rows"},
     ]
     batches = RowByRow(kernel).rows(iter([pa.RecordBatch.from_pylist(rows, SCHEMA)]))
-    found = pa.Table.from_batches(list(batches), kernel.output)
-    assert found.column(ROWTIME).to_pylist() == [10, 10, None]
-    assert [row["__result_0"] for row in found.to_pylist()] == [2, 2, None]
-    assert [row["__result_1"] for row in found.to_pylist()] == [5000, 5000, None]
-    assert [row["__passed_0"] for row in found.to_pylist()] == [None, None, "late"]
-    assert [row["__passed_1"] for row in found.to_pylist()] == [None, None, b"rows"]
+    emitted_rows = pa.Table.from_batches(list(batches), kernel.output)
+    assert emitted_rows.column(ROWTIME).to_pylist() == [10, 10, None]
+    assert [row["__result_0"] for row in emitted_rows.to_pylist()] == [2, 2, None]
+    assert [row["__result_1"] for row in emitted_rows.to_pylist()] == [5000, 5000, None]
+    assert [row["__passed_0"] for row in emitted_rows.to_pylist()] == [None, None, "late"]
+    assert [row["__passed_1"] for row in emitted_rows.to_pylist()] == [None, None, b"rows"]

@@ -27,13 +27,13 @@ class Keeper(Kernel):
         return True
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        found = rows.to_pylist()
-        self._emit([row for row in found if row["batches"] is None], context)
+        given = rows.to_pylist()
+        self._emit([row for row in given if row["batches"] is None], context)
         late = context.watermark + 1
         self._keep(
             [
                 *self._kept(context),
-                *({**row, "until": max(row["event_timer"], late)} for row in found if row["batches"] is not None),
+                *({**row, "until": max(row["event_timer"], late)} for row in given if row["batches"] is not None),
             ],
             context,
         )

@@ -22,8 +22,8 @@ class Results:
     late: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     counts: Counter[int] = field(default_factory=Counter)
 
-    def take(self, found: Iterable[Row]) -> None:
-        for row in found:
+    def take(self, items: Iterable[Row]) -> None:
+        for row in items:
             self.counts[row.stage] += row.late_rows
             if row.bytes is not None:
                 assert not row.folded, "results of tests are few"

@@ -58,8 +58,8 @@ class Recorder(Kernel):
         (stored,) = context.store.get([("calls", 7)])
         before = int(stored or b"0")
         context.store.put({("calls", 7): str(before + 1).encode(), ("old", before): b"", ("old", before - 1): None})
-        found = (call, _ms(context.watermark), _ms(context.processing_time), before)
-        context.emit(pa.table([pa.array([v], f.type) for v, f in zip(found, self.output, strict=True)], self.output))
+        call_row = (call, _ms(context.watermark), _ms(context.processing_time), before)
+        context.emit(pa.table([pa.array([v], f.type) for v, f in zip(call_row, self.output, strict=True)], self.output))
 
 
 def _ms(time: int) -> int | None:

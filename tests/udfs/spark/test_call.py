@@ -49,14 +49,14 @@ class Group:
         arrived = Arrived(self.watermark, blobs)
         context, self.entry = run(Recorder(), self.clocks, self.store, self.entry, arrived)
         self.entry = GroupEntry.from_bytes(self.entry.to_bytes())
-        found: dict[bool, list[tuple[object, ...]]] = {True: [], False: []}
+        collected: dict[bool, list[tuple[object, ...]]] = {True: [], False: []}
         for ahead, tables in context.emitted.items():
-            found[ahead] = [tuple(r.values())[:3] for t in unfolded(Recorder(), tables) for r in t.to_pylist()]
-        return found[True], found[False]
+            collected[ahead] = [tuple(r.values())[:3] for t in unfolded(Recorder(), tables) for r in t.to_pylist()]
+        return collected[True], collected[False]
 
     def spark_timer(self):
-        found = self.clocks.spark_timer(self.entry.event_timer, self.entry.processing_timer, self.entry.watermark)
-        return None if found is None else found - SHIFT
+        actual = self.clocks.spark_timer(self.entry.event_timer, self.entry.processing_timer, self.entry.watermark)
+        return None if actual is None else actual - SHIFT
 
 
 def test_event_time_comes_before_the_rows_of_the_batch_and_after_rows_sent_ahead():

@@ -27,16 +27,16 @@ def test_rows_leave_together_for_each_table_and_others_stay_in_order():
         (5, None, None, None, None),
     )
     side = SideRows((("first", "0/a"), ("second", "1/b")))
-    found = pa.Table.from_batches(side.rows(iter([rows])))
-    assert found.column_names == ["v", LATE_TABLE, LATE]
-    assert found.column("v").to_pylist() == [1, None, 5, None, None]
-    assert found.column(LATE_TABLE).to_pylist() == [None, "1/late", None, "0/a", "1/b"]
-    blobs = found.column(LATE).to_pylist()
+    actual = pa.Table.from_batches(side.rows(iter([rows])))
+    assert actual.column_names == ["v", LATE_TABLE, LATE]
+    assert actual.column("v").to_pylist() == [1, None, 5, None, None]
+    assert actual.column(LATE_TABLE).to_pylist() == [None, "1/late", None, "0/a", "1/b"]
+    blobs = actual.column(LATE).to_pylist()
     assert blobs[1] == b"rows"
     assert from_bytes(blobs[3]).to_pylist() == [{"id": 2, "why": "x"}, {"id": 4, "why": None}]
     assert from_bytes(blobs[4]).to_pylist() == [{"id": 3, "why": "y"}]
 
 
 def test_a_batch_without_such_rows_stays_as_it_is():
-    (found,) = SideRows((("first", "0/a"), ("second", "1/b"))).rows(iter([batch((1, None, None, None, None))]))
-    assert found.to_pylist() == [{"v": 1, LATE_TABLE: None, LATE: None}]
+    (only,) = SideRows((("first", "0/a"), ("second", "1/b"))).rows(iter([batch((1, None, None, None, None))]))
+    assert only.to_pylist() == [{"v": 1, LATE_TABLE: None, LATE: None}]

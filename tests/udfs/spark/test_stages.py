@@ -127,10 +127,10 @@ def test_random_streams_come_out_as_through_two_operators(below, above, steps):
     late: dict[str, list[dict[str, Any]]] = {"below": [], "above": []}
     for given_rows, step in [*steps, ([], END)]:
         watermark = min(watermark + step, END)
-        found = chained.batch(given_rows, watermark)
-        assert micros([row for _, row in found.rows]) == apart.batch(given_rows, watermark)
-        counts = [total + found.counts[stage] for stage, total in enumerate(counts)]
-        for name, rows_of in found.late.items():
+        actual = chained.batch(given_rows, watermark)
+        assert micros([row for _, row in actual.rows]) == apart.batch(given_rows, watermark)
+        counts = [total + actual.counts[stage] for stage, total in enumerate(counts)]
+        for name, rows_of in actual.late.items():
             late[name] += micros(rows_of)
     assert counts == [apart.below.counters["late_rows"], apart.above.counters["late_rows"]]
     assert late == {"below": apart.below.late(), "above": apart.above.late()}
@@ -143,10 +143,10 @@ def test_random_streams_come_out_as_through_two_operators(below, above, steps):
 def test_what_the_watermark_fires_below_is_there_before_it_passes_above_and_other_rows_are_not():
     chained = Chained("fires again", "panes")
     chained.batch([("a", 25_000, 1)], 0)
-    found = chained.batch([("a", 9_000, 5)], 30_000)
-    assert micros([row for _, row in found.rows]) == [{"key": "a", **window(0, 30), "t": 1}]
-    assert micros(found.late["above"]) == [{"n": 5, "start": 0, **window(0, 30)}], "fires behind the watermark"
-    assert (found.counts[0], found.counts[1]) == (0, 1)
+    actual = chained.batch([("a", 9_000, 5)], 30_000)
+    assert micros([row for _, row in actual.rows]) == [{"key": "a", **window(0, 30), "t": 1}]
+    assert micros(actual.late["above"]) == [{"n": 5, "start": 0, **window(0, 30)}], "fires behind the watermark"
+    assert (actual.counts[0], actual.counts[1]) == (0, 1)
     assert [(ahead, row["t"]) for ahead, row in chained.batch([], END).rows] == [(True, 1)]
 
 

@@ -24,18 +24,18 @@ def batches(assigner, **columns):
 
 
 def test_barriers_keep_their_places_among_the_rows():
-    found = windows(v=[1, None, 2, None], ts=[0, None, 0, None], **{BARRIER: [None, 7, None, 8]})
-    assert [row["v"] or row[BARRIER] for row in found] == [1, 1, 7, 2, 2, 8]
-    assert [row[WINDOW_START] is None for row in found] == [row[BARRIER] is not None for row in found]
+    actual = windows(v=[1, None, 2, None], ts=[0, None, 0, None], **{BARRIER: [None, 7, None, 8]})
+    assert [row["v"] or row[BARRIER] for row in actual] == [1, 1, 7, 2, 2, 8]
+    assert [row[WINDOW_START] is None for row in actual] == [row[BARRIER] is not None for row in actual]
 
 
 def test_holds_and_late_rows_pass_by():
-    found = windows(v=[1, None, None], ts=[0, None, None], **{HOLD: [None, 5, None], LATE_TABLE: [None, None, "late"]})
-    assert [(row["v"], row[HOLD], row[LATE_TABLE]) for row in found if row["v"] is None] == [
+    actual = windows(v=[1, None, None], ts=[0, None, None], **{HOLD: [None, 5, None], LATE_TABLE: [None, None, "late"]})
+    assert [(row["v"], row[HOLD], row[LATE_TABLE]) for row in actual if row["v"] is None] == [
         (None, 5, None),
         (None, None, "late"),
     ]
-    assert sum(row["v"] == 1 for row in found) == 2
+    assert sum(row["v"] == 1 for row in actual) == 2
 
 
 def test_without_barriers_rows_are_only_assigned():

@@ -27,9 +27,9 @@ def test_what_is_appended_is_read_in_order():
         state.append(-7, table(*numbers))
         state.append(9, table(*numbers))
         state.flush()
-    found = ChunkedState(store, "panes", SCHEMA).read([-7, 1])
-    assert found[-7] == table(1, 2, 3, 4, 5)
-    assert found[1] == SCHEMA.empty_table()
+    rows_read = ChunkedState(store, "panes", SCHEMA).read([-7, 1])
+    assert rows_read[-7] == table(1, 2, 3, 4, 5)
+    assert rows_read[1] == SCHEMA.empty_table()
 
 
 def test_one_call_reads_and_one_call_writes():
@@ -168,7 +168,7 @@ def test_it_is_a_dictionary_of_lists(steps):
                 state = ChunkedState(store, "s", SCHEMA)
         assert state.ids().tolist() == sorted(number for number, rows in model.items() if rows)
         assert all(state.rows(number) == len(model.get(number, [])) for number in range(-2, 3))
-    found = state.read(np.arange(-2, 3))
-    assert {number: rows["n"].to_pylist() for number, rows in found.items()} == {
+    rows_read = state.read(np.arange(-2, 3))
+    assert {number: rows["n"].to_pylist() for number, rows in rows_read.items()} == {
         number: model.get(number, []) for number in range(-2, 3)
     }

@@ -123,8 +123,8 @@ def test_rows_of_a_place_keep_their_order_through_chunks():
         state.replace(counts([17] * len(first), first))
         state.append(counts([17], n))
         state.flush()
-        found = KeyedState(store, "s", COUNTS).load(mixed(np.array([17])))["n"].to_pylist()
-        assert found == list(range(max(1, n - 3), n + 1))
+        emitted_rows = KeyedState(store, "s", COUNTS).load(mixed(np.array([17])))["n"].to_pylist()
+        assert emitted_rows == list(range(max(1, n - 3), n + 1))
 
 
 def test_few_chunks_remain_however_often_few_rows_change():
@@ -307,11 +307,11 @@ def test_it_is_a_multiset_of_rows(steps, bucket_rows):
                 state.append(timed(keys))
                 model += values(timed(keys))
             case "load", keys:
-                found = values(state.load(mixed(np.array(keys, np.int64))))
-                assert [row for row in found if row[0] in keys] == sorted(row for row in model if row[0] in keys)
+                actual = values(state.load(mixed(np.array(keys, np.int64))))
+                assert [row for row in actual if row[0] in keys] == sorted(row for row in model if row[0] in keys)
             case "due", time:
-                found = values(state.due(Domain.EVENT, time))
-                assert [r for r in found if r[1] <= time] == sorted(r for r in model if r[1] <= time)
+                actual = values(state.due(Domain.EVENT, time))
+                assert [r for r in actual if r[1] <= time] == sorted(r for r in model if r[1] <= time)
             case "drop", remainder:
                 rows = state.loaded()
                 kept = rows.filter(pa.array(rows["n"].to_numpy() % 4 != remainder))
@@ -396,6 +396,6 @@ class _Model:
 
     def due(self, time: int) -> set:
         """Takes the timers up to a time."""
-        found = {timer for timer in self.timers.values() if timer <= time}
+        collected = {timer for timer in self.timers.values() if timer <= time}
         self.timers = {key: timer for key, timer in self.timers.items() if timer > time}
-        return found
+        return collected

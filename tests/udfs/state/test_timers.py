@@ -129,11 +129,11 @@ def test_keys_may_be_lists_and_not_a_number():
     timers.register(EVENT, each)
     timers.register(EVENT, Timer(5, (float("nan"), [1, 2])))
     timers.register(EVENT, Timer(5, (1.0, [1, 2])))
-    found = []
+    collected = []
     for one in timers.due(EVENT, 5):
-        found.append(one.key[1])
+        collected.append(one.key[1])
         timers.delete(EVENT, Timer(5, (1.0, [1, 2])))
-    assert found == [[1, 2]]
+    assert collected == [[1, 2]]
 
 
 def test_timers_that_are_due_must_be_taken():

@@ -27,26 +27,26 @@ class _Turned:
 
 def place(row: Row, orders: Sequence[Order]) -> tuple[Any, ...]:
     """What Python sorts rows by."""
-    found: list[Any] = []
+    collected: list[Any] = []
     for order in orders:
         value = row[order.column]
         if value is None:
-            found.append((0 if order.nulls_first else 2,))
+            collected.append((0 if order.nulls_first else 2,))
         else:
             plain = (value != value, 0.0 if value != value else value)  # NaN is the greatest number
-            found.append((1, _Turned(plain) if order.descending else plain))
-    return tuple(found)
+            collected.append((1, _Turned(plain) if order.descending else plain))
+    return tuple(collected)
 
 
 def numbered(rows: Sequence[Row], orders: Sequence[Order], function: Number) -> list[tuple[Row, int]]:
     """The rows, which are in order of arrival, in that of the ``orders``, with their numbers."""
-    found: list[tuple[Row, int]] = []
+    collected: list[tuple[Row, int]] = []
     last, rank, dense = None, 0, 0
     for position, row in enumerate(sorted(rows, key=lambda row: place(row, orders)), start=1):
         if place(row, orders) != last:
             last, rank, dense = place(row, orders), position, dense + 1
-        found.append((row, {Number.ROW_NUMBER: position, Number.RANK: rank, Number.DENSE_RANK: dense}[function]))
-    return found
+        collected.append((row, {Number.ROW_NUMBER: position, Number.RANK: rank, Number.DENSE_RANK: dense}[function]))
+    return collected
 
 
 class TopNTable:
@@ -65,9 +65,9 @@ class TopNTable:
 
     def best(self, *, with_number: bool) -> Counter[tuple[Any, ...]]:
         """The rows of the result as multiset of values."""
-        found: Counter[tuple[Any, ...]] = Counter()
+        counts: Counter[tuple[Any, ...]] = Counter()
         for rows in self.rows.values():
             for row, number in numbered(rows, self._orders, self._function):
                 if self._first <= number <= self._last:
-                    found[(*map(repr, row.values()), *([number] if with_number else []))] += 1
-        return found
+                    counts[(*map(repr, row.values()), *([number] if with_number else []))] += 1
+        return counts

@@ -24,8 +24,8 @@ def harness(*, last: bool, timed: bool, before: bool = True, ttl: int = 0, **opt
     return KernelHarness(kernel, SCHEMA, ["k"], **options)
 
 
-def rows(*found: Row) -> list[dict[str, Any]]:
-    return [{KEY_HASH: None, "k": k, "ts": ts, "v": v} for k, ts, v in found]
+def rows(*given: Row) -> list[dict[str, Any]]:
+    return [{KEY_HASH: None, "k": k, "ts": ts, "v": v} for k, ts, v in given]
 
 
 def came(kernel: KernelHarness) -> Changes:
@@ -102,11 +102,11 @@ def model(steps: list[tuple[int, list[Row]]], last: bool, timed: bool, ttl: int)
     """What each step changes of the rows that are known; ``ttl`` 0: never forgotten."""
     known: dict[str | None, tuple[int, float | None, int]] = {}
     now = 0
-    for passed, found in steps:
+    for passed, item in steps:
         now += passed
         known = {k: row for k, row in known.items() if not ttl or row[2] + ttl > now}
         before, taken = dict(known), set()
-        for k, ts, v in found:
+        for k, ts, v in item:
             was = known.get(k)
             later = was is None or (last if not timed else (ts >= was[0] if last else ts < was[0]))
             if later:
@@ -130,7 +130,7 @@ def model(steps: list[tuple[int, list[Row]]], last: bool, timed: bool, ttl: int)
 def test_any_rows_in_any_pieces(ttl, timed, last, steps, groups, cut, restarts) -> None:
     kernel = harness(last=last, timed=timed, ttl=ttl, groups=groups, arrow_rows=cut, restarts=restarts)
     now = 0
-    for (passed, found), expected in zip(steps, model(steps, last, timed, ttl), strict=True):
+    for (passed, item), expected in zip(steps, model(steps, last, timed, ttl), strict=True):
         now += passed
-        kernel.batch(rows(*found), processing_time=now)
+        kernel.batch(rows(*item), processing_time=now)
         assert sorted(map(repr, came(kernel))) == sorted(map(repr, expected))

@@ -43,8 +43,8 @@ def harness(
 
 
 def rows(*changes: Change, retracts: bool = False) -> list[dict[str, Any]]:
-    found = [{KEY_HASH: None, "k": k, "v": v, "id": i, ROW_KIND: kind} for kind, k, v, i in changes]
-    return found if retracts else [{k: v for k, v in row.items() if k != ROW_KIND} for row in found]
+    collected = [{KEY_HASH: None, "k": k, "v": v, "id": i, ROW_KIND: kind} for kind, k, v, i in changes]
+    return collected if retracts else [{k: v for k, v in row.items() if k != ROW_KIND} for row in collected]
 
 
 def came(kernel: KernelHarness) -> list[tuple[Any, ...]]:
@@ -85,10 +85,10 @@ def test_of_equal_rows_the_first_one_stays():
 
 
 def test_rank_counts_equal_rows_and_dense_rank_does_not():
-    for function, found in ((Number.RANK, {1, 2}), (Number.DENSE_RANK, {1, 2, 3})):
+    for function, item in ((Number.RANK, {1, 2}), (Number.DENSE_RANK, {1, 2, 3})):
         kernel = harness(function=function)
         kernel.rows(rows(("+I", "a", 9.0, 1), ("+I", "a", 9.0, 2), ("+I", "a", 8.0, 3), ("+I", "a", 7.0, 4)))
-        assert {row[3] for row in came(kernel)} == found
+        assert {row[3] for row in came(kernel)} == item
 
 
 def test_a_row_that_goes_makes_place_for_the_next():

@@ -44,9 +44,9 @@ def test_rows_are_in_the_order_of_values(column, descending, nulls_first):
     kind, values = column
     order = Order("x", descending, nulls_first)
     rows = pa.table({"x": pa.array(values, kind)})
-    found = in_order(np.zeros(len(values), np.int64), sort_keys(rows, [order]))
+    ordered = in_order(np.zeros(len(values), np.int64), sort_keys(rows, [order]))
     wanted = sorted(range(len(values)), key=lambda i: place({"x": plain(kind, values[i])}, [order]))
-    assert found.tolist() == wanted
+    assert ordered.tolist() == wanted
 
 
 @pytest.mark.parametrize("function", Number)
@@ -60,10 +60,10 @@ def test_numbers_count_by_key(function, values):
     })  # fmt: skip
     ids, keys = rows.column("k").to_numpy(), sort_keys(rows, orders)
     order = in_order(ids, keys)
-    found = numbers_of(function, ids[order], [key[order] for key in keys])
+    actual = numbers_of(function, ids[order], [key[order] for key in keys])
     wanted = [
         number
         for k in range(3)
         for _, number in numbered([{"a": a, "b": b} for key, a, b in values if key == k], orders, function)
     ]
-    assert found.tolist() == wanted
+    assert actual.tolist() == wanted

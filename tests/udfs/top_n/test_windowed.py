@@ -32,8 +32,8 @@ def harness(last: int = 1, *, order: tuple[Order, ...] = BY_VALUE, newest: bool 
     return KernelHarness(kernel, SCHEMA, ["closes", "k"], **options)
 
 
-def rows(*found: Row) -> list[dict[str, Any]]:
-    return [{KEY_HASH: None, "closes": closes, "k": k, "v": v, "id": i} for closes, k, v, i in found]
+def rows(*given: Row) -> list[dict[str, Any]]:
+    return [{KEY_HASH: None, "closes": closes, "k": k, "v": v, "id": i} for closes, k, v, i in given]
 
 
 def came(kernel: KernelHarness) -> list[tuple[Any, ...]]:
@@ -90,7 +90,7 @@ ROWS = st.lists(
 )  # fmt: skip
 def test_any_rows_in_any_pieces(function, steps, last, groups, cut, restarts) -> None:
     kernel = harness(last, function=function, groups=groups, arrow_rows=cut, restarts=restarts)
-    model, watermark, found = TopNTable(BY_VALUE, function, 1, last), -1, []
+    model, watermark, actual = TopNTable(BY_VALUE, function, 1, last), -1, []
     for batch, passed in steps:
         kernel.rows(rows(*batch))
         for closes, k, v, i in batch:
@@ -100,8 +100,8 @@ def test_any_rows_in_any_pieces(function, steps, last, groups, cut, restarts) ->
         kernel.watermark(watermark)
         new = came(kernel)
         assert all(closes <= watermark for closes, *_ in new)
-        found += new
+        actual += new
     kernel.watermark(END_OF_TIME)
-    found += came(kernel)
+    actual += came(kernel)
     wanted = model.best(with_number=True)
-    assert sorted((*map(repr, row[:4]), row[4]) for row in found) == sorted(wanted.elements())
+    assert sorted((*map(repr, row[:4]), row[4]) for row in actual) == sorted(wanted.elements())

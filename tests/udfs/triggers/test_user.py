@@ -75,8 +75,8 @@ def test_a_class_purges_with_and_without_firing():
 
 def test_a_class_is_part_of_other_triggers():
     windowed = Windowed(Global(), Purging(Or(user(AtLeast, 5), EveryRows(3))), time="ts")
-    found = windowed.rows(*(("a", v, 1) for v in (1, 1, 1, 1, 4, 9)))
-    assert [row[3] for row in found] == [3, 5, 9]
+    actual = windowed.rows(*(("a", v, 1) for v in (1, 1, 1, 1, 4, 9)))
+    assert [row[3] for row in actual] == [3, 5, 9]
 
 
 def test_a_class_hears_of_sessions_that_merge():
@@ -132,8 +132,8 @@ class Metronome:
 
 
 def test_classes_describe_themselves_as_triggers():
-    found = describe("f", AtLeast, "m:AtLeast")
-    assert found.kind is FunctionKind.TRIGGER
-    assert [name for name, _ in found.parameters] == ["total", "purges"]
-    assert (found.min_arguments, found.max_arguments) == (1, 2)
+    described = describe("f", AtLeast, "m:AtLeast")
+    assert described.kind is FunctionKind.TRIGGER
+    assert [name for name, _ in described.parameters] == ["total", "purges"]
+    assert (described.min_arguments, described.max_arguments) == (1, 2)
     assert describe("f", Metronome, "m:Metronome").max_arguments == 0

@@ -214,9 +214,9 @@ def test_windows_of_a_cumulate_that_end_in_a_skipped_hour_come_out_once():
     loop.rows(rows)
     h.finish()
     expected = [(skip, skip - quarter, "a", 5, 5), (skip + quarter, skip - quarter, "a", 12, 7)]
-    found = in_order(h.output())
-    assert [(end // SECOND, start // SECOND, *values) for end, start, *values in found] == expected
-    assert found == loop.advance(END_OF_TIME)
+    ordered = in_order(h.output())
+    assert [(end // SECOND, start // SECOND, *values) for end, start, *values in ordered] == expected
+    assert ordered == loop.advance(END_OF_TIME)
 
 
 def test_a_kernel_pickles():
@@ -278,12 +278,12 @@ class Loop:
 
     def advance(self, watermark):
         self.watermark = max(self.watermark, watermark)
-        found = []
+        collected = []
         for end, start in sorted(w for w in self.windows if w[0] - 1_000 <= self.watermark):
             for key, values in self.windows.pop((end, start)).items():
                 known = [v for v in values if v is not None]
-                found.append((end, start, str(key), sum(known) if known else None, max(known, default=None)))
-        return found
+                collected.append((end, start, str(key), sum(known) if known else None, max(known, default=None)))
+        return collected
 
 
 def in_order(output):
@@ -305,12 +305,12 @@ def test_what_comes_out_is_what_loops_over_rows_and_windows_find(assigner, steps
         else:
             expected = loop.advance(step)
             h.watermark(loop.watermark)
-            found = in_order(h.output())
-            assert sorted(found, key=str) == sorted(expected, key=str)
+            ordered = in_order(h.output())
+            assert sorted(ordered, key=str) == sorted(expected, key=str)
             if groups == 1:
-                assert [f[0] for f in found] == sorted(f[0] for f in found)
+                assert [f[0] for f in ordered] == sorted(f[0] for f in ordered)
             if groups == 1 and isinstance(assigner, Tumble):
-                assert found == expected
+                assert ordered == expected
     assert all(store.size == 0 for store in h.stores)
 
 

@@ -78,8 +78,8 @@ def test_a_slide_above_the_size_leaves_rows_out(full_only, sums):
 def test_bounds_are_the_oldest_row_and_a_millisecond_after_the_newest():
     h = harness(3, 3)
     h.rows([row("a", 1, 5_000_000), row("a", 1, 2_000_000), row("a", 1, 3_000_000)])
-    (found,) = h.output()
-    assert (found["window_start"], found["window_end"]) == (2_000_000, 5_001_000)
+    (output,) = h.output()
+    assert (output["window_start"], output["window_end"]) == (2_000_000, 5_001_000)
 
 
 def test_without_a_time_bounds_are_the_times_at_which_the_rows_came():
@@ -87,8 +87,8 @@ def test_without_a_time_bounds_are_the_times_at_which_the_rows_came():
     h.rows([row("a", 1)])
     h.processing_time(9_000_000)
     h.rows([row("a", 1)])
-    (found,) = h.output()
-    assert (found["window_start"], found["window_end"]) == (7_000_000, 9_001_000)
+    (output,) = h.output()
+    assert (output["window_start"], output["window_end"]) == (7_000_000, 9_001_000)
 
 
 def test_without_keys_all_rows_count_together():

@@ -40,21 +40,21 @@ class Piece(NamedTuple):
 
 def one_after_another(rows: list[Row], longest: int | None) -> list[Piece]:
     """The sessions of the rows of a key, which are in order."""
-    found: list[Piece] = []
+    collected: list[Piece] = []
     opened: Piece | None = None
     for i, row in enumerate(rows):
         if opened is not None and (row.time > opened.end or _too_long(opened, row.time, longest)):
-            found.append(opened)
+            collected.append(opened)
             opened = None
         if opened is None and row.opens:
             opened = Piece(i, i, row.time, row.time + row.gap)
         if opened is not None:
             opened = opened._replace(stop=i + 1, end=max(opened.end, row.time + row.gap))
             if row.closes:
-                found.append(opened._replace(end=min(opened.end, row.time + 1)))
+                collected.append(opened._replace(end=min(opened.end, row.time + 1)))
                 opened = None
-    found += [opened] if opened else []
-    return found if longest is None else [p._replace(end=min(p.end, p.start + longest)) for p in found]
+    collected += [opened] if opened else []
+    return collected if longest is None else [p._replace(end=min(p.end, p.start + longest)) for p in collected]
 
 
 def _too_long(opened: Piece, time: int, longest: int | None) -> bool:
@@ -81,11 +81,11 @@ limits = st.none() | st.integers(1, 20)
 def test_rows_are_cut_one_after_another(keys, longest):
     rows: list[tuple[int, Row]] = []
     expected = []
-    for key, found in enumerate(keys):
-        found = sorted(found, key=lambda row: row.time)
-        for first, stop, start, end in one_after_another(found, longest):
+    for key, item in enumerate(keys):
+        item = sorted(item, key=lambda row: row.time)
+        for first, stop, start, end in one_after_another(item, longest):
             expected.append((first + len(rows), stop + len(rows), start * MS, end * MS))
-        rows += [(key, row) for row in found]
+        rows += [(key, row) for row in item]
     pieces = cut(ordered(rows), None if longest is None else longest * MS)
     assert list(zip(*(part.tolist() for part in pieces), strict=True)) == expected
 
@@ -220,14 +220,14 @@ class Model:
             self.kept[key].append(row)
 
     def step(self, watermark: int | None) -> list[tuple]:
-        found = []
+        collected = []
         for key in self.kept:
-            found += self.step_of(key, watermark)
-        return found
+            collected += self.step_of(key, watermark)
+        return collected
 
     def step_of(self, key: str | None, watermark: int | None) -> list[tuple]:
         rows = sorted(self.kept[key], key=lambda row: row.time)
-        found, fired, over = [], set(), set()
+        actual, fired, over = [], set(), set()
         outside = {row.v for row in rows}
         for first, stop, start, end in one_after_another(rows, self.longest):
             members = tuple(sorted(row.v for row in rows[first:stop]))
@@ -235,14 +235,14 @@ class Model:
             if watermark is not None and watermark >= end - 1:
                 fired.add(members)
                 if members not in self.fired[key]:
-                    found.append((key, start, end, list(members)))
+                    actual.append((key, start, end, list(members)))
             if self.over(end, watermark):
                 over |= set(members)
         lost = {row.v for row in rows if row.v in outside and self.over(row.time + row.gap, watermark)}
         self.late += len(lost)
         self.fired[key] = fired
         self.kept[key] = [row for row in self.kept[key] if row.v not in over | lost]
-        return found
+        return actual
 
 
 batches = st.lists(
@@ -278,8 +278,8 @@ def test_what_comes_out_is_what_comes_out_row_by_row(batches, longest, allowed, 
 
 
 def assert_same(harness: KernelHarness, expected: list[tuple]) -> None:
-    found = [(row["k"], row["window_start"] // MS, row["window_end"] // MS, row["vs"]) for row in harness.output()]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    collected = [(row["k"], row["window_start"] // MS, row["window_end"] // MS, row["vs"]) for row in harness.output()]
+    assert sorted(collected, key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize("longest", [None, 7])

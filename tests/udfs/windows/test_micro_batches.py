@@ -76,8 +76,8 @@ def check(seed: int) -> None:
     window, stretches, groups = kernel(random), stream(random), random.choice([1, 1, 3])
     expected = told(window, stretches, one_by_one, groups)
     assert told(window, stretches, anywhere(random), groups) == expected, f"seed {seed}: {window}"
-    found = told(window, stretches, anywhere(random), groups, random)
-    assert found == expected, f"seed {seed}, with restarts: {window}"
+    actual = told(window, stretches, anywhere(random), groups, random)
+    assert actual == expected, f"seed {seed}, with restarts: {window}"
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -74,7 +74,7 @@ def run_through(name: str, rows: int, keys: int) -> OneKeyGroup:
         processor = group.processor()
         processor.begin(group)
         blobs = Exchange(kernel, 1).blobs(bids(rows, keys, batch).to_batches(), 0)
-        arrived = (Row(**blob) for found in blobs for blob in found.to_pylist())
+        arrived = (Row(**blob) for emitted_rows in blobs for blob in emitted_rows.to_pylist())
         watermark_ms = (batch * 10 * SECOND - SECOND) // 1000
         list(processor.rows(arrived, cast(Any, Now(max(watermark_ms, 0)))))
     return group

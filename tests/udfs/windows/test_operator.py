@@ -165,8 +165,8 @@ def test_global_windows_are_bounded_by_the_rows_they_hold():
 def test_sums_add_up_over_many_firings_of_one_batch():
     windowed = Windowed(Global(), EveryRows(3), time="ts")
     values = np.arange(1, 1001)
-    found = windowed.rows(*(("a", int(v), int(v)) for v in values))
-    assert [row[3] for row in found] == np.cumsum(values)[2::3].tolist()
+    actual = windowed.rows(*(("a", int(v), int(v)) for v in values))
+    assert [row[3] for row in actual] == np.cumsum(values)[2::3].tolist()
     assert [row[3] for row in windowed.rows(("a", 0, 1), ("a", 7, 1))] == [int(values.sum()) + 7]
 
 
@@ -196,8 +196,8 @@ def test_when_fires_at_rows_and_keeps_its_place_among_windows():
     harness = KernelHarness(kernel, schema, ["k"])
     rows = [("b", 1, 1, None), ("a", 2, 1, True), ("b", 3, 6, True)]
     harness.rows([dict(zip(("k", "v", "ts", "now"), (k, v, t * MS, n), strict=True)) for k, v, t, n in rows])
-    found = [(r["k"], r["window_end"] // MS, r["s"]) for r in harness.output()]
-    assert found == [("a", 5, 2), ("a", 10, 2), ("b", 10, 4)]
+    output = [(r["k"], r["window_end"] // MS, r["s"]) for r in harness.output()]
+    assert output == [("a", 5, 2), ("a", 10, 2), ("b", 10, 4)]
 
 
 def test_multiples_of_processing_time_follow_the_clock_to_the_window_s_end():
@@ -247,8 +247,8 @@ def test_counts_of_sessions_add_up_when_they_merge():
 
 def test_a_trigger_sees_sessions_as_they_were_when_its_rows_came():
     windowed = Windowed(session(10), Purging(EveryRows(2)))
-    found = windowed.rows(("a", 1, 0), ("a", 2, 5), ("a", 4, 30), ("a", 8, 12), ("a", 16, 21), ("a", 32, 33))
-    assert found == [("a", 0, 15, 3), ("a", 0, 40, 28)]
+    actual = windowed.rows(("a", 1, 0), ("a", 2, 5), ("a", 4, 30), ("a", 8, 12), ("a", 16, 21), ("a", 32, 33))
+    assert actual == [("a", 0, 15, 3), ("a", 0, 40, 28)]
 
 
 def test_global_windows_fire_at_the_end_of_the_input():
@@ -317,12 +317,12 @@ def test_multiples_behind_the_watermark_fire_when_it_advances_as_in_flink(batche
     """The multiples of 3 up to the watermark, once each, as Flink's timers do that are registered behind it."""
     every = EveryInterval(3 * MS, Domain.EVENT, "ts")
     for trigger, expected in ((every, [3] * 5), (Purging(every), [3])):
-        found = Windowed(Tumble("ts", 20 * MS), trigger)
-        found.watermark(15)
-        assert [found.rows(*(("a", v, 1) for v in batch)) for batch in batches] == [[] for _ in batches]
-        assert [total for *_, total in found.watermark(16)] == expected
-        assert found.watermark(17) == []
-        assert len(found.watermark(18)) == (trigger is every)
+        operator = Windowed(Tumble("ts", 20 * MS), trigger)
+        operator.watermark(15)
+        assert [operator.rows(*(("a", v, 1) for v in batch)) for batch in batches] == [[] for _ in batches]
+        assert [total for *_, total in operator.watermark(16)] == expected
+        assert operator.watermark(17) == []
+        assert len(operator.watermark(18)) == (trigger is every)
 
 
 def test_a_timer_of_a_class_behind_the_watermark_fires_when_it_advances():
@@ -334,8 +334,8 @@ def test_a_timer_of_a_class_behind_the_watermark_fires_when_it_advances():
         def on_event_time(self, time, window, ctx):
             return TriggerResult.FIRE
 
-    found = Windowed(Tumble("ts", 20 * MS), User("past", Past, (), ("v",), "ts"))
-    found.harness = KernelHarness(found.harness.kernel, SCHEMA, ["k"])
-    found.watermark(15)
-    assert found.rows(("a", 1, 1)) == []
-    assert found.watermark(16) == [("a", 0, 20, 1)]
+    operator = Windowed(Tumble("ts", 20 * MS), User("past", Past, (), ("v",), "ts"))
+    operator.harness = KernelHarness(operator.harness.kernel, SCHEMA, ["k"])
+    operator.watermark(15)
+    assert operator.rows(("a", 1, 1)) == []
+    assert operator.watermark(16) == [("a", 0, 20, 1)]

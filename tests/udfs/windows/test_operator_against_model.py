@@ -38,6 +38,6 @@ def _result(row: dict[str, object]) -> Result:
 @given(windows_of_time(), streams(), st.sampled_from([1, 3]))
 def test_kernel_equals_model(query, steps, groups):
     expected, late = play(query, steps)
-    found, counted = run(query, steps, groups)
-    assert per_window(found) == per_window(expected), query.sql
+    actual, counted = run(query, steps, groups)
+    assert per_window(actual) == per_window(expected), query.sql
     assert counted == late, query.sql

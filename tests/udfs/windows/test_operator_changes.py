@@ -38,11 +38,11 @@ def play(windowed: Windowed, steps: list[Any]) -> list[Row]:
 
 def standing(changes: list[Row]) -> Counter[Row]:
     """What is left of a changelog. Nothing is taken back that is not there."""
-    found: Counter[Row] = Counter()
+    counts: Counter[Row] = Counter()
     for *row, kind in changes:
-        found[tuple(row)] += 1 if kind in ("+I", "+U") else -1
-        assert found[tuple(row)] >= 0, (row, kind)
-    return +found
+        counts[tuple(row)] += 1 if kind in ("+I", "+U") else -1
+        assert counts[tuple(row)] >= 0, (row, kind)
+    return +counts
 
 
 def newest(results: list[Row]) -> dict[Row, Row]:

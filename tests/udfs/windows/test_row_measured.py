@@ -213,20 +213,20 @@ Sorted = dict[str | None, list[tuple[int, int]]]
 def last_rows(measure: LastRows, seen: Sorted, before: int | None, now: int | None) -> Iterator[tuple]:
     """(boundary, key, values) of the firings while the watermark goes from ``before`` to ``now``, in ms."""
     slide, offset = measure.slide // MS, measure.offset // MS
-    for key, found in seen.items():
-        first = (found[0][0] - offset) // slide * slide + offset + slide
-        newest = (found[-1][0] - offset) // slide * slide + offset + slide
+    for key, item in seen.items():
+        first = (item[0][0] - offset) // slide * slide + offset + slide
+        newest = (item[-1][0] - offset) // slide * slide + offset + slide
         for boundary in range(first, (newest if now is None else now + 1) + 1, slide):
             if before is None or boundary - 1 > before:
-                yield boundary, key, [v for time, v in found if time < boundary][-measure.size :]
+                yield boundary, key, [v for time, v in item if time < boundary][-measure.size :]
 
 
 def every_rows(measure: EveryRows, seen: Sorted, before: int | None, now: int | None) -> Iterator[tuple]:
     size = measure.size // MS
-    for key, found in seen.items():
-        for number, (last, _) in enumerate(found, 1):
+    for key, item in seen.items():
+        for number, (last, _) in enumerate(item, 1):
             if number % measure.slide == 0 and (before is None or last > before) and (now is None or last <= now):
-                yield last, key, [v for time, v in found if last - size < time <= last]
+                yield last, key, [v for time, v in item if last - size < time <= last]
 
 
 def is_late(measure: Measure, time: int, watermark: int | None) -> bool:
@@ -279,8 +279,8 @@ def test_firings_are_those_of_one_row_after_another(measure, batches, restarts, 
         now = None if step is None else watermark + step
         expected = sorted(model(measure, seen, before, now), key=repr)
         harness.finish() if now is None else harness.watermark(now * MS)
-        found = harness.output()
-        assert sorted(((row["k"], row["vs"], row["s"]) for row in found), key=repr) == sorted(
+        output = harness.output()
+        assert sorted(((row["k"], row["vs"], row["s"]) for row in output), key=repr) == sorted(
             ((key, values, sum(values)) for _, key, values in expected), key=repr
         )
         watermark = before = now if now is not None else watermark

@@ -70,9 +70,9 @@ def row(key: str | None, v: int, time: int, gap: int = 3000) -> dict[str, Any]:
 
 
 def outputs(harness: KernelHarness) -> list[Output]:
-    found = harness.output()
-    assert all(len(row["vs"]) == row["c"] for row in found)
-    return [(row["k"], row["window_start"] // MS, row["window_end"] // MS, row["vs"]) for row in found]
+    output = harness.output()
+    assert all(len(row["vs"]) == row["c"] for row in output)
+    return [(row["k"], row["window_start"] // MS, row["window_end"] // MS, row["vs"]) for row in output]
 
 
 def harness_of(
@@ -232,9 +232,9 @@ class OneAfterAnother:
         return [(key, start, end, sorted(values)) for key, start, end, values, _ in fired]
 
 
-def in_any_order(found: list[Output]) -> list[str]:
+def in_any_order(items: list[Output]) -> list[str]:
     """Sessions come in any order, their values in that of arrival."""
-    return sorted(map(repr, found))
+    return sorted(map(repr, items))
 
 
 streams = st.lists(
@@ -326,11 +326,11 @@ def test_a_merged_session_keeps_its_rows_in_order_of_arrival(kernel, cut):
         harness.rows(MERGING[start : start + size])
         start += size
     harness.finish()
-    found = harness.output()
+    output = harness.output()
     if isinstance(kernel.function, AllRows):
-        assert [r["v"] for r in found] == [0, 1, 2]
+        assert [r["v"] for r in output] == [0, 1, 2]
     else:
-        assert [(r["f"], r["l"], r["vs"], r["agg"]) for r in found] == [(0, 2, [0, 1, 2], "a,a,a")]
+        assert [(r["f"], r["l"], r["vs"], r["agg"]) for r in output] == [(0, 2, [0, 1, 2], "a,a,a")]
 
 
 @cuts

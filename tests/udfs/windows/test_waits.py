@@ -56,16 +56,16 @@ def open_until(assigner, rows: Rows) -> list[int]:
     by_key: dict[str, list[int]] = defaultdict(list)
     for key, time in rows:
         by_key[key].append(time)
-    found = []
+    collected = []
     for times in by_key.values():
         members: list[int] = []
         for time in sorted(times):
             if members and time > members[-1] + GAP // MS:
-                found += [members[-1] + GAP // MS - 1] * len(members)
+                collected += [members[-1] + GAP // MS - 1] * len(members)
                 members = []
             members.append(time)
-        found += [members[-1] + GAP // MS - 1] * len(members)
-    return found
+        collected += [members[-1] + GAP // MS - 1] * len(members)
+    return collected
 
 
 KERNELS = {
@@ -98,9 +98,9 @@ def test_rows_wait_until_their_last_window_closes(name, rows, watermark, cut, re
         harness.rows([{"k": key, "ts": time * MS} for key, time in part])
     harness.watermark(watermark * MS)
     waiting = [time for time in open_until(assigner, rows) if time > watermark]
-    found = harness.waits()
-    assert sum(wait.count for wait in found) == len(waiting)
-    for wait in found:
+    actual = harness.waits()
+    assert sum(wait.count for wait in actual) == len(waiting)
+    for wait in actual:
         assert (wait.what, wait.domain, wait.last) == (Pending.ROWS_IN_WINDOWS, Domain.EVENT, max(waiting) * MS)
         assert watermark * MS < wait.first <= min(waiting) * MS
     harness.finish()

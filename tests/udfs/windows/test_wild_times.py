@@ -51,8 +51,8 @@ def with_wild_rows(random: Random, stretch: Stretch) -> pa.Table:
     return table.append_column(KEY_HASH, key_hashes(table, KEYS))
 
 
-def played(found, stretches: list[Stretch], tables: list[pa.Table]) -> list[list[str]]:
-    harness = KernelHarness(found)
+def played(actual, stretches: list[Stretch], tables: list[pa.Table]) -> list[list[str]]:
+    harness = KernelHarness(actual)
     harness.processing_time(-1000)
     outputs = []
     for stretch, rows in zip(stretches, tables, strict=True):
@@ -70,17 +70,17 @@ def played(found, stretches: list[Stretch], tables: list[pa.Table]) -> list[list
 @pytest.mark.parametrize("seed", range(80))
 def test_rows_of_any_time_change_nothing_for_other_keys(seed):
     random = Random(seed)
-    found, stretches = kernel(random), stream(random)
-    if isinstance(getattr(found, "measure", None), LastRows) or isinstance(getattr(found, "assigner", None), Global):
+    actual, stretches = kernel(random), stream(random)
+    if isinstance(getattr(actual, "measure", None), LastRows) or isinstance(getattr(actual, "assigner", None), Global):
         pytest.skip("may fire again and again since the time of the first row: see below")
     plain = [stretch.rows for stretch in stretches]
     wild = [with_wild_rows(random, stretch) for stretch in stretches]
-    assert played(found, stretches, wild) == played(found, stretches, plain), found
+    assert played(actual, stretches, wild) == played(actual, stretches, plain), actual
 
 
 def test_last_rows_do_not_fire_for_thousands_of_years():
-    found = RowMeasuredKernel(INPUT, KEYS, TIME, LastRows(2, 1000 * MS), AllRows(("k", "n")))
-    harness = KernelHarness(found, INPUT, KEYS)
+    actual = RowMeasuredKernel(INPUT, KEYS, TIME, LastRows(2, 1000 * MS), AllRows(("k", "n")))
+    harness = KernelHarness(actual, INPUT, KEYS)
     harness.rows([{"k": "a", "n": 1, TIME: YEAR_ONE}, {"k": "b", "n": 2, TIME: 0}])
     with pytest.raises(
         ExecutionError, match=r"SS468: a window would fire 62,\d+,\d+,\d+ times from 0001-01-01 00:00:01"
@@ -89,8 +89,8 @@ def test_last_rows_do_not_fire_for_thousands_of_years():
 
 
 def test_rows_of_keys_thousands_of_years_apart_do_not_make_each_other_fire():
-    found = RowMeasuredKernel(INPUT, KEYS, TIME, LastRows(2, 1000 * MS), AllRows(("k", "n")))
-    harness = KernelHarness(found, INPUT, KEYS)
+    actual = RowMeasuredKernel(INPUT, KEYS, TIME, LastRows(2, 1000 * MS), AllRows(("k", "n")))
+    harness = KernelHarness(actual, INPUT, KEYS)
     harness.rows([{"k": "a", "n": 1, TIME: 0}, {"k": "b", "n": 2, TIME: LATEST}])
     harness.finish()
     assert [row["n"] for row in harness.output()] == [1, 2]

@@ -34,11 +34,11 @@ def columns(text: str) -> list[str]:
 
 
 def test_arguments_filters_and_orderings_become_columns():
-    found = split("LISTAGG(s, ', ') WITHIN GROUP (ORDER BY t DESC, u NULLS LAST) FILTER (WHERE p > 1)", pa.string())
-    assert [e.sql("spark") for _, e in found.columns] == ["CAST(s AS STRING)", "p > 1", "t", "u"]
-    value, condition, first, second = (name for name, _ in found.columns)
-    assert (found.call.arguments, found.call.filter, found.call.constants) == ((value,), condition, (", ",))
-    assert [(o.column, o.descending, o.nulls_first) for o in found.call.order] == [
+    actual = split("LISTAGG(s, ', ') WITHIN GROUP (ORDER BY t DESC, u NULLS LAST) FILTER (WHERE p > 1)", pa.string())
+    assert [e.sql("spark") for _, e in actual.columns] == ["CAST(s AS STRING)", "p > 1", "t", "u"]
+    value, condition, first, second = (name for name, _ in actual.columns)
+    assert (actual.call.arguments, actual.call.filter, actual.call.constants) == ((value,), condition, (", ",))
+    assert [(o.column, o.descending, o.nulls_first) for o in actual.call.order] == [
         (first, True, False),
         (second, False, False),
     ]
@@ -80,7 +80,7 @@ def test_distinct_counts_are_estimated_from_the_hash_of_spark():
 
 
 def test_arguments_of_users_functions_are_cast():
-    found = split("TOTAL(DISTINCT x)", pa.string())
-    assert [e.sql("spark") for _, e in found.columns] == ["CAST(x AS BIGINT)"]
-    assert found.call.implementation is Runtime
-    assert found.call.distinct
+    actual = split("TOTAL(DISTINCT x)", pa.string())
+    assert [e.sql("spark") for _, e in actual.columns] == ["CAST(x AS BIGINT)"]
+    assert actual.call.implementation is Runtime
+    assert actual.call.distinct

@@ -48,8 +48,8 @@ def test_rows_of_equal_keys_meet(streams: Streams, name):
     if name == "lookup":
         streams = replace(streams, folder=streams.folder / "maps")
         streams.write(EVENTS, [("a", 1, 0), ("a", 7, 10), ("a", 1, 20), ("a", 7, 30)])
-    found = streams.run(aggregated(keys))
-    assert sorted(row[-1] for row in found) == counts[name]
+    result = streams.run(aggregated(keys))
+    assert sorted(row[-1] for row in result) == counts[name]
 
 
 def test_a_type_that_arrow_does_not_have_is_refused(streams: Streams):

@@ -56,10 +56,10 @@ class Job:
             if tick is not None:
                 self.streams.control_rows.tick(tick, f"tick-{number}")
             query.processAllAvailable()
-            found = [shown(row) for t in tables for row in t.to_pylist()]
+            emitted_rows = [shown(row) for t in tables for row in t.to_pylist()]
             tables.clear()
             self.reports = query.recentProgress
-            return found
+            return emitted_rows
 
         try:
             yield step

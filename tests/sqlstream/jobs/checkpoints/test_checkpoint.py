@@ -69,8 +69,8 @@ def test_control_rows_are_read_from_any_storage(spark, tmp_path, kind):
     control.end("odd/name")
     control.end("odd/name")
     rows = spark.read.schema("watermark_ms BIGINT").option("recursiveFileLookup", "true")
-    found = rows.json(storage.location("control/odd%2Fname")).where("watermark_ms IS NOT NULL").collect()
-    assert sorted(row.watermark_ms for row in found) == [-7, 253_402_300_799_999]
+    actual = rows.json(storage.location("control/odd%2Fname")).where("watermark_ms IS NOT NULL").collect()
+    assert sorted(row.watermark_ms for row in actual) == [-7, 253_402_300_799_999]
 
 
 @pytest.mark.spark

@@ -35,8 +35,8 @@ def started(storage: LocalStorage, out: Path, after: int | None, *, resumed: boo
     require_sinks_intact(environment, plan, storage)
     if after is not None:
         begin_after(out, after)  # as the sink does when it starts
-    found: dict[str, Any] = json.loads(storage.read(FILE) or "{}")
-    return {key.rpartition("/")[2]: (stay["since"], stay["until"]) for key, stay in found.items()}
+    document: dict[str, Any] = json.loads(storage.read(FILE) or "{}")
+    return {key.rpartition("/")[2]: (stay["since"], stay["until"]) for key, stay in document.items()}
 
 
 def test_a_job_may_go_elsewhere_and_come_back(tmp_path: Path) -> None:

@@ -45,12 +45,12 @@ def test_files_have_size_and_time(tmp_path, spark) -> None:
     local = LocalStorage(tmp_path)
     for path in ("spark/commits/0", "spark/state/0/1/2.zip", "spark/commits/.0.crc", "spark/_hidden"):
         local.write(path, "12345")
-    found = local.files("spark")
-    assert {path: file.size for path, file in found.items()} == {"commits/0": 5, "state/0/1/2.zip": 5}
+    actual = local.files("spark")
+    assert {path: file.size for path, file in actual.items()} == {"commits/0": 5, "state/0/1/2.zip": 5}
     far = SparkStorage(str(tmp_path), spark).files("spark")
-    assert {path: file.size for path, file in far.items()} == {path: file.size for path, file in found.items()}
+    assert {path: file.size for path, file in far.items()} == {path: file.size for path, file in actual.items()}
     assert {path: file.time for path, file in far.items()} == pytest.approx(
-        {path: file.time for path, file in found.items()}, abs=0.01
+        {path: file.time for path, file in actual.items()}, abs=0.01
     )
 
 

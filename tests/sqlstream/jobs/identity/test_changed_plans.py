@@ -46,8 +46,8 @@ def found(before, now):
     return there.text if there is not None else None
 
 
-def parts_of(found, **engine):
-    return fingerprint(physical(found, **engine))
+def parts_of(actual, **engine):
+    return fingerprint(physical(actual, **engine))
 
 
 def of(definitions, query):
@@ -261,8 +261,8 @@ def test_another_state_of_a_process_function_is_told(other, text):
         sources = SessionSources(Environment(no_spark, Path()), workspace.catalog)
         return fingerprint(physical(plan_of(statement, workspace)), declared_states(sources))
 
-    found = difference(parts(Totals), parts(other))
-    assert (found.text if found is not None else None) == text
+    actual = difference(parts(Totals), parts(other))
+    assert (actual.text if actual is not None else None) == text
 
 
 OVER = "SELECT {key}, SUM({value}) OVER (PARTITION BY {key} ORDER BY ts {frame}) AS {name} FROM {rows}"

@@ -92,10 +92,10 @@ def checkpoint(tmp_path: Path) -> LocalStorage:
 
 def owned(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
     """As if these belonged to somebody else, and the job were no job of root's."""
-    found = trust._owners
+    actual = trust._owners
     monkeypatch.setattr(trust, "_ROOT", -1)
     monkeypatch.setattr(
-        trust, "_owners", lambda *given: ((p, STRANGER if p in paths else owner) for p, owner in found(*given))
+        trust, "_owners", lambda *given: ((p, STRANGER if p in paths else owner) for p, owner in actual(*given))
     )
 
 
@@ -146,14 +146,14 @@ def test_what_links_lead_to_is_looked_at_and_circles_end(checkpoint: LocalStorag
 @pytest.mark.spark
 def test_a_job_and_a_savepoint_of_others_are_refused_unless_a_setting_trusts_them(spark, tmp_path, monkeypatch) -> None:
     def session(name: str, **more: str) -> Session:
-        found = Session(spark)
+        own_session = Session(spark)
         more |= {"execution.checkpointing.dir": str(tmp_path / "jobs"), "pipeline.name": name, "table.dml-sync": "true"}
         for key, value in more.items():
-            found.sql(f"SET '{key}' = '{value}'")
-        found.sql(DEFINITIONS.replace("/in", str(tmp_path / "in")))
-        found.sql("CREATE TABLE totals (k STRING, total BIGINT) WITH ('connector' = 'blackhole')")
-        found.register_function("total", Total)
-        return found
+            own_session.sql(f"SET '{key}' = '{value}'")
+        own_session.sql(DEFINITIONS.replace("/in", str(tmp_path / "in")))
+        own_session.sql("CREATE TABLE totals (k STRING, total BIGINT) WITH ('connector' = 'blackhole')")
+        own_session.register_function("total", Total)
+        return own_session
 
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.json").write_text('{"k": "a", "v": 1, "ts": "2024-01-01 00:00:00"}')

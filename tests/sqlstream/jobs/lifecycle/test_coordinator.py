@@ -97,12 +97,12 @@ def test_epochs_are_told_from_reports_and_from_the_files_of_the_checkpoint(tmp_p
     history.add([report(0, 7), report(1, 8)])
     history.add([report(1, 999)])
     history.write()
-    found = checkpoints(storage)
-    assert [(c.epoch, c.rows, c.duration_ms, c.size, c.state_rows, c.retained) for c in found] == [
+    actual = checkpoints(storage)
+    assert [(c.epoch, c.rows, c.duration_ms, c.size, c.state_rows, c.retained) for c in actual] == [
         (2, None, None, 3, None, True),
         (1, 8, 1500, 13, 10, True),
         (0, 7, 1500, None, 10, False),
     ]
-    assert found[1].time == 1767225601.5
+    assert actual[1].time == 1767225601.5
     assert last_committed(storage) == 2
     assert checkpoints(LocalStorage(tmp_path / "nothing")) == ()

@@ -30,8 +30,8 @@ DEFER = LookupOptions(timeout_ms=100, on_timeout=OnTimeout.DEFER)
 def counts() -> Insert:
     """Rows by second, with the last name among them."""
     name = Field("name", parse_type("STRING"))
-    found = (item("name", "name", "STRING"),)
-    named = Lookup(timed(EVENTS), PEOPLE, (item("id", "who"),), (name,), found, outer=True, options=DEFER)
+    collected = (item("name", "name", "STRING"),)
+    named = Lookup(timed(EVENTS), PEOPLE, (item("id", "who"),), (name,), collected, outer=True, options=DEFER)
     items = (item("n", "COUNT(*)"), item("last", "MAX(name)", "STRING"))
     windows = WindowAggregate(named, (), items, window=Tumble(1000), time="ts")
     starts = item("start", "window_start", "TIMESTAMP")

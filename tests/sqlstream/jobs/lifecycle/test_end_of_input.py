@@ -74,9 +74,9 @@ def test_runs_over_files_as_they_come_give_what_one_run_over_all_of_them_gives(s
     last = finished(run.start("checkpoints", **{"execution.end-of-input": "final"}))
     assert (last.waiting, last.progress().late_rows) == (None, 0)
     run.close()
-    found = run.output()
-    assert found == undisturbed(spark, tmp_path / "undisturbed", EVERYTHING)
-    assert all(first[name] != found[name] for name in found)
+    output = run.output()
+    assert output == undisturbed(spark, tmp_path / "undisturbed", EVERYTHING)
+    assert all(first[name] != output[name] for name in output)
 
 
 def test_rows_behind_barriers_wait_for_the_markers_of_the_next_run(spark: Any, tmp_path: Path) -> None:

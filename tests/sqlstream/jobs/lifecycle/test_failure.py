@@ -164,8 +164,8 @@ def test_the_root_cause_is_the_message_and_the_checkpoint_the_detail(text, first
     ],
 )  # fmt: skip
 def test_nobody_is_told_to_go_on_from_a_checkpoint_that_vanishes(name: str | None, detail: str | None) -> None:
-    found = job_error(RuntimeError("boom"), name, "/tmp/sqlstream-1/checkpoints/1", temporary=True).diagnostic
-    assert (found.message, found.detail, found.hint) == ("boom", detail, None)
+    error = job_error(RuntimeError("boom"), name, "/tmp/sqlstream-1/checkpoints/1", temporary=True).diagnostic
+    assert (error.message, error.detail, error.hint) == ("boom", detail, None)
 
 
 class Captured(RuntimeError):
@@ -206,9 +206,9 @@ def test_cancellation_is_no_failure():
 @pytest.mark.parametrize(("module", "hint"), [("sqlstream.udfs", "Spark's server"), ("redis", "workers")])
 def test_a_module_that_workers_lack_is_named(module, hint):
     text = f"PythonException: Traceback:\n  File x\nModuleNotFoundError: No module named '{module}'\n"
-    found = job_error(RuntimeError(text), "j", "/c")
-    assert found.diagnostic.message == f'Python on the side of Spark has no module "{module}"'
-    assert (found.code, hint in str(found.diagnostic.hint)) == ("SS496", True)
+    error = job_error(RuntimeError(text), "j", "/c")
+    assert error.diagnostic.message == f'Python on the side of Spark has no module "{module}"'
+    assert (error.code, hint in str(error.diagnostic.hint)) == ("SS496", True)
 
 
 def test_bad_rows_and_unreadable_files_are_told_apart_wherever_spark_names_them():
@@ -219,6 +219,6 @@ def test_bad_rows_and_unreadable_files_are_told_apart_wherever_spark_names_them(
     for cause, code in ((bad, "SS402"), (torn, "SS528"), (gone, "SS529")):
         error = Exception("[STREAM_FAILED] Query terminated with exception: Job aborted")
         error._stackTrace = f"org.apache.spark.SparkException: {reading}\n{cause}"  # type: ignore[attr-defined]
-        found = job_error(error, "j", "/checkpoint").diagnostic
-        assert found.code == code
-        assert "a%20b.csv" in found.message or '"/data/a b.csv"' in found.message
+        failure = job_error(error, "j", "/checkpoint").diagnostic
+        assert failure.code == code
+        assert "a%20b.csv" in failure.message or '"/data/a b.csv"' in failure.message

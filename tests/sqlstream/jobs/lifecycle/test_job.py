@@ -193,9 +193,9 @@ def test_processing_time_windows_close_by_themselves(spark, streams):
     windows = AssignWindows(clock, Tumble(1), "pt", (), domain=TimeDomain.PROCESSING)
     plan = WindowAggregate(windows, (), (item("s", "SUM(v)"),), domain=TimeDomain.PROCESSING)
     job = started(spark, Output(plan, ("a", "b", "c", "s")), streams)
-    found = next(job.results())
+    actual = next(job.results())
     job.stop()
-    assert found.column("s").to_pylist() == [12]
+    assert actual.column("s").to_pylist() == [12]
     assert job.state is JobState.STOPPED
     assert list(job.results()) == []
 

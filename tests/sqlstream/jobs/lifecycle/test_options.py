@@ -14,10 +14,10 @@ RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 
 
 def settings(**given: str) -> Settings:
-    found = Settings()
+    actual = Settings()
     for key, value in given.items():
-        found.set({"directory": DIRECTORY, "retention": RETENTION, "end": END_OF_INPUT}[key], value)
-    return found
+        actual.set({"directory": DIRECTORY, "retention": RETENTION, "end": END_OF_INPUT}[key], value)
+    return actual
 
 
 @pytest.mark.parametrize(

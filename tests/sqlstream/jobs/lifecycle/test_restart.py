@@ -34,11 +34,11 @@ FAILED = ExecutionError("SS400", "connection reset")
 
 def delays(strategy: RestartStrategy, *times_ms: int, chance: float = 0.5) -> list[int | None]:
     """The delay after a failure at each time; without jitter where chance is 0.5."""
-    failures, found = Failures(), []
+    failures, actual = Failures(), []
     for time_ms in times_ms:
         failures, delay_ms = after_failure(strategy, failures, FAILED, time_ms, chance)
-        found.append(delay_ms)
-    return found
+        actual.append(delay_ms)
+    return actual
 
 
 def test_a_job_fails_for_good_where_nothing_is_said():
@@ -65,8 +65,8 @@ def test_exponential_delay_begins_anew_after_a_time_without_failure():
 @pytest.mark.parametrize(("chance", "second"), [(0.0, 180), (0.5, 200), (1.0, 220)])
 def test_jitter_moves_a_delay_but_not_below_the_first(chance: float, second: int):
     strategy = ExponentialDelay(initial_ms=100, multiplier=2.0, jitter=0.1)
-    first, found = delays(strategy, 0, 1000, chance=chance)
-    assert (first, found) == (max(100, round(second / 2)), second)
+    first, actual = delays(strategy, 0, 1000, chance=chance)
+    assert (first, actual) == (max(100, round(second / 2)), second)
 
 
 def test_failure_rate_counts_the_failures_of_an_interval():

@@ -31,8 +31,8 @@ def test_the_producer_waits_for_a_slow_caller_and_gives_up_when_nobody_listens()
 
     producer = Thread(target=produce)
     producer.start()
-    found = iter(results)
-    assert [next(found).column("x").to_pylist() for _ in range(50)] == [[i] for i in range(50)]
+    actual = iter(results)
+    assert [next(actual).column("x").to_pylist() for _ in range(50)] == [[i] for i in range(50)]
     assert producer.is_alive()
     results.close()
     producer.join(5)

@@ -22,18 +22,18 @@ def storage(tmp_path) -> LocalStorage:
     return LocalStorage(tmp_path / "totals")
 
 
-def written(storage: LocalStorage, found: JobRecord) -> RecordedJob:
-    write_record(storage, found)
-    return RecordedJob(found, storage)
+def written(storage: LocalStorage, record: JobRecord) -> RecordedJob:
+    write_record(storage, record)
+    return RecordedJob(record, storage)
 
 
 def answering(storage: LocalStorage, act: Callable[[Request], Answer]) -> Thread:
     """Plays the process of the job until it has answered once."""
 
     def run() -> None:
-        while not (found := waiting(storage, "instance-1")):
+        while not (actual := waiting(storage, "instance-1")):
             time.sleep(0.01)
-        answer(storage, found[0], lambda: act(found[0]))
+        answer(storage, actual[0], lambda: act(actual[0]))
 
     thread = Thread(target=run, daemon=True)
     thread.start()
@@ -83,9 +83,9 @@ def test_an_answer_that_is_none_is_told(storage: LocalStorage, text: str) -> Non
     job = written(storage, record())
 
     def reply() -> None:
-        while not (found := waiting(storage, "instance-1")):
+        while not (actual := waiting(storage, "instance-1")):
             time.sleep(0.01)
-        storage.write(f"replies/{found[0].id}.json", text)
+        storage.write(f"replies/{actual[0].id}.json", text)
 
     Thread(target=reply, daemon=True).start()
     with pytest.raises(ExecutionError, match=r"SS453: the answer .* of a job cannot be read"):

@@ -16,11 +16,11 @@ ELSEWHERE = Process("another.example", 1)
 
 def life(status: str = "RUNNING", process: Process | None = None, **changed: object) -> Life:
     now = time.time()
-    found = Life(status, process or this_process(), "instance-1", now, now, progress=Progress(rows_in=7, rows_out=5))
-    return replace(found, **changed)  # type: ignore[arg-type]
+    actual = Life(status, process or this_process(), "instance-1", now, now, progress=Progress(rows_in=7, rows_out=5))
+    return replace(actual, **changed)  # type: ignore[arg-type]
 
 
 def record(name: str = "totals", **changed: object) -> JobRecord:
     description = Description("INSERT INTO t SELECT 1", {"version": 1}, {"pipeline.name": name}, {"sqlstream": "0.1.0"})
-    found = JobRecord(f"id-of-{name}", "run", name, f"/checkpoints/{name}", False, 1.0, 1, description, life())
-    return replace(found, **changed)  # type: ignore[arg-type]
+    stored_record = JobRecord(f"id-of-{name}", "run", name, f"/checkpoints/{name}", False, 1.0, 1, description, life())
+    return replace(stored_record, **changed)  # type: ignore[arg-type]

@@ -81,8 +81,8 @@ def kernel(late_rows, pending=None):
 
 def test_rows_that_wait_for_lookups_are_those_after_the_last_batch():
     def after(progress, batch, **metrics):
-        found = {name.replace("_", "/"): values for name, values in metrics.items()}
-        return advanced(progress, [{**report(batch, 9), "observedMetrics": found, "stateOperators": []}])
+        collected = {name.replace("_", "/"): values for name, values in metrics.items()}
+        return advanced(progress, [{**report(batch, 9), "observedMetrics": collected, "stateOperators": []}])
 
     first = after(Progress(), 0, operator_0=kernel(0, 2))
     assert (Progress().pending, first.pending) == (None, 2)

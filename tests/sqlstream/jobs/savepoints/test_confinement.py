@@ -84,8 +84,8 @@ def test_a_manifest_that_is_none_is_told(savepoint: Path, text: str) -> None:
 
 
 def test_a_manifest_with_an_epoch_that_is_no_number_is_told(savepoint: Path) -> None:
-    found = json.loads((savepoint / "savepoint.json").read_text())
-    (savepoint / "savepoint.json").write_text(json.dumps({**found, "epoch": "../1"}))
+    document = json.loads((savepoint / "savepoint.json").read_text())
+    (savepoint / "savepoint.json").write_text(json.dumps({**document, "epoch": "../1"}))
     with pytest.raises(ExecutionError, match="SS428"):
         origin_at(str(savepoint))
 

@@ -33,8 +33,8 @@ def write_zip(folder, path, files):
         archive.writestr("metadata", "v1\n" + json.dumps({"sstFiles": [{"dfsSstFileName": f} for f in files]}))
 
 
-def below(folder, found, start):
-    return [name.removeprefix(start) for name in found if name.startswith(start)]
+def below(folder, actual, start):
+    return [name.removeprefix(start) for name in actual if name.startswith(start)]
 
 
 def test_the_last_epoch_is_the_last_complete_one(spark_folder, tmp_path_factory):
@@ -54,8 +54,8 @@ def test_logs_of_files_end_where_the_epoch_does(spark_folder):
         write(spark_folder, f"sources/1/{n}", entry)
         write(spark_folder, f"sources/1/.{n}.crc")
     write(spark_folder, "sources/2/0", "v1\n{}")
-    found = files_of_epoch(spark_folder, 2)
-    assert below(spark_folder, found, "sources/") == ["1/0", "1/1", "1/2", "2/0"]
+    names = files_of_epoch(spark_folder, 2)
+    assert below(spark_folder, names, "sources/") == ["1/0", "1/1", "1/2", "2/0"]
 
 
 def test_a_log_compacted_behind_the_epoch_is_taken_whole(spark_folder):
@@ -73,9 +73,9 @@ def test_state_is_the_newest_whole_version_and_the_changes_since(spark_folder):
     write(spark_folder, "state/0/_metadata/v2/0")
     write(spark_folder, "state/0/_metadata/v2/3")
     write(spark_folder, "state/0/_stateSchema/default/0_x")
-    found = files_of_epoch(spark_folder, 2)
-    assert below(spark_folder, found, f"{store}/") == ["2.zip", "3.changelog", "SSTs/a.sst", "SSTs/b.sst"]
-    assert below(spark_folder, found, "state/0/_") == ["metadata/v2/0", "stateSchema/default/0_x"]
+    names = files_of_epoch(spark_folder, 2)
+    assert below(spark_folder, names, f"{store}/") == ["2.zip", "3.changelog", "SSTs/a.sst", "SSTs/b.sst"]
+    assert below(spark_folder, names, "state/0/_") == ["metadata/v2/0", "stateSchema/default/0_x"]
 
 
 def test_states_of_hdfs_and_of_several_stores(spark_folder):
@@ -85,17 +85,22 @@ def test_states_of_hdfs_and_of_several_stores(spark_folder):
     write(spark_folder, "state/0/_metadata/metadata")
     write(spark_folder, "state/0/0/_metadata/schema")
     write(spark_folder, "state/0/0/_metadata/.schema.crc")
-    found = files_of_epoch(spark_folder, 2)
-    assert below(spark_folder, found, "state/0/0/") == ["_metadata/schema"]
-    assert below(spark_folder, found, "state/0/_") == ["metadata/metadata"]
-    assert below(spark_folder, found, "state/0/1/") == ["2.snapshot", "3.delta", "left/2.snapshot", "left/3.delta"]
+    names = files_of_epoch(spark_folder, 2)
+    assert below(spark_folder, names, "state/0/0/") == ["_metadata/schema"]
+    assert below(spark_folder, names, "state/0/_") == ["metadata/metadata"]
+    assert below(spark_folder, names, "state/0/1/") == [
+        "2.snapshot",
+        "3.delta",
+        "left/2.snapshot",
+        "left/3.delta",
+    ]
 
 
 def test_state_without_a_whole_version_is_all_its_changes(spark_folder):
     for n in (1, 2, 3, 4):
         write(spark_folder, f"state/0/0/{n}.changelog")
-    found = files_of_epoch(spark_folder, 2)
-    assert below(spark_folder, found, "state/0/0/") == ["1.changelog", "2.changelog", "3.changelog"]
+    names = files_of_epoch(spark_folder, 2)
+    assert below(spark_folder, names, "state/0/0/") == ["1.changelog", "2.changelog", "3.changelog"]
 
 
 ENTRY = 'v1\n{"path":"file:///a","timestamp":1,"batchId":0}'
@@ -126,7 +131,7 @@ def logs(tmp_path, offsets, entries):
 )
 def test_a_source_in_several_places_of_a_query_has_several_lines_of_offsets(tmp_path, offsets, entries, expected):
     spark = logs(tmp_path, offsets, entries)
-    found = below(spark, files_of_epoch(spark, len(offsets) - 1), "sources/")
-    ends = {folder: max(int(name.partition("/")[2]) for name in found if name[0] == folder) for folder in
-            sorted({name[0] for name in found})}  # fmt: skip
+    names = below(spark, files_of_epoch(spark, len(offsets) - 1), "sources/")
+    ends = {folder: max(int(name.partition("/")[2]) for name in names if name[0] == folder) for folder in
+            sorted({name[0] for name in names})}  # fmt: skip
     assert [*ends.values()] == expected

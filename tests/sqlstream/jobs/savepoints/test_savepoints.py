@@ -61,9 +61,9 @@ class Jobs:
         rows = (
             self.spark.read.schema("k STRING, total BIGINT, start TIMESTAMP").format(kind).load(f"{self.folder}/{out}")
         )
-        found = [((row.k, row.start.second), row.total) for row in rows.collect()]
-        assert len(dict(found)) == len(found), "no row comes twice"
-        return dict(found)
+        collected = [((row.k, row.start.second), row.total) for row in rows.collect()]
+        assert len(dict(collected)) == len(collected), "no row comes twice"
+        return dict(collected)
 
     def close(self):
         for session in self.sessions:
@@ -71,9 +71,9 @@ class Jobs:
 
 
 def manifest_of(folder) -> Manifest:
-    found = read_manifest(Path(folder))
-    assert found is not None
-    return found
+    actual = read_manifest(Path(folder))
+    assert actual is not None
+    return actual
 
 
 def until(condition):
@@ -102,9 +102,9 @@ def saved(spark, tmp_path_factory):
 @pytest.fixture
 def later(spark, saved):
     """Jobs over the folder of ``saved``."""
-    found = Jobs(spark, saved)
-    yield found
-    found.close()
+    actual = Jobs(spark, saved)
+    yield actual
+    actual.close()
 
 
 def test_a_savepoint_says_what_it_holds_and_is_nothing_but_one_epoch(saved):
@@ -163,9 +163,9 @@ def test_state_is_spread_over_more_partitions_and_a_running_job_gives_savepoints
 
 
 def refused(later, origin, checkpoints="refused", change=None, **settings):
-    with pytest.raises(SqlStreamError) as found:
+    with pytest.raises(SqlStreamError) as caught:
         later.start(checkpoints, origin, change, **settings)
-    return found.value
+    return caught.value
 
 
 def test_an_incompatible_query_is_refused_and_leaves_nothing(later, saved):
@@ -206,12 +206,12 @@ def test_other_places_are_no_savepoints(later, saved, tmp_path):
 
 def test_a_savepoint_takes_no_directory_of_another(saved):
     storage = LocalStorage(saved / "ended/insert_into_totals")
-    with pytest.raises(SqlStreamError, match="SS426: no savepoint of job") as found:
+    with pytest.raises(SqlStreamError, match="SS426: no savepoint of job") as caught:
         create_savepoint(storage, str(saved / "first"), "totals")
-    assert "is there already" in str(found.value.diagnostic.detail)
-    with pytest.raises(SqlStreamError) as found:
+    assert "is there already" in str(caught.value.diagnostic.detail)
+    with pytest.raises(SqlStreamError) as caught:
         create_savepoint(LocalStorage(saved / "nothing"), str(saved / "second"), "totals")
-    assert found.value.diagnostic.detail == "No micro-batch is complete yet."
+    assert caught.value.diagnostic.detail == "No micro-batch is complete yet."
     with pytest.raises(SqlStreamError, match="SS426"):
         create_savepoint(storage, "s3a://bucket/savepoint", "totals")
 
@@ -221,7 +221,7 @@ def test_a_savepoint_that_cannot_be_written_leaves_nothing(saved, tmp_path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("sqlstream.jobs.savepoints.create.copied", full)
-    with pytest.raises(SqlStreamError) as found:
+    with pytest.raises(SqlStreamError) as caught:
         create_savepoint(LocalStorage(saved / "ended/insert_into_totals"), str(tmp_path / "second"), "totals")
-    assert (found.value.code, list(tmp_path.iterdir())) == ("SS426", [])
-    assert "No space left" in str(found.value.diagnostic.detail)
+    assert (caught.value.code, list(tmp_path.iterdir())) == ("SS426", [])
+    assert "No space left" in str(caught.value.diagnostic.detail)

@@ -40,6 +40,6 @@ def test_a_changed_job_goes_on_from_a_savepoint_over_other_partitions(spark: Any
     assert again.stop(drain=True) is None
     assert again.state is JobState.FINISHED
     run.close()
-    found = run.output()
-    assert found == undisturbed(spark, tmp_path / "undisturbed", kind)
-    assert before != found, "something has been left to the second job"
+    output = run.output()
+    assert output == undisturbed(spark, tmp_path / "undisturbed", kind)
+    assert before != output, "something has been left to the second job"

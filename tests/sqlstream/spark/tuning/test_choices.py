@@ -153,11 +153,11 @@ def run(folder: Path, settings: dict[str, str], *before: str) -> tuple[dict[str,
 
 @pytest.mark.spark
 def test_spark_runs_with_nothing_of_it(tmp_path):
-    found, _ = run(tmp_path, dict.fromkeys(FIELDS, "false"))
-    assert found["rows"] == 3
-    assert (found["python"], found["sockets"], found["malloc"]) == (sys.executable, "false", None)
-    assert found["java"] == "-Xss16m"
-    assert found["files"] == "org.apache.hadoop.fs.RawLocalFileSystem"
+    actual, _ = run(tmp_path, dict.fromkeys(FIELDS, "false"))
+    assert actual["rows"] == 3
+    assert (actual["python"], actual["sockets"], actual["malloc"]) == (sys.executable, "false", None)
+    assert actual["java"] == "-Xss16m"
+    assert actual["files"] == "org.apache.hadoop.fs.RawLocalFileSystem"
 
 
 IN_NOEXEC = 'mount -t tmpfs -o noexec tmpfs "$0" && exec "$@"'
@@ -175,8 +175,8 @@ def mounts_are_allowed(folder: Path) -> bool:
 def test_spark_runs_where_no_program_in_the_folder_for_temporary_files_may(tmp_path):
     if not mounts_are_allowed(tmp_path):
         pytest.skip("this user may not mount a folder without programs")
-    found, said = run(tmp_path, {}, "unshare", "-rm", "sh", "-c", IN_NOEXEC, str(tmp_path))
-    assert (found["rows"], found["python"]) == (3, sys.executable)
+    actual, said = run(tmp_path, {}, "unshare", "-rm", "sh", "-c", IN_NOEXEC, str(tmp_path))
+    assert (actual["rows"], actual["python"]) == (3, sys.executable)
     assert 'Spark runs without "sqlstream.spark.lean-workers"' in said
 
 

@@ -51,10 +51,10 @@ def test_errors_that_we_report_are_not_logged_by_pyspark_and_those_of_the_user_a
             WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/in.json')""")
         session.sql("CREATE TABLE o (a INT) WITH ('connector' = 'print')")
         for statement in ("SELECT CAST(a AS INT) AS a FROM t", "INSERT INTO o SELECT CAST(a AS INT) FROM t"):
-            found = session.sql(statement)
-            assert isinstance(found, Query | Job)
+            result = session.sql(statement)
+            assert isinstance(result, Query | Job)
             with pytest.raises(SqlStreamError, match="SS400: NumberFormatException: ") as caught:
-                found.fetchall() if isinstance(found, Query) else found.wait()
+                result.fetchall() if isinstance(result, Query) else result.wait()
             assert "CAST_INVALID_INPUT" in str(caught.value)
             assert "It goes on from" not in str(caught.value)
             assert ("begins anew" in str(caught.value)) is statement.startswith("INSERT")

@@ -15,10 +15,10 @@ DIRECTORY = "spark.python.unix.domain.socket.dir"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Spark has them on Linux alone")
 def test_sockets_lie_in_one_folder_of_the_process():
-    found = socket_settings("local[2]")
-    assert found["spark.python.unix.domain.socket.enabled"] == "true"
-    assert Path(found[DIRECTORY]).is_dir()
-    assert socket_settings("local[*]") == found
+    actual = socket_settings("local[2]")
+    assert actual["spark.python.unix.domain.socket.enabled"] == "true"
+    assert Path(actual[DIRECTORY]).is_dir()
+    assert socket_settings("local[*]") == actual
 
 
 def test_spark_elsewhere_uses_tcp():

@@ -26,10 +26,10 @@ _KINDS = ("found", "recovers", "fails", "misses", "garbage", "hangs up", "breaks
 @pytest.fixture(autouse=True)
 def _worker(monkeypatch) -> Iterator[None]:
     """A worker of the test's own, whose clients are closed with it."""
-    found = Worker()
-    monkeypatch.setattr(operator, "worker", lambda: found)
+    worker = Worker()
+    monkeypatch.setattr(operator, "worker", lambda: worker)
     yield
-    found.close()
+    worker.close()
 
 
 class Server(ThreadingHTTPServer):
@@ -97,11 +97,11 @@ def test_every_row_comes_out_once_whatever_the_server_does(faulty, order):
     keys = [n % 18 for n in range(200)]
     options = {"on_error": OnError.TO, "on_timeout": OnTimeout.NULL, "timeout_ms": 2_000, "order": order}
     retry = (Retry(2, 1, on_miss=False),)
-    found = looked_up(source, iter([batch(*keys)]), capacity=40, retries=retry, **options)
-    assert sorted(row["k"] for row in found) == sorted(keys)
+    answers = looked_up(source, iter([batch(*keys)]), capacity=40, retries=retry, **options)
+    assert sorted(row["k"] for row in answers) == sorted(keys)
     if order is Order.ORDERED:
-        assert [row["k"] for row in found] == keys
-    for row in found:
+        assert [row["k"] for row in answers] == keys
+    for row in answers:
         kind = _KINDS[row["k"] % len(_KINDS)]
         if kind in ("found", "recovers"):
             assert (row["answers"], row["error"]) == ([{"k": row["k"], "v": row["k"] * 10}], None)
@@ -156,10 +156,10 @@ def test_rows_under_way_when_redis_is_restarted_come_out_once(tmp_path):
                     restart.start()
 
         source = redis_source(server, "a:{k}", "k INT", "v INT", "string")
-        found = looked_up(source, rows(), on_error=OnError.TO, capacity=10)
+        answers = looked_up(source, rows(), on_error=OnError.TO, capacity=10)
         restart.join()
-    assert [row["k"] for row in found] == list(range(2_000))
-    for row in found:
+    assert [row["k"] for row in answers] == list(range(2_000))
+    for row in answers:
         assert row["answers"] == [{"v": row["k"]}] if row["error"] is None else row["answers"] is None
 
 
@@ -175,6 +175,6 @@ def test_retries_wait_for_redis_to_come_back(tmp_path):
             yield batch(1, 1, 1)
 
         source = redis_source(server, "a:{k}", "k INT", "v INT")
-        found = looked_up(source, rows(), retries=(Retry(1000, 10),), timeout_ms=30_000)
+        answers = looked_up(source, rows(), retries=(Retry(1000, 10),), timeout_ms=30_000)
         again.join()
-    assert [row["answers"] for row in found] == [[{"v": 7}]] * 3
+    assert [row["answers"] for row in answers] == [[{"v": 7}]] * 3

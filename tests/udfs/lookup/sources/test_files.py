@@ -114,8 +114,8 @@ def test_json_reads_nested_values_and_only_what_is_asked_for(tmp_path):
     rows = [{"k": "a", "s": {"x": 1, "y": ["p"]}, "at": "2024-01-31T12:30:00", "odd": [{}]}, {"k": "b"}]
     file = written(tmp_path / "t.json", *map(json.dumps, rows))
     source = source_of(file, "k STRING; s STRUCT<x: INT, y: ARRAY<STRING>>; at TIMESTAMP", "json", read="at s")
-    found = ask(source, "a", "b")
-    assert found == [[(datetime(2024, 1, 31, 12, 30, tzinfo=UTC), {"x": 1, "y": ["p"]})], [(None, None)]]
+    answers = ask(source, "a", "b")
+    assert answers == [[(datetime(2024, 1, 31, 12, 30, tzinfo=UTC), {"x": 1, "y": ["p"]})], [(None, None)]]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_reloads_come_by_themselves_and_a_failing_one_keeps_the_rows(tmp_path, c
             await until(client, lambda _: caplog.records)
             assert await client.ask([("a",)]) == [[(1,)]]
             written(file, "a,22")
-            await until(client, lambda found: found == [[(22,)]])
+            await until(client, lambda actual: actual == [[(22,)]])
 
     with caplog.at_level(logging.WARNING, "sqlstream.lookup"):
         asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -58,8 +58,8 @@ async def as_dict(ip: str):
 
 @lookup(batch=True)
 async def many(ips: list[str], least: list[int]) -> list[Place | None]:
-    found = [PLACES.get(ip) for ip in ips]
-    return [p if p is not None and p.people >= n else None for p, n in zip(found, least, strict=True)]
+    collected = [PLACES.get(ip) for ip in ips]
+    return [p if p is not None and p.people >= n else None for p, n in zip(collected, least, strict=True)]
 
 
 @lookup(batch=True)

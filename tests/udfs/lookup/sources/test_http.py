@@ -53,8 +53,8 @@ async def serving(handler: Handler, port: int = 0):
 
 
 @asynccontextmanager
-async def client_of(found: LookupSource):
-    client = await found.open()
+async def client_of(source: LookupSource):
+    client = await source.open()
     try:
         yield client
     finally:
@@ -81,8 +81,8 @@ def failing(handler: Handler, *keys: tuple[object, ...], **options: object) -> s
 
 
 async def planes(request: web.Request) -> web.Response:
-    found = _PLANES.get(request.path[1:])
-    return web.json_response(found, status=200 if found else 404)
+    actual = _PLANES.get(request.path[1:])
+    return web.json_response(actual, status=200 if actual else 404)
 
 
 def answering(text: str, status: int = 200) -> Handler:
@@ -96,8 +96,8 @@ def answering(text: str, status: int = 200) -> Handler:
 
 
 def test_a_request_per_key_finds_its_row():
-    found = asked(planes, "/{tailnum}", "tailnum STRING; seats INT", "tailnum", ("N1",), ("N3",), ("N2",))
-    assert found == [[("N1", 55)], [], [("N2", 4)]]
+    answers = asked(planes, "/{tailnum}", "tailnum STRING; seats INT", "tailnum", ("N1",), ("N3",), ("N2",))
+    assert answers == [[("N1", 55)], [], [("N2", 4)]]
 
 
 def test_keys_of_a_batch_are_asked_for_at_the_same_time():
@@ -141,8 +141,8 @@ def test_a_body_is_json_whatever_the_values_are():
 
     body = '{"q": {"t": {tailnum}}, "text": "is {tailnum}", "n": {n}}'
     key = ('a"b\\', 7)
-    found = asked(note, "/q", "tailnum STRING; n INT; seats INT", "tailnum n", key, method="POST", body=body)
-    assert found == [[(*key, 3)]]
+    answers = asked(note, "/q", "tailnum STRING; n INT; seats INT", "tailnum n", key, method="POST", body=body)
+    assert answers == [[(*key, 3)]]
     assert seen == [("POST", "application/json", {"q": {"t": key[0]}, "text": f"is {key[0]}", "n": 7})]
 
 
@@ -166,10 +166,10 @@ def test_headers_and_credentials_are_sent(monkeypatch):
 
 def test_sources_travel_and_tell_no_secret(monkeypatch):
     monkeypatch.setenv("TOKEN", "hunter2")
-    found = source("http://h/{a}?key=${TOKEN}", "a STRING", "a", auth__token="${TOKEN}", headers__X_Key="hunter2")
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert hash(found) == hash(pickle.loads(pickle.dumps(found)))
-    assert "hunter2" not in repr(found)
+    secretive = source("http://h/{a}?key=${TOKEN}", "a STRING", "a", auth__token="${TOKEN}", headers__X_Key="hunter2")
+    assert pickle.loads(pickle.dumps(secretive)) == secretive
+    assert hash(secretive) == hash(pickle.loads(pickle.dumps(secretive)))
+    assert "hunter2" not in repr(secretive)
 
 
 # --- batches --------------------------------------------------------------------------------------------------
@@ -201,8 +201,8 @@ def test_a_batch_is_one_request_whose_rows_find_their_keys(options, request_):
         async with serving(_batches(seen)) as address:
             given = {k: address + v if k == "batch__url" else v for k, v in options.items()}
             columns = "tailnum STRING; seats INT"
-            found = source(f"{address}/all", columns, "tailnum", path="$.items", **given)
-            async with client_of(found) as client:
+            lookup_source = source(f"{address}/all", columns, "tailnum", path="$.items", **given)
+            async with client_of(lookup_source) as client:
                 return await client.ask([("N1",), ("X",), ("N2",)])
 
     assert asyncio.run(run()) == [[("N1", 55)], [], [("N2", 4)]]
@@ -217,8 +217,8 @@ def test_batches_of_several_columns_are_objects():
         return web.json_response([{"a": "x", "b": "2", "v": 1}, {"a": "x", "b": 2, "v": 2}])
 
     body = '{"keys": {keys}, "all": {a}}'
-    found = asked(answer, "/", "a STRING; b INT; v INT", "a b", ("x", 2), ("y", 3), batch__body=body)
-    assert found == [[("x", 2, 1), ("x", 2, 2)], []]
+    answers = asked(answer, "/", "a STRING; b INT; v INT", "a b", ("x", 2), ("y", 3), batch__body=body)
+    assert answers == [[("x", 2, 1), ("x", 2, 2)], []]
     assert seen == [{"keys": [{"a": "x", "b": 2}, {"a": "y", "b": 3}], "all": ["x", "y"]}]
 
 
@@ -245,29 +245,29 @@ def test_rows_of_a_batch_must_tell_their_keys():
     ],
 )
 def test_rows_stand_where_the_path_leads(document, path, rows):
-    found = asked(answering(document), "/{tailnum}", "tailnum STRING; seats INT", "tailnum", ("N1",), path=path)
-    assert found == [[("N1", seats) for seats in rows]]
+    answers = asked(answering(document), "/{tailnum}", "tailnum STRING; seats INT", "tailnum", ("N1",), path=path)
+    assert answers == [[("N1", seats) for seats in rows]]
 
 
 def test_columns_stand_where_their_paths_lead():
     document = {"at": 1706704200000, "day": "2024-01-31T08:00:00", "price": 0, "e": {"tags": [{"n": "a"}, {"n": "b"}]}}
     text = json.dumps(document).replace('"price": 0', '"price": 0.10000000000000000001')
     columns = "id INT; at TIMESTAMP; day TIMESTAMP; price DECIMAL(38, 20); tags ARRAY<STRING>; e STRUCT<x: INT>"
-    found = asked(answering(text), "/{id}", columns, "id", (1,), columns__tags__path="$.e.tags[*].n")
+    answers = asked(answering(text), "/{id}", columns, "id", (1,), columns__tags__path="$.e.tags[*].n")
     price = Decimal("0.10000000000000000001")
     at, day = datetime(2024, 1, 31, 12, 30, tzinfo=UTC), datetime(2024, 1, 30, 23, tzinfo=UTC)
-    assert found == [[(1, at, day, price, ["a", "b"], {"x": None})]]
+    assert answers == [[(1, at, day, price, ["a", "b"], {"x": None})]]
 
 
 def test_rows_may_be_plain_values():
-    found = asked(answering("[1, 2]"), "/{id}", "id STRING; n INT", "id", ("x",), columns__n__path="$")
-    assert found == [[("x", 1), ("x", 2)]]
+    answers = asked(answering("[1, 2]"), "/{id}", "id STRING; n INT", "id", ("x",), columns__n__path="$")
+    assert answers == [[("x", 1), ("x", 2)]]
 
 
 def test_rows_of_other_keys_are_no_answer():
     document = '[{"tailnum": "N1", "year": 1}, {"tailnum": "N1", "year": 2}, {"tailnum": "N2", "year": 1}]'
-    found = asked(answering(document), "/{tailnum}", "tailnum STRING; year INT", "year tailnum", (1, "N1"))
-    assert found == [[("N1", 1)]]
+    answers = asked(answering(document), "/{tailnum}", "tailnum STRING; year INT", "year tailnum", (1, "N1"))
+    assert answers == [[("N1", 1)]]
     with pytest.raises(ConnectorError, match='does not tell the key column "year"'):
         asked(answering("{}"), "/{tailnum}", "tailnum STRING; year INT", "year tailnum", (1, "N1"))
 
@@ -308,14 +308,14 @@ def test_secrets_that_a_server_repeats_are_not_shown(monkeypatch):
 
 @pytest.mark.parametrize("text", ["<html>", "", '{"seats": 1'])
 def test_an_answer_that_is_no_json_is_shown(text):
-    found = failing(answering(text))
-    assert found.startswith("SS576: answer of http://127.0.0.1:")
-    assert f'/{{tailnum}} to table "planes" for key (tailnum = N1) is no JSON: {text or "nothing"}' in found
+    actual = failing(answering(text))
+    assert actual.startswith("SS576: answer of http://127.0.0.1:")
+    assert f'/{{tailnum}} to table "planes" for key (tailnum = N1) is no JSON: {text or "nothing"}' in actual
 
 
 def test_values_of_another_type_are_named():
-    found = failing(answering('{"seats": "many"}'))
-    assert found.startswith(
+    actual = failing(answering('{"seats": "many"}'))
+    assert actual.startswith(
         'SS573: column "seats" of table "planes" cannot be read for key (tailnum = N1): "many" is no INT'
     )
     assert "holds no object for a row" in failing(answering("[1]"))
@@ -334,8 +334,8 @@ async def _klingon(request: web.Request) -> web.Response:
 
 
 def test_answers_have_a_largest_size():
-    found = failing(answering('{"seats": 1, "x": "' + "x" * 200_000 + '"}'), max_answer_bytes=100_000)
-    assert 'to table "planes" for key (tailnum = N1) is larger than 100000 bytes' in found
+    actual = failing(answering('{"seats": 1, "x": "' + "x" * 200_000 + '"}'), max_answer_bytes=100_000)
+    assert 'to table "planes" for key (tailnum = N1) is larger than 100000 bytes' in actual
 
 
 def test_a_server_that_is_not_there_is_named():
@@ -377,8 +377,8 @@ def test_a_server_that_was_restarted_is_asked_again():
     async def restarted() -> list[Any]:
         async with serving(planes) as address:
             port = int(address.rpartition(":")[2])
-        found = source(address + "/{tailnum}", "tailnum STRING; seats INT", "tailnum")
-        async with client_of(found) as client:
+        lookup_source = source(address + "/{tailnum}", "tailnum STRING; seats INT", "tailnum")
+        async with client_of(lookup_source) as client:
             async with serving(planes, port):
                 first = await client.ask([("N1",)])
             with pytest.raises(ConnectorError, match="SS574"):
@@ -412,8 +412,8 @@ def redirected(place: Callable[[str, str], str], **options: object) -> list[tupl
     async def run() -> Any:
         async with serving(server("first")) as first, serving(server("other")) as other:
             addresses.update(first=first, other=other)
-            found = source(f"{first}/{{tailnum}}", "tailnum STRING; seats INT", "tailnum", **options)
-            async with client_of(found) as client:
+            lookup_source = source(f"{first}/{{tailnum}}", "tailnum STRING; seats INT", "tailnum", **options)
+            async with client_of(lookup_source) as client:
                 return [await client.ask([("N1",)]), await client.ask([("N1",)])]
 
     assert asyncio.run(run()) == [[[("N1", 55)]]] * 2

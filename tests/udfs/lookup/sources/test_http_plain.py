@@ -65,9 +65,9 @@ class Server:
 async def client(server: Server, **options: object):
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    found = source(f"http://127.0.0.1:{port}/planes/{{tailnum}}?a=b", COLUMNS, "tailnum", **options)
+    lookup_source = source(f"http://127.0.0.1:{port}/planes/{{tailnum}}?a=b", COLUMNS, "tailnum", **options)
     try:
-        async with client_of(found) as opened:
+        async with client_of(lookup_source) as opened:
             yield opened
     finally:
         listening.close()
@@ -77,15 +77,15 @@ def seats(server: Server, asked: Sequence[str] = ("N1", "N2", "N3"), **options: 
     """What the server answers to one key after the other; errors as their codes."""
 
     async def run() -> list[object]:
-        found: list[object] = []
+        collected: list[object] = []
         async with client(server, **options) as opened:
             for key in asked:
                 try:
                     ((row,),) = await opened.ask([(key,)])
-                    found.append(row[1])
+                    collected.append(row[1])
                 except ConnectorError as error:
-                    found.append(error.code)
-        return found
+                    collected.append(error.code)
+        return collected
 
     return asyncio.run(run())
 
@@ -223,7 +223,7 @@ def test_a_request_that_is_cancelled_takes_its_connection_with_it():
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         ("http://h/{k}", ("h", 80, False)),
         ("https://h.example:8443/{k}", ("h.example", 8443, True)),
@@ -237,9 +237,9 @@ def test_a_request_that_is_cancelled_takes_its_connection_with_it():
         ("http://h/{k}\r\nX: y", None),
     ],
 )
-def test_only_urls_that_are_sent_as_they_are_have_an_origin(url: str, found: tuple[str, int, bool] | None):
+def test_only_urls_that_are_sent_as_they_are_have_an_origin(url: str, expected: tuple[str, int, bool] | None):
     origin = origin_of(parse_template(url))
-    assert (origin and (origin.host, origin.port, origin.tls)) == found
+    assert (origin and (origin.host, origin.port, origin.tls)) == expected
 
 
 @pytest.mark.parametrize(

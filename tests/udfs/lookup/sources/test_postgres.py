@@ -73,13 +73,13 @@ def ask(asked: PostgresSource, *keys):
 
 
 def test_answers_come_per_key_in_the_order_of_the_keys(server) -> None:
-    found = ask(source(server, "id", "name,id"), (2,), (9,), (1,), (2,))
-    assert found == [[("Bob", 2)], [], [("Ann", 1)], [("Bob", 2)]]
+    answers = ask(source(server, "id", "name,id"), (2,), (9,), (1,), (2,))
+    assert answers == [[("Bob", 2)], [], [("Ann", 1)], [("Bob", 2)]]
 
 
 def test_several_key_columns_and_several_rows(server) -> None:
-    found = ask(source(server, "a,b", "n"), (0, "odd"), (2, "even"), (2, "Even"))
-    assert [sorted(rows) for rows in found] == [[(3,), (9,)], [(2,), (8,)], []]
+    answers = ask(source(server, "a,b", "n"), (0, "odd"), (2, "even"), (2, "Even"))
+    assert [sorted(rows) for rows in answers] == [[(3,), (9,)], [(2,), (8,)], []]
 
 
 def test_no_columns_tell_how_many_rows_there_are(server) -> None:
@@ -139,8 +139,8 @@ def test_keys_of_every_type(server, column, key, names) -> None:
     ],
 )
 def test_filters_are_checked_in_the_server(server, comparison, names) -> None:
-    found = ask(source(server, "id", "name", comparison), (1,), (2,))
-    assert [name for rows in found for (name,) in rows] == names
+    answers = ask(source(server, "id", "name", comparison), (1,), (2,))
+    assert [name for rows in answers for (name,) in rows] == names
 
 
 def test_integer_and_text_keys_go_through_the_index(server) -> None:
@@ -168,13 +168,13 @@ def test_sources_are_equal_by_what_they_ask_and_hide_the_password(server) -> Non
 def test_requests_share_a_few_connections(server) -> None:
     async def run():
         client = await source(server, "id", "name", connections=3).open()
-        found = await asyncio.gather(*(client.ask([(i % 2 + 1,)]) for i in range(50)))
+        answers = await asyncio.gather(*(client.ask([(i % 2 + 1,)]) for i in range(50)))
         used = server.rows("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'WITH k%'")
         await client.close()
-        return found, used
+        return answers, used
 
-    found, ((used,),) = asyncio.run(run())
-    assert [rows[0][0] for rows in found] == [("Ann",), ("Bob",)] * 25
+    actual, ((used,),) = asyncio.run(run())
+    assert [rows[0][0] for rows in actual] == [("Ann",), ("Bob",)] * 25
     assert 1 <= used <= 3
 
 
@@ -189,9 +189,9 @@ def test_a_cancelled_request_frees_its_connection(server) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.ask([(1,)]), 0.2)
         client._question = (await slow.open())._question
-        found = await client.ask([(1,)])
+        answers = await client.ask([(1,)])
         await client.close()
-        return found
+        return answers
 
     assert asyncio.run(run()) == [[("Ann",)]]
 

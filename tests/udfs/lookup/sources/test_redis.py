@@ -49,16 +49,16 @@ def source(server: RedisServer, key: str, keys: str, columns: str, data_type: st
     return RedisSource("airlines", request(keys, columns), address, parse_template(key), data_type, **more)
 
 
-def asked(found: RedisSource, *keys: tuple[object, ...]) -> list[list[tuple[object, ...]]]:
+def asked(source: RedisSource, *keys: tuple[object, ...]) -> list[list[tuple[object, ...]]]:
     async def ask(client: LookupClient) -> Any:
         return await client.ask(keys)
 
-    return [list(rows) for rows in with_client(found, ask)]
+    return [list(rows) for rows in with_client(source, ask)]
 
 
-def with_client(found: RedisSource, use: Callable[[LookupClient], Awaitable[Any]]) -> Any:
+def with_client(source: RedisSource, use: Callable[[LookupClient], Awaitable[Any]]) -> Any:
     async def run() -> Any:
-        client = await found.open()
+        client = await source.open()
         try:
             return await use(client)
         finally:
@@ -67,9 +67,9 @@ def with_client(found: RedisSource, use: Callable[[LookupClient], Awaitable[Any]
     return asyncio.run(run())
 
 
-def failing(found: RedisSource, *keys: tuple[object, ...]) -> str:
+def failing(source: RedisSource, *keys: tuple[object, ...]) -> str:
     with pytest.raises(ConnectorError) as error:
-        asked(found, *keys)
+        asked(source, *keys)
     return str(error.value)
 
 
@@ -80,10 +80,10 @@ def test_fields_of_hashes_become_columns(server):
     with server.client() as client:
         client.hset("airline:AA", mapping={"name": "American", "fleet": "956", "unread": "x", "tags": '["a"]'})
         client.hset("airline:UA", mapping={"name": "United"})
-    found = source(
+    lookup_source = source(
         server, "airline:{carrier}", "carrier STRING", "carrier STRING; fleet INT; tags ARRAY<STRING>; name STRING"
     )
-    assert asked(found, ("AA",), ("XX",), ("UA",)) == [
+    assert asked(lookup_source, ("AA",), ("XX",), ("UA",)) == [
         [("AA", 956, ["a"], "American")],
         [],
         [("UA", None, None, "United")],
@@ -114,16 +114,16 @@ def test_documents_are_read_by_name_and_by_path(server):
     paths = {"name": "$.name", "at": "$.at", "numbers": "$.parts[*].n", "first": "$.parts[0]", "price": "$.price"}
     columns = "name STRING; at TIMESTAMP; numbers ARRAY<INT>; first STRUCT<n: INT>; price DECIMAL(20, 18)"
     parsed = tuple((name, parse_path(path)) for name, path in paths.items())
-    found = source(server, "d:{id}", "id INT", columns, "json", paths=parsed)
+    lookup_source = source(server, "d:{id}", "id INT", columns, "json", paths=parsed)
     at = datetime(2024, 1, 31, 12, 30, tzinfo=UTC)
-    assert asked(found, (1,), (2,)) == [[("x", at, [1, 2], {"n": 1}, Decimal("0.1"))], []]
+    assert asked(lookup_source, (1,), (2,)) == [[("x", at, [1, 2], {"n": 1}, Decimal("0.1"))], []]
 
 
 def test_keys_outside_of_the_redis_key_are_compared(server):
     with server.client() as client:
         client.hset("a:1", mapping={"year": "2013", "v": "x"})
-    found = source(server, "a:{k}", "year INT; k INT", "v STRING")
-    assert asked(found, (2013, 1), (2014, 1)) == [[("x",)], []]
+    lookup_source = source(server, "a:{k}", "year INT; k INT", "v STRING")
+    assert asked(lookup_source, (2013, 1), (2014, 1)) == [[("x",)], []]
 
 
 def test_many_keys_take_one_round_trip_and_clients_share_few_connections(server):
@@ -131,25 +131,27 @@ def test_many_keys_take_one_round_trip_and_clients_share_few_connections(server)
         for k in range(200):
             client.hset(f"a:{k}", "v", k)
         client.config_resetstat()
-    found = source(server, "a:{k}", "k INT", "v INT")
-    found = replace(found, server=replace(found.server, max_connections=2))
+    lookup_source = source(server, "a:{k}", "k INT", "v INT")
+    lookup_source = replace(lookup_source, server=replace(lookup_source.server, max_connections=2))
 
     async def ask(client: LookupClient) -> Any:
         batches = [client.ask([(k,) for k in range(start, start + 50)]) for start in range(0, 200, 50)]
         return [rows for batch in await asyncio.gather(*batches) for rows in batch]
 
-    assert with_client(found, ask) == [[(k,)] for k in range(200)]
+    assert with_client(lookup_source, ask) == [[(k,)] for k in range(200)]
     with server.client() as client:
         assert client.info("stats")["total_connections_received"] <= 3
 
 
 def test_sources_travel_and_tell_no_secret(server):
-    found = source(server, "a:{k}", "k INT", "v INT")
-    found = replace(found, server=replace(found.server, password="hunter2", url="redis://:hunter2@h"))
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert hash(found) == hash(pickle.loads(pickle.dumps(found)))
-    assert "hunter2" not in repr(found)
-    assert found != replace(found, server=replace(found.server, password="other"))
+    lookup_source = source(server, "a:{k}", "k INT", "v INT")
+    lookup_source = replace(
+        lookup_source, server=replace(lookup_source.server, password="hunter2", url="redis://:hunter2@h")
+    )
+    assert pickle.loads(pickle.dumps(lookup_source)) == lookup_source
+    assert hash(lookup_source) == hash(pickle.loads(pickle.dumps(lookup_source)))
+    assert "hunter2" not in repr(lookup_source)
+    assert lookup_source != replace(lookup_source, server=replace(lookup_source.server, password="other"))
 
 
 # --- failures -------------------------------------------------------------------------------------------------
@@ -160,11 +162,11 @@ def test_a_value_of_another_type_is_named(server):
         client.hset("a:1", "v", "many")
         client.hset("a:2", "v", b"\xff")
         client.set("s:1", "{")
-    found = source(server, "a:{k}", "k INT", "v INT")
-    assert failing(found, (1,)).startswith(
+    lookup_source = source(server, "a:{k}", "k INT", "v INT")
+    assert failing(lookup_source, (1,)).startswith(
         'SS573: column "v" of table "airlines" cannot be read for key (k = 1): "many" is no INT\nHINT: '
     )
-    assert "it is no UTF-8" in failing(found, (2,))
+    assert "it is no UTF-8" in failing(lookup_source, (2,))
     document = source(server, "s:{k}", "k INT", "v INT", "json", paths=(("v", parse_path("$.v")),))
     assert 'table "airlines" cannot read "{" for key (k = 1)' in failing(document, (1,))
 
@@ -183,14 +185,14 @@ def test_a_key_of_another_type_is_named(server, data_type):
 
 def test_who_may_not_ask_is_told_so(server, tmp_path):
     with RedisServer(tmp_path, "--requirepass", "right") as closed:
-        found = source(closed, "a:{k}", "k INT", "v INT")
-        wrong = replace(found, server=replace(found.server, password="hunter2"))
-        for one in (found, wrong):
+        lookup_source = source(closed, "a:{k}", "k INT", "v INT")
+        wrong = replace(lookup_source, server=replace(lookup_source.server, password="hunter2"))
+        for one in (lookup_source, wrong):
             text = failing(one, (1,))
             assert text.startswith("SS572: ")
             assert "Correct the options username and password" in text
             assert "hunter2" not in text
-        right = replace(found, server=replace(found.server, password="right"))
+        right = replace(lookup_source, server=replace(lookup_source.server, password="right"))
         assert asked(right, (1,)) == [[]]
 
 
@@ -202,10 +204,10 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_server_that_hangs_is_not_waited_for(server):
-    found = source(server, "a:{k}", "k INT", "v INT")
+    lookup_source = source(server, "a:{k}", "k INT", "v INT")
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        text = failing(found, (1,))
+        text = failing(lookup_source, (1,))
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert text.startswith('SS571: table "airlines" got no answer from Redis at')
@@ -216,7 +218,7 @@ def test_a_server_that_was_restarted_is_asked_again_without_an_error(tmp_path):
     with RedisServer(tmp_path) as server:
         with server.client() as client:
             client.hset("a:1", "v", 5)
-        found = source(server, "a:{k}", "k INT", "v INT")
+        lookup_source = source(server, "a:{k}", "k INT", "v INT")
 
         async def ask(client: LookupClient) -> Any:
             first = await client.ask([(1,)])
@@ -226,15 +228,15 @@ def test_a_server_that_was_restarted_is_asked_again_without_an_error(tmp_path):
             server.start()
             return [first, await client.ask([(1,)])]
 
-        assert with_client(found, ask) == [[[(5,)]], [[(5,)]]]
+        assert with_client(lookup_source, ask) == [[[(5,)]], [[(5,)]]]
 
 
 def test_an_answer_that_is_no_longer_wanted_is_not_taken_for_the_next(server):
     with server.client() as client:
         for k in range(50):
             client.hset(f"a:{k}", "v", k)
-    found = source(server, "a:{k}", "k INT", "v INT")
-    found = replace(found, server=replace(found.server, max_connections=1))
+    lookup_source = source(server, "a:{k}", "k INT", "v INT")
+    lookup_source = replace(lookup_source, server=replace(lookup_source.server, max_connections=1))
 
     async def ask(client: LookupClient) -> Any:
         for k in range(50):
@@ -244,7 +246,7 @@ def test_an_answer_that_is_no_longer_wanted_is_not_taken_for_the_next(server):
             given_up.cancel()
             assert await _rows(client, 49 - k) == [[(49 - k,)]]
 
-    with_client(found, ask)
+    with_client(lookup_source, ask)
 
 
 async def _rows(client: LookupClient, k: int) -> Any:
@@ -252,6 +254,6 @@ async def _rows(client: LookupClient, k: int) -> Any:
 
 
 def test_a_key_that_is_no_text_is_an_error_of_ours(server):
-    found = source(server, "airline:{k}", "k STRING", "k STRING; name STRING")
+    lookup_source = source(server, "airline:{k}", "k STRING", "k STRING; name STRING")
     with pytest.raises(ConnectorError, match='SS585: key "k" of table "airlines" is no Unicode text'):
-        asked(found, ("\ud800",))
+        asked(lookup_source, ("\ud800",))

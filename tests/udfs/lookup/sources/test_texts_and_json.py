@@ -68,8 +68,8 @@ def test_what_is_written_is_read_again(name, data):
 def test_not_a_number_is_written_as_text():
     kind = parse_type("DOUBLE")
     assert to_json(math.nan, kind) == '"NaN"'
-    found = from_json("NaN", kind, UTC)
-    assert isinstance(found, float) and math.isnan(found)
+    actual = from_json("NaN", kind, UTC)
+    assert isinstance(actual, float) and math.isnan(actual)
 
 
 @pytest.mark.parametrize(
@@ -196,19 +196,19 @@ def test_what_is_no_path_is_refused(path):
 
 
 def test_templates_are_filled():
-    found = parse_template("t{{{a b}}}:{c}{a b}-${SECRET}")
-    assert found.names == ("a b", "c")
-    assert found.filled({"a b": "1", "c": "{x}"}) == "t{1}:{x}1-${SECRET}"
-    assert found.start == "t{"
-    assert found.resolved(lambda text: text.replace("${SECRET}", "{a b}")).names == ("a b", "c")
+    template = parse_template("t{{{a b}}}:{c}{a b}-${SECRET}")
+    assert template.names == ("a b", "c")
+    assert template.filled({"a b": "1", "c": "{x}"}) == "t{1}:{x}1-${SECRET}"
+    assert template.start == "t{"
+    assert template.resolved(lambda text: text.replace("${SECRET}", "{a b}")).names == ("a b", "c")
 
 
 @settings(deadline=None)
 @given(_TEXTS, st.integers())
 def test_json_templates_stay_json(text, number):
-    found = parse_json_template('{"a": {"b": [{n}]}, "q": "\\"x{t}{n}", "t": {t}, "k": "${SECRET}", "e": {}}')
-    assert found.names == ("n", "t")
-    document = json.loads(found.filled_json({"t": json.dumps(text), "n": str(number)}))
+    template = parse_json_template('{"a": {"b": [{n}]}, "q": "\\"x{t}{n}", "t": {t}, "k": "${SECRET}", "e": {}}')
+    assert template.names == ("n", "t")
+    document = json.loads(template.filled_json({"t": json.dumps(text), "n": str(number)}))
     secret = "${SECRET}"
     assert document == {"a": {"b": [number]}, "q": f'"x{text}{number}', "t": text, "k": secret, "e": {}}
 

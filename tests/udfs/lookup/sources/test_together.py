@@ -51,8 +51,8 @@ async def started(together: Together[int], *requests: Sequence[int]) -> list[asy
 
 
 async def outcomes(tasks: Sequence[asyncio.Task[Sequence[int]]]) -> list[object]:
-    found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
-    return [str(one) or type(one).__name__ if isinstance(one, BaseException) else one for one in found]
+    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    return [str(one) or type(one).__name__ if isinstance(one, BaseException) else one for one in answers]
 
 
 def test_requests_wait_for_a_round_trip_and_go_together():
@@ -140,9 +140,9 @@ def test_cancelling_while_requests_are_asked_alone_harms_no_other(cancelled: int
         for _ in range(3):
             await asyncio.sleep(0)
         source.gate.set()
-        found = await outcomes(tasks)
-        del found[cancelled]
-        assert found == [[-key] for key in (1, 2, 3) if key != cancelled + 1]
+        actual = await outcomes(tasks)
+        del actual[cancelled]
+        assert actual == [[-key] for key in (1, 2, 3) if key != cancelled + 1]
 
     asyncio.run(run())
 

@@ -43,9 +43,9 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "over": Unsupported(
         "SS304",
-        "OVER windows in another order than that of a time attribute",
-        "Write ORDER BY ts first, ascending, where ts is the column named by WATERMARK FOR or pt AS PROCTIME(); or "
-        "bound ROW_NUMBER, RANK or DENSE_RANK from above, as in WHERE rn <= 3.",
+        "OVER windows without an order of rows, or with the rows that came last in front",
+        "Write ORDER BY, and pt AS PROCTIME() in ascending order there; or bound ROW_NUMBER, RANK or DENSE_RANK from "
+        "above, as in WHERE rn <= 3.",
     ),
     "over here": Unsupported(
         "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM, without GROUP BY."

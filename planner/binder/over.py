@@ -1,6 +1,8 @@
-"""OVER: functions over frames of the rows around a row, in order of a time attribute.
+"""OVER: functions over frames of the rows around a row, in order of a time attribute or in any other.
 
 Calls of one partition and order become one node, others nodes above it; the select list reads their results as fields.
+Rows in order of a time attribute come out once, when the watermark passes them. In any other order, and in frames that
+have no end, they come out at once and are updated.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from sqlstream.planner.naming import Names, extended
 from sqlstream.planner.nodes import Filter, Item, Node
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT
+from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -38,11 +41,12 @@ _PLACE = ClauseContext("OVER")
 
 @dataclass(frozen=True)
 class _Order:
-    """What the rows of a call are partitioned by and in which order they stand."""
+    """What the rows of a call are partitioned by and in which order they stand: that of the time attribute ``time`` and
+    then of ``ties``, or of these alone where it is None."""
 
     keys: tuple[str, ...]
-    time: str
-    domain: TimeDomain
+    time: str | None
+    domain: TimeDomain | None
     ties: tuple[Sorted, ...]
 
 
@@ -131,14 +135,21 @@ class _Binding:
     def result(self) -> Scope:
         node: Node = extended(self._scope.node, self._computed.values()) if self._computed else self._scope.node
         alone = self._numbers_alone()
-        for order, calls in self._calls.items():
-            node = Over(node, order.keys, order.time, tuple(calls), order.domain, order.ties)
-            node = check_changes(node, self._context, self._select)
+        # OVER in time reads rows that are final, so it stands below OVER that updates its rows.
+        for order, calls in sorted(self._calls.items(), key=lambda item: item[0].time is None):
+            node = check_changes(self._over(node, order, tuple(calls)), self._context, self._select)
         for number in alone:
             check_order(number.columns, node, number.written)
             node = Ranked(node, number.keys, number.columns, number.function, number.name, self._ttl_ms(), number.at)
         visible = tuple(Visible(name, name, starred=False) for name in self._fields)
         return self._scope.with_columns(node, visible)
+
+    def _over(self, node: Node, order: _Order, calls: tuple[OverCall, ...]) -> Node:
+        """The operator of calls in one order."""
+        if order.time is None:
+            return UpdatingOver(node, order.keys, order.ties, calls, self._ttl_ms())
+        assert order.domain is not None
+        return Over(node, order.keys, order.time, calls, order.domain, order.ties)
 
     def _ttl_ms(self) -> int:
         """Of rows of several tables what holds for those without a hint."""
@@ -200,16 +211,18 @@ class _Binding:
         self._numbers.append(_Numbered(keys, columns, called, name, in_time, at, order))
         return name
 
-    def _call(self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain, window: exp.Window) -> OverCall:
+    def _call(
+        self, call: exp.Expr, name: str, frame: Frame | None, domain: TimeDomain | None, window: exp.Window
+    ) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
             bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
             check_aggregate_types(bound, self._scope.node.schema, self._context)
             frame = frame or _DEFAULT
         elif called in NUMBERS | SHIFTS | {NTH} and not isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
-            bound = self._positional(call, called, frame, domain)
+            bound = self._positional(call, called, self._spec(window).args.get("spec") is not None, domain)
             frame = (frame or _DEFAULT) if called == NTH else None
-            if frame is not None and frame.unbounded:
+            if frame is not None and frame.unbounded and domain is not None:
                 raise unsupported.refusal(
                     "over frame", span_of(call), "NTH_VALUE needs one with a start, such as ROWS 9 PRECEDING."
                 )
@@ -218,7 +231,7 @@ class _Binding:
         types = types_of(self._scope, self._context)
         return OverCall(Item(name, bound, types.of(bound), types.nullable(bound)), frame)
 
-    def _positional(self, call: exp.Expr, called: str, frame: Frame | None, domain: TimeDomain) -> exp.Expression:
+    def _positional(self, call: exp.Expr, called: str, has_frame: bool, domain: TimeDomain | None) -> exp.Expression:
         """ROW_NUMBER and its kin, LAG, LEAD, NTH_VALUE with bound arguments."""
         arguments = [bind(a, self._scope, self._context, _PLACE) for a in call_arguments(call)]
         wrong: str | None = None
@@ -236,7 +249,7 @@ class _Binding:
             _require_few(arguments[1], f"the second argument of {called.upper()}")
         if wrong is not None:
             raise bind_error("SS239", wrong, call)
-        if called != NTH and frame is not None:
+        if called != NTH and has_frame:
             raise bind_error("SS239", f"{called.upper()} takes no frame", call, "Leave ROWS or RANGE out.")
         if called == "lead" and domain is TimeDomain.PROCESSING:
             raise bind_error("SS239", "LEAD needs an order of event time", call, _NO_FOLLOWING)
@@ -260,15 +273,41 @@ class _Binding:
         keys = tuple(self._computed_field(key) for key in spec.args.get("partition_by") or ())
         order = spec.args.get("order")
         ordered = list(order.expressions) if order is not None else []
-        time, domain = self._time(ordered[0] if ordered else None, spec)
-        if domain is TimeDomain.PROCESSING and len(ordered) > 1:
-            raise _one_by_one(ordered[1])
-        ties = tuple(self._tie(o) for o in ordered[1:])
+        columns = tuple(self._sorted(o) for o in ordered)
+        self._context.stop_if_wrong()
         frame = spec.args.get("spec")
-        bounds = _frame(frame, domain) if frame is not None else None
-        if bounds is not None and ties and not bounds.rows and (bounds.start or bounds.end):
+        first = self._scope.fields.get(columns[0].name) if columns else None  # none yet where the column is computed
+        domain = first.time if first is not None else None
+        if domain is TimeDomain.PROCESSING:
+            if columns[0].descending:
+                raise unsupported.refusal("over", span_of(ordered[0]))
+            if len(columns) > 1:
+                raise _one_by_one(ordered[1])
+        elif domain is None or columns[0].descending or _is_endless(frame):
+            return self._in_any_order(keys, columns, ordered, frame)
+        bounds = _frame(frame, _milliseconds, domain) if frame is not None else None
+        if bounds is not None and columns[1:] and not bounds.rows and (bounds.start or bounds.end):
             raise bind_error("SS239", "RANGE with an interval needs one column in ORDER BY", frame or window)
-        return _Order(keys, time, domain, ties), bounds
+        return _Order(keys, columns[0].name, domain, columns[1:]), bounds
+
+    def _in_any_order(
+        self, keys: tuple[str, ...], columns: tuple[Sorted, ...], ordered: list[exp.Expr], frame: exp.Expr | None
+    ) -> tuple[_Order, Frame | None]:
+        """All rows of a key are there: frames may have no end, and distances are those of the order's values."""
+        if ordered:
+            check_order(columns, extended(self._scope.node, self._computed.values()), ordered[0])
+        order = _Order(keys, None, None, columns)
+        if frame is None:
+            return order, Frame(rows=False, start=None, end=0 if ordered else None)
+        types = {f.name: f.type.name for f in extended(self._scope.node, self._computed.values()).schema}
+        kind = types[columns[0].name] if columns else ""
+        bounds = _frame(frame, _milliseconds if kind in _TIMES else _distance)
+        if not bounds.rows and (bounds.start or bounds.end) and (len(columns) != 1 or kind not in _MEASURED):
+            hint = "Write ORDER BY with one column that is a whole number, a FLOAT, a DOUBLE, a DATE or a TIMESTAMP."
+            raise bind_error("SS239", "RANGE with a distance needs one number or time in ORDER BY", frame, hint)
+        if bounds.rows and not columns:
+            raise bind_error("SS239", "ROWS needs an order", frame, "Write ORDER BY into the parentheses of OVER.")
+        return order, bounds
 
     def _spec(self, window: exp.Window) -> exp.Expr:
         """The parentheses behind OVER, or those of WINDOW w AS (…)."""
@@ -283,17 +322,6 @@ class _Binding:
             )
             raise bind_error("SS239", message, name, f"Write WINDOW {name.name} AS (PARTITION BY … ORDER BY …).")
         return definition
-
-    def _time(self, ordered: exp.Expr | None, spec: exp.Expr) -> tuple[str, TimeDomain]:
-        if ordered is None:
-            raise unsupported.refusal("over", span_of(spec), "It has no ORDER BY.")
-        self._scope, (marked,) = with_processing_time([Selected("time", ordered.this)], self._scope)
-        bound = marked.bound or bind(ordered.this, self._scope, self._context, _PLACE)
-        field = self._scope.fields.get(bound.name) if isinstance(bound, exp.Column) else None
-        self._context.stop_if_wrong()
-        if field is None or field.time is None or ordered.args.get("desc"):
-            raise unsupported.refusal("over", span_of(ordered) or span_of(spec))
-        return field.name, field.time
 
     def _tie(self, ordered: exp.Expr) -> Sorted:
         descending = bool(ordered.args.get("desc"))
@@ -333,20 +361,35 @@ def _is_whole(expression: exp.Expr) -> bool:
     return isinstance(expression, exp.Literal) and not expression.is_string and expression.name.isdigit()
 
 
-def _frame(spec: exp.Expr, domain: TimeDomain) -> Frame:
+_TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
+_MEASURED = (*_TIMES, "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
+"""Types of values that have distances here."""
+
+
+def _is_endless(frame: exp.Expr | None) -> bool:
+    """True of frames whose end is UNBOUNDED FOLLOWING, which no watermark completes."""
+    return (
+        frame is not None
+        and str(frame.args.get("end")).upper() == "UNBOUNDED"
+        and str(frame.args.get("end_side")).upper() == "FOLLOWING"
+    )
+
+
+def _frame(spec: exp.Expr, distance: Callable[[exp.Expr], int], domain: TimeDomain | None = None) -> Frame:
+    """``distance`` reads those of RANGE."""
     kind = str(spec.args.get("kind")).upper()
     if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
         raise unsupported.refusal("over frame", span_of(spec))
-    measure = _rows if kind == "ROWS" else _milliseconds
+    measure = _rows if kind == "ROWS" else distance
     start = _offset(spec.args.get("start"), spec.args.get("start_side"), measure)
     end = _offset(spec.args.get("end"), spec.args.get("end_side"), measure)
-    if end is None or (start is None and str(spec.args.get("start_side")).upper() == "FOLLOWING"):
-        raise unsupported.refusal("over frame", span_of(spec), "UNBOUNDED FOLLOWING waits for the end of a stream.")
-    if start is not None and start > end:
+    starts_late = start is None and str(spec.args.get("start_side")).upper() == "FOLLOWING"
+    ends_early = end is None and not _is_endless(spec)
+    if starts_late or ends_early or (start is not None and end is not None and start > end):
         raise bind_error(
             "SS239", "the frame ends before it begins", spec, "Write BETWEEN the earlier AND the later bound."
         )
-    if end > 0 and domain is TimeDomain.PROCESSING:
+    if end and end > 0 and domain is TimeDomain.PROCESSING:
         raise bind_error("SS239", "FOLLOWING needs an order of event time", spec, _NO_FOLLOWING)
     return Frame(kind == "ROWS", start, end)
 
@@ -373,6 +416,14 @@ def _require_few(value: exp.Expr, what: str) -> None:
     """BindError SS245 for a number of rows that kernels, which calculate with int64, cannot count with."""
     if len(value.name.lstrip("0")) > _MOST_DIGITS:
         raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
+
+
+def _distance(value: exp.Expr) -> int:
+    """Between values of an order that are numbers."""
+    if not _is_whole(value):
+        raise bind_error("SS239", "RANGE over numbers needs a whole number, written as such", value)
+    _require_few(value, "the distance of RANGE")
+    return int(value.name)
 
 
 def _milliseconds(value: exp.Expr) -> int:

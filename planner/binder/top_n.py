@@ -2,8 +2,7 @@
 
 Where they stand, nobody knows yet what the query above asks for. ``Ranked`` stands there in their place, and a filter
 above makes of it what its condition says: ``rn <= 3`` a Top-N, ``rn = 1`` in the order of a time attribute a
-deduplication. What nobody bounds is OVER, where that is in the order of time; else it is refused, once the whole query
-is known.
+deduplication. What nobody bounds is OVER, which updates the numbers where the order is not that of time.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from sqlstream.planner.nodes import Field, Filter, Item, Node, Project, Schema, 
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.over import Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, Closing, TopN, between
+from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
 from sqlstream.planner.rewriting import bottom_up, conjunction, conjuncts
@@ -65,8 +65,15 @@ class Ranked(Unary):
         domain = self.domain
         assert domain is not None and self.in_time
         time, *ties = self.order
-        item = Item(self.number, exp.Anonymous(this=self.function, expressions=[]), INT, False)
-        return Over(self.input, self.keys, time.name, (OverCall(item, None),), domain, tuple(ties))
+        return Over(self.input, self.keys, time.name, (self._call,), domain, tuple(ties))
+
+    def updating(self) -> UpdatingOver:
+        """The numbers of all rows in an order that rows to come may stand before."""
+        return UpdatingOver(self.input, self.keys, self.order, (self._call,), self.ttl_ms)
+
+    @property
+    def _call(self) -> OverCall:
+        return OverCall(Item(self.number, exp.Anonymous(this=self.function, expressions=[]), INT, False), None)
 
 
 @window_of.register
@@ -87,15 +94,15 @@ def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
 
 
 def resolved(node: Node, context: Context) -> Node:
-    """The plan of a whole query, without ``Ranked``. SS304 where rows are numbered in an order that never ends."""
+    """The plan of a whole query, without ``Ranked``. SS304 where the rows that came last are numbered first."""
 
     def rule(operator: Node) -> Node:
         if not isinstance(operator, Ranked):
             return operator
-        if not operator.in_time:
+        if operator.domain is TimeDomain.PROCESSING and not operator.in_time:
             context.report(unsupported.diagnostic("over", operator.at))
             return operator
-        return check_changes(operator.over(), context, operator.at)
+        return check_changes(operator.over() if operator.in_time else operator.updating(), context, operator.at)
 
     return bottom_up(node, rule)
 

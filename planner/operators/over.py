@@ -44,7 +44,7 @@ NTH = "nth_value"
 
 @dataclass(frozen=True)
 class OverCall:
-    """A function over a frame, whose offsets are milliseconds where it is one of RANGE.
+    """A function over a frame, whose offsets are milliseconds where it is one of RANGE over times.
 
     Calls of NUMBERS and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names; all others are
     aggregates.
@@ -162,7 +162,7 @@ def _(node: Over, needed: Names) -> Names:
 def _(node: Over) -> str:
     keys = [f"keys {', '.join(node.keys)}"] if node.keys else []
     order = ", ".join([node.time, *map(sorted_text, node.ties)])
-    return f"Over({'; '.join([*keys, f'order {order}', *map(_call, node.calls)])})"
+    return f"Over({'; '.join([*keys, f'order {order}', *map(call_text, node.calls)])})"
 
 
 def sorted_text(tie: Sorted) -> str:
@@ -172,22 +172,23 @@ def sorted_text(tie: Sorted) -> str:
     return f"{tie.name}{' DESC' if tie.descending else ''}{nulls}"
 
 
-def _call(call: OverCall) -> str:
-    frame = f" {frame_text(call.frame)}" if call.frame is not None else ""
+def call_text(call: OverCall, in_time: bool = True) -> str:
+    frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{sql(call.item.expression)}{frame} AS {call.item.name}"
 
 
-def frame_text(frame: Frame) -> str:
-    kind = "ROWS" if frame.rows else "RANGE"
-    return f"{kind} BETWEEN {_bound(frame.start, frame)} AND {_bound(frame.end, frame)}"
+def frame_text(frame: Frame, in_time: bool = True) -> str:
+    """``in_time``: distances of RANGE are milliseconds."""
+    kind, counts = ("ROWS", True) if frame.rows else ("RANGE", not in_time)
+    start = "UNBOUNDED PRECEDING" if frame.start is None else _bound(frame.start, counts)
+    end = "UNBOUNDED FOLLOWING" if frame.end is None else _bound(frame.end, counts)
+    return f"{kind} BETWEEN {start} AND {end}"
 
 
-def _bound(offset: int | None, frame: Frame) -> str:
-    if offset is None:
-        return "UNBOUNDED PRECEDING"
+def _bound(offset: int, counts: bool) -> str:
     if offset == 0:
         return "CURRENT ROW"
-    distance = str(abs(offset)) if frame.rows else readable(abs(offset))
+    distance = str(abs(offset)) if counts else readable(abs(offset))
     return f"{distance} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
 
 
@@ -206,13 +207,13 @@ def _(node: Over, port: int = 0) -> str | None:
 
 @fields_read.register
 def _(node: Over, port: int = 0) -> FieldsRead | None:
-    read = [value for call in node.calls for value in _arguments(call)]
+    read = [value for call in node.calls for value in arguments_of(call)]
     if node.domain is TimeDomain.PROCESSING or not all(isinstance(value, exp.Column) for value in read):
         return None
     return FieldsRead(tuple(field.name for field in node.input.schema), node.keys, node.time)
 
 
-def _arguments(call: OverCall) -> Iterator[exp.Expression]:
+def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
     """What a call reads of rows. An offset is none, but a default is."""
     expression = call.item.expression
     if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
@@ -251,7 +252,7 @@ def _(node: Over) -> Iterator[tuple[str, str]]:
     yield "keys", keys_fact(node.input, node.keys, names)
     yield "time", names[node.time]
     yield "kind of time", node.domain.value
-    yield "functions", ", ".join(_function(call, names) for call in node.calls)
+    yield "functions", ", ".join(function_text(call, names) for call in node.calls)
     yield (
         "order of rows of one time",
         ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
@@ -259,6 +260,7 @@ def _(node: Over) -> Iterator[tuple[str, str]]:
     yield "columns", rows_fact(node.input)
 
 
-def _function(call: OverCall, names: Meanings) -> str:
-    frame = f" {frame_text(call.frame)}" if call.frame is not None else ""
+def function_text(call: OverCall, names: Meanings, in_time: bool = True) -> str:
+    """A call, as far as its results depend on it."""
+    frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{meaning(call.item.expression, names)}{frame}"

@@ -17,15 +17,16 @@ from sqlstream.udfs.over.line import Bounds, Indices, Line
 class Frame:
     """``start`` and ``end`` as offsets from the current row, both included: negative for PRECEDING, 0 for CURRENT ROW.
 
-    They count rows where ``rows``, else microseconds. ``start`` None is UNBOUNDED PRECEDING.
+    They count rows where ``rows``, else microseconds, or what the values of the order count. ``start`` None is
+    UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
     """
 
     rows: bool
     start: int | None
-    end: int = 0
+    end: int | None = 0
 
     def __post_init__(self) -> None:
-        assert self.start is None or self.start <= self.end, "the frame ends before it begins"
+        assert self.start is None or self.end is None or self.start <= self.end, "the frame ends before it begins"
 
     @property
     def unbounded(self) -> bool:
@@ -43,15 +44,20 @@ class Frame:
 
     @property
     def _before(self) -> int:
-        return max(0, -(self.end if self.start is None else self.start))
+        return max(0, -(self._last if self.start is None else self.start))
+
+    @property
+    def _last(self) -> int:
+        assert self.end is not None, "only a frame that ends can be waited for"
+        return self.end
 
     @property
     def rows_after(self) -> int:
-        return max(0, self.end) if self.rows else 0
+        return max(0, self._last) if self.rows else 0
 
     @property
     def time_after(self) -> int:
-        return max(0, self.end) if not self.rows else 0
+        return max(0, self._last) if not self.rows else 0
 
     def bounds(self, line: Line) -> Bounds:
         """The rows of the line that each row sees, within those of its key."""
@@ -65,6 +71,8 @@ class Frame:
         return line.first_peer if self.start == 0 else line.at(self.start, "left")
 
     def _stop(self, line: Line) -> Indices:
+        if self.end is None:
+            return line.end
         if self.rows:
             return np.clip(np.arange(len(line)) + self.end + 1, line.first, line.end)
         return line.after_peers if self.end == 0 else line.at(self.end, "right")

@@ -89,7 +89,7 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Nth:
-    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL where it has fewer. The frame has a start."""
+    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL where it has fewer."""
 
     name: str
     column: str
@@ -98,7 +98,7 @@ class Nth:
     type: pa.DataType
 
     def __post_init__(self) -> None:
-        assert self.n >= 1 and not self.frame.unbounded
+        assert self.n >= 1
 
     @property
     def field(self) -> pa.Field:

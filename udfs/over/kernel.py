@@ -71,6 +71,7 @@ class OverKernel(Kernel):
     def __post_init__(self) -> None:
         frames = self._frames
         assert self.domain is Domain.EVENT or not any(f.rows_after or f.time_after for f in frames), "no row follows"
+        assert not any(isinstance(f, Nth) and f.frame.unbounded for f in self.functions), "totals have no single rows"
 
     @cached_property
     def output(self) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -26,23 +26,26 @@ from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel, Tie
 
+_ANY_FRAME = Frame(rows=True, start=0)
+"""Of functions that have none."""
+
 
 @lower_operator.register
 def _(node: Over, step: Operator, context: Context) -> DataFrame:
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
     for i, field in enumerate(node.input.schema):
-        inputs.field(field.name, _field(i))
-    functions = tuple(_functions(node, inputs))
+        inputs.field(field.name, field_name(i))
+    functions = tuple(functions_of(node.calls, inputs))
     if node.domain is TimeDomain.PROCESSING:
         inputs.add_text(clock_of(rows), TIME)
     else:
         inputs.time(node.time)
-    keys = tuple(_key(i) for i in range(len(node.keys)))
+    keys = tuple(key_name(i) for i in range(len(node.keys)))
     by_key = [key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.keys, keys, strict=True)]
     projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
-    column_names = {f.name: _field(i) for i, f in enumerate(node.input.schema)}
+    column_names = {f.name: field_name(i) for i, f in enumerate(node.input.schema)}
     kernel = OverKernel(
         schema,
         keys,
@@ -55,19 +58,19 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     output = spark_schema(kernel.output, projected.schema)
     operator = running(step, context.plan, kernel, output)
     hashed = hashed_by_exchange(keys, schema)
-    fields_of = {**inputs.fields_of, **{_key(i): InputField(name) for i, name in enumerate(node.keys)}}
+    fields_of = {**inputs.fields_of, **{key_name(i): InputField(name) for i, name in enumerate(node.keys)}}
     files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     fields = [column(own).alias(name) for name, own in column_names.items()]
-    results = [column(_result(i)).alias(field.name) for i, field in enumerate(node.results)]
+    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))
 
 
-def _functions(node: Over, inputs: Inputs) -> Iterator[OverFunction]:
-    """The calls as the kernel knows them; adds the columns that they read."""
-    for number, call in enumerate(node.calls):
-        name, expression = _result(number), call.item.expression
-        frame = _in_microseconds(call)
+def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
+    """The calls as the kernel knows them; adds the columns that they read. ``in_time``: distances are milliseconds."""
+    for number, call in enumerate(calls):
+        name, expression = result_name(number), call.item.expression
+        frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME
         if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
             split_call = split(replace(call.item, name=name), inputs.below, inputs.context)
             for read, value in split_call.columns:
@@ -94,19 +97,23 @@ def _of_another_row(name: str, call: exp.Anonymous, frame: Frame, inputs: Inputs
 
 def _in_microseconds(call: OverCall) -> Frame:
     """The kernel's frame; any where the call has none."""
-    frame = call.frame or Frame(rows=True, start=0)
+    frame = call.frame or _ANY_FRAME
     if frame.rows:
         return frame
-    return Frame(False, None if frame.start is None else frame.start * 1000, frame.end * 1000)
+    start, end = (None if offset is None else offset * 1000 for offset in (frame.start, frame.end))
+    return Frame(False, start, end)
 
 
-def _field(index: int) -> str:
+def field_name(index: int) -> str:
+    """The kernel's column with a field of the input."""
     return f"__field_{index}"
 
 
-def _key(index: int) -> str:
+def key_name(index: int) -> str:
+    """That with a key, in which equal values look alike."""
     return f"__key_{index}"
 
 
-def _result(index: int) -> str:
+def result_name(index: int) -> str:
+    """That with the result of a call."""
     return f"__result_{index}"

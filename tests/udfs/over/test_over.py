@@ -169,6 +169,7 @@ def test_what_frames_in_time_no_longer_hold_goes_without_new_rows():
 
 def model(rows: list[Row], frame: Frame) -> dict[int, Any]:
     """By the row's number: the values of its frame, and its three numbers."""
+    assert frame.end is not None
     by_key: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
     for number, (k, ms, v) in enumerate(rows):
         by_key[k].append((ms * MS, number, v))

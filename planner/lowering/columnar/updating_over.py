@@ -1,0 +1,57 @@
+"""OVER in any order: columns for the kernel below, the kernel, the fields of the plan above."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
+from sqlstream.planner.lowering.columnar.inputs import (
+    InputField,
+    Inputs,
+    clock_of,
+    key,
+    passed_on,
+    row_kind,
+    with_key_hash,
+)
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.over import field_name, functions_of, key_name, result_name
+from sqlstream.planner.lowering.columns import column
+from sqlstream.planner.lowering.hidden import hidden
+from sqlstream.planner.lowering.lower import Context, lower_operator
+from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.properties import changelog_mode
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.over.updating import UpdatingOverKernel
+from sqlstream.udfs.top_n.order import Order
+
+
+@lower_operator.register
+def _(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
+    rows = context.lower(step.input)
+    inputs = Inputs(context, node.input.schema, rows)
+    own = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}
+    for name, to in own.items():
+        inputs.field(name, to)
+    functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
+    keys = tuple(key_name(i) for i in range(len(node.keys)))
+    by_key = [key(name, rows.schema[name].dataType).alias(to) for name, to in zip(node.keys, keys, strict=True)]
+    kinds = [] if changelog_mode(node.input) == APPEND_ONLY else [row_kind()]
+    clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds, *clock, *passed_on(rows)), keys)
+    schema = kernel_schema(projected)
+    order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
+    kernel = UpdatingOverKernel(schema, keys, order, tuple(own.values()), functions, node.ttl_ms * 1000)
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
+    hashed = hashed_by_exchange(keys, schema)
+    fields_of = {**inputs.fields_of, **{to: InputField(name) for name, to in zip(node.keys, keys, strict=True)}}
+    files = files_of(step, fields_of, inputs, schema, hashed, context)
+    emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
+    fields = [column(to).alias(name) for name, to in own.items()]
+    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
+    return emitted.select(*fields, *results, *hidden(emitted))

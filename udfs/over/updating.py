@@ -1,0 +1,216 @@
+"""OVER of rows in any order: functions over frames of the rows of a key that are there, as changes of that table.
+
+As RisingWave's general OVER window does. All rows of a key are state, each with the results that it was emitted with.
+What a micro-batch changes of a key is computed anew for all rows of the key, and those come out whose results are
+others than before: rows that go (-D), rows that are updated (-U, +U), and new ones (+I).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates import Aggregates
+from sqlstream.udfs.joins.changes import Changes, found_among, net
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.keys import dense_ids, differ
+from sqlstream.udfs.over.frames import Frame
+from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
+from sqlstream.udfs.over.line import Indices, Line
+from sqlstream.udfs.over.ranked_line import RankedLine
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
+from sqlstream.udfs.windows.merging import merge_ranges
+from sqlstream.udfs.windows.ranges import Ranges
+
+
+@dataclass(frozen=True)
+class UpdatingOverKernel(Kernel):
+    """``input`` has the ``keys``, the columns of the ``order``, those that ``functions`` read and those ``passed``,
+    which come out before the results of the functions, and ROW_KIND where rows may be retracted. Rows of equal order
+    are peers, and stand in the order of their arrival; without an order all rows of a key are.
+
+    ``ttl``: a key is forgotten so many microseconds of processing time after its rows last changed, and nothing comes
+    out of that; 0: never.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    order: tuple[Order, ...]
+    passed: tuple[str, ...]
+    functions: tuple[OverFunction, ...]
+    ttl: int = 0
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([*map(self.input.field, self.passed), *self._results, pa.field(ROW_KIND, pa.string())])
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.ttl > 0
+
+    def on_rows(self, rows: pa.Table, context: Context) -> None:
+        changes = net(rows.replace_schema_metadata(None), self._kept, repeats=False)
+        state = self._state(context)
+        hashes = np.concatenate([images.column(KEY_HASH).to_numpy() for images in changes])
+        if len(hashes):
+            self._change(state, self._living.alive(state.load(hashes), context), changes, context)
+        self._living.close(state, context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        state = self._state(context)
+        self._living.forgotten(state, time)
+        self._living.close(state, context)
+
+    # --- what changes -------------------------------------------------------------------------------------------
+
+    def _change(self, state: KeyedState, stored: pa.Table, changes: Changes, context: Context) -> None:
+        gone, is_there = found_among(stored, changes.removed, self._kept)
+        if not is_there.all():
+            context.count(IGNORED, int(np.count_nonzero(~is_there)))
+        if not gone.any() and not changes.added.num_rows:
+            return
+        stays = np.flatnonzero(~gone)
+        left = stored.take(pa.array(stays)).select(self._kept)
+        rows, line, order = self._lined_up(pa.concat_tables([left, changes.added]).combine_chunks())
+        results = self._computed(rows, line)
+        is_known = order < len(stays)
+        before = stays[order[is_known]]
+        self._emit(stored, np.flatnonzero(gone), rows, results, is_known, before, context)
+        columns = [*rows.columns, *results.columns, *self._timers(stored, rows, is_known, before, changes, context)]
+        state.replace(pa.Table.from_arrays(columns, schema=self._stored))
+
+    def _lined_up(self, rows: pa.Table) -> tuple[pa.Table, Line, Indices]:
+        """The rows by key and in order, and where each of them stood."""
+        ids, keys = dense_ids(rows, self.keys).ids, sort_keys(rows, self.order)
+        order = in_order(ids, keys)
+        rows = rows.take(pa.array(order)).combine_chunks()
+        return rows, RankedLine.of(rows, ids[order], [key[order] for key in keys], self.order), order
+
+    def _emit(
+        self,
+        stored: pa.Table,
+        gone: Indices,
+        rows: pa.Table,
+        results: pa.Table,
+        is_known: np.ndarray,
+        before: Indices,
+        context: Context,
+    ) -> None:
+        """``before``: the stored row of each known one. Retractions come before what takes their place."""
+        names = self._results_names
+        known = np.flatnonzero(is_known)
+        old, new = stored.select(names).take(pa.array(before)), results.take(pa.array(known))
+        changed = np.flatnonzero(differ(old, new))
+        added = np.flatnonzero(~is_known)
+        emitted = pa.concat_tables([rows.select(self.passed), stored.select(self.passed)])
+        shown = pa.concat_tables([results, stored.select(names)])
+        updated, retracted = known[changed], before[changed] + rows.num_rows
+        of_update = np.stack((retracted, updated), axis=1).ravel()
+        indices = np.concatenate((gone + rows.num_rows, of_update, added))
+        if not len(indices):
+            return
+        kinds = ["-D"] * len(gone) + ["-U", "+U"] * len(changed) + ["+I"] * len(added)
+        columns = [*emitted.take(pa.array(indices)).columns, *shown.take(pa.array(indices)).columns]
+        context.emit(pa.Table.from_arrays([*columns, pa.array(kinds, pa.string())], schema=self.output))
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _computed(self, rows: pa.Table, line: Line) -> pa.Table:
+        """A column per function, for all rows of the line."""
+        if not rows.num_rows:
+            return pa.schema(self._results).empty_table()
+        aggregated: dict[str, pa.Array] = {}
+        for frame, aggregates in self._aggregates.items():
+            of_frame = _of_frame(rows, line, frame, aggregates)
+            aggregated.update((name, of_frame.column(name).combine_chunks()) for name in of_frame.column_names)
+        columns = [
+            aggregated[f.call.name] if isinstance(f, Aggregated) else _of_rows(f, rows, line) for f in self.functions
+        ]
+        return pa.Table.from_arrays(columns, schema=pa.schema(self._results))
+
+    @cached_property
+    def _aggregates(self) -> dict[Frame, Aggregates]:
+        frames = dict.fromkeys(f.frame for f in self.functions if isinstance(f, Aggregated))
+        calls = {
+            frame: tuple(f.call for f in self.functions if isinstance(f, Aggregated) and f.frame == frame)
+            for frame in frames
+        }
+        return {frame: Aggregates(of_frame, self.input) for frame, of_frame in calls.items()}
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "rows", self._stored)
+
+    @property
+    def _living(self) -> Living:
+        return Living(self.ttl)
+
+    def _timers(
+        self,
+        stored: pa.Table,
+        rows: pa.Table,
+        is_known: np.ndarray,
+        before: Indices,
+        changes: Changes,
+        context: Context,
+    ) -> list[pa.Array]:
+        """PROCESSING_TIMER of the rows, where they have one; those of keys that changed live anew."""
+        if not self.ttl:
+            return []
+        timers = np.full(rows.num_rows, self._living.ends(context), np.int64)
+        hashes = np.concatenate([images.column(KEY_HASH).to_numpy() for images in changes])
+        others = ~np.isin(rows.column(KEY_HASH).to_numpy()[is_known], hashes)
+        timers[np.flatnonzero(is_known)[others]] = stored.column(PROCESSING_TIMER).to_numpy()[before[others]]
+        return [pa.array(timers)]
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        """The columns of the input that keys, order, functions and results read."""
+        read = [*self.passed, *(name for function in self.functions for name in columns_of(function))]
+        return list(dict.fromkeys((KEY_HASH, *self.keys, *(o.column for o in self.order), *read)))
+
+    @cached_property
+    def _results(self) -> list[pa.Field]:
+        return [function.field for function in self.functions]
+
+    @cached_property
+    def _results_names(self) -> list[str]:
+        return [field.name for field in self._results]
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        return pa.schema([*map(self.input.field, self._kept), *self._results, *self._living.timer])
+
+
+def _of_frame(rows: pa.Table, line: Line, frame: Frame, aggregates: Aggregates) -> pa.Table:
+    """The aggregates of the frame of each row."""
+    count = len(line)
+    partial = aggregates.lift(rows, np.arange(count), count)
+    start, stop = frame.bounds(line)
+    filled = np.flatnonzero(stop > start)
+    merged = merge_ranges(aggregates, partial, line.key, Ranges(start[filled], stop[filled]))
+    if len(filled) < count:
+        merged = aggregates.merge(merged, filled, count)
+    return aggregates.finish(merged)
+
+
+def _of_rows(function: Numbered | Shifted | Nth, rows: pa.Table, line: Line) -> pa.Array:
+    """The results of a function that is no aggregate."""
+    match function:
+        case Numbered():
+            nothing = np.zeros(len(line), np.int64)
+            return function.values(line, nothing, nothing)
+        case Shifted():
+            return function.values(line, rows)
+        case Nth():
+            return function.values(function.frame.bounds(line), rows)

@@ -306,12 +306,12 @@ def _parts(rows: pa.Table) -> Iterator[tuple[SplitPosition, pa.Table]]:
         start = end
 
 
-def _counted(places: Sequence[SplitPosition], ends: np.ndarray, row_indices: np.ndarray) -> str:
+def _counted(positions: Sequence[SplitPosition], ends: np.ndarray, row_indices: np.ndarray) -> str:
     """``ends`` of the parts among the rows, of which those with these ``row_indices`` are in a blob."""
-    if len(places) == 1:
-        return json.dumps([(*places[0], len(row_indices))])
+    if len(positions) == 1:
+        return json.dumps([(*positions[0], len(row_indices))])
     counts = np.diff(np.searchsorted(row_indices, ends), prepend=0).tolist()
-    return json.dumps([(*place, count) for place, count in zip(places, counts, strict=True) if count])
+    return json.dumps([(*position, count) for position, count in zip(positions, counts, strict=True) if count])
 
 
 def pieces(rows: pa.Table) -> Iterator[pa.Table]:

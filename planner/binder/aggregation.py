@@ -146,9 +146,9 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     groups = Groups(scope.node.schema, windowed.keys, frozenset(window_fields), context, names)
     below = windowed.below if windowed.grouped else scope
     special = GroupNames(below, columns, windowed.grouped, tuple(windowed.keys), grouping_id, panes, context)
-    place = ClauseContext("SELECT", True, special.column, special.call)
+    clause = ClauseContext("SELECT", True, special.column, special.call)
     selected = expand(select.expressions, scope, context)
-    results = [result_of(c, scope, context, place, groups) for c in selected]
+    results = [result_of(c, scope, context, clause, groups) for c in selected]
     having = having_of(select, scope, context, special, groups)
     firing = _firing(select, windowed, context)
     context.stop_if_wrong()

@@ -57,20 +57,20 @@ class ClauseContext:
     calls: Callable[[exp.Expr], Answer] = _unknown
 
 
-def bind(expression: exp.Expr, scope: Scope, context: Context, place: ClauseContext) -> exp.Expression:
+def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
     """A copy over the fields of ``scope``."""
     types = types_of(scope, context)
-    bound = respelled(_Binder(scope, context, place).bind(expression), types, context)
+    bound = respelled(_Binder(scope, context, clause).bind(expression), types, context)
     check_operands(bound, types, context)
     return bound
 
 
-def bind_condition(expression: exp.Expr, scope: Scope, context: Context, place: ClauseContext) -> exp.Expression:
+def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
     """A bound expression that is BOOLEAN, or of unknown type. SS206."""
-    bound = bind(expression, scope, context, place)
+    bound = bind(expression, scope, context, clause)
     kind = types_of(scope, context).of(bound)
     if not (kind.is_unknown or kind == BOOLEAN or kind.name == "VOID"):
-        message = f"{place.clause} needs a condition of type BOOLEAN, not {kind}"
+        message = f"{clause.clause} needs a condition of type BOOLEAN, not {kind}"
         context.wrong("SS206", message, expression, "Compare the value, as in a > 0.")
     return bound
 

@@ -46,8 +46,8 @@ def bind_group_aggregate(
     hidden = frozenset(name for name in (grouping_id, clock and clock[0]) if name)
     groups = Groups(below.node.schema, keys, hidden, context, Names([*keys.values(), *hidden]))
     special = GroupNames(below, DEFAULT_COLUMNS, None, tuple(keys), grouping_id, None, context)
-    place = ClauseContext("SELECT", True, special.column, special.call)
-    results = [result_of(c, below, context, place, groups) for c in selected]
+    clause = ClauseContext("SELECT", True, special.column, special.call)
+    results = [result_of(c, below, context, clause, groups) for c in selected]
     having = having_of(select, below, context, special, groups)
     context.stop_if_wrong()
     sets = (

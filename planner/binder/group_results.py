@@ -32,8 +32,10 @@ def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict
     return (scope.over(extended(scope.node, computed)) if computed else scope), keys
 
 
-def result_of(column: Selected, scope: Scope, context: Context, place: ClauseContext, groups: Groups) -> exp.Expression:
-    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, place)
+def result_of(
+    column: Selected, scope: Scope, context: Context, clause: ClauseContext, groups: Groups
+) -> exp.Expression:
+    bound = column.bound if column.bound is not None else bind(column.expression, scope, context, clause)
     return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
 
 

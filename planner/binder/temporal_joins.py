@@ -137,8 +137,8 @@ def _conditions(
     elif join.args.get("on") is not None:
         conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
     if join.args.get("match_condition") is not None:
-        place = ClauseContext("MATCH_CONDITION")
-        conditions = [*conditions, *conjuncts(bind_condition(join.args["match_condition"], pairs, context, place))]
+        clause = ClauseContext("MATCH_CONDITION")
+        conditions = [*conditions, *conjuncts(bind_condition(join.args["match_condition"], pairs, context, clause))]
     context.stop_if_wrong()
     return [conjunct for condition in conditions for conjunct in parts_of(condition)], columns
 

@@ -66,16 +66,17 @@ class Places(NamedTuple):
         numbers_of_rows[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
         return numbers_of_rows
 
-    def reaching(self, ranking: Ranking, known: int) -> Flags:
-        """True for the first ``known`` rows, which are the best so far, and for others but those that are behind the
-        last one of a full key by the first column of the order; so most rows of a long stream are not sorted."""
-        ids, reaches = self.ids[:known], np.ones(len(self.ids), np.bool_)
-        if not known or not self.keys or ranking.function is Number.DENSE_RANK:
+    def reaching(self, ranking: Ranking, best_count: int) -> Flags:
+        """True for rows that may be among the best: the first ``best_count``, which are so far, and the others, except
+        for those that the first column of the order puts behind the last row of a full key. So most rows of a long
+        stream are not sorted."""
+        ids, reaches = self.ids[:best_count], np.ones(len(self.ids), np.bool_)
+        if not best_count or not self.keys or ranking.function is Number.DENSE_RANK:
             return reaches
         by_id = np.argsort(ids, kind="stable")
         begins = np.flatnonzero(np.diff(ids[by_id], prepend=-1))
-        full = np.diff(begins, append=known) >= ranking.last
+        full = np.diff(begins, append=best_count) >= ranking.last
         worst = np.full(int(self.ids.max()) + 1, np.iinfo(np.int64).max)
-        worst[ids[by_id][begins[full]]] = np.maximum.reduceat(self.keys[0][:known][by_id], begins)[full]
-        reaches[known:] = self.keys[0][known:] <= worst[self.ids[known:]]
+        worst[ids[by_id][begins[full]]] = np.maximum.reduceat(self.keys[0][:best_count][by_id], begins)[full]
+        reaches[best_count:] = self.keys[0][best_count:] <= worst[self.ids[best_count:]]
         return reaches

@@ -36,10 +36,10 @@ def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPa
     return next((different for before, now in pairs if (different := _changed(before, now)) is not None), None)
 
 
-def _identity(part: FingerprintPart) -> tuple[str, str]:
+def _identity(entry: FingerprintPart) -> tuple[str, str]:
     """Parts that stand for each other: sources by table, process functions by uid, the others by what they are."""
-    own = {"source": "table", "process function": "uid"}.get(part.kind, "")
-    return part.kind, dict(part.facts).get(own, "")
+    own = {"source": "table", "process function": "uid"}.get(entry.kind, "")
+    return entry.kind, dict(entry.facts).get(own, "")
 
 
 def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, ...]) -> Difference:
@@ -50,14 +50,14 @@ def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, 
     return Difference(gone[0].name, f"{_described(gone[0])}, where the query has {_described(new[0])}")
 
 
-def _described(part: FingerprintPart) -> str:
+def _described(entry: FingerprintPart) -> str:
     """``a window aggregate (keys k STRING)``."""
-    if part.kind in ("source", "watermark"):
-        return f"the {part.name}"
-    facts = dict(part.facts)
+    if entry.kind in ("source", "watermark"):
+        return f"the {entry.name}"
+    facts = dict(entry.facts)
     told = next((f"{name} {facts[name]}" for name in ("uid", "window", "keys", "table") if facts.get(name)), "")
-    article = "" if part.kind == "windows" else ("the " if part.name != part.kind else "a ")
-    return f"{article}{part.name}" + (f" ({told})" if told else "")
+    article = "" if entry.kind == "windows" else ("the " if entry.name != entry.kind else "a ")
+    return f"{article}{entry.name}" + (f" ({told})" if told else "")
 
 
 def _changed(before: FingerprintPart, now: FingerprintPart) -> Difference | None:

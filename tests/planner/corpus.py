@@ -30,6 +30,7 @@ _SET = """
 """
 
 _OVER = "SELECT item, AVG(price) OVER (PARTITION BY item ORDER BY ts ROWS 9 PRECEDING) FROM bids"
+_OVER_ANY = "SELECT item, SUM(n) OVER (PARTITION BY item ORDER BY n RANGE 2 PRECEDING), COUNT(*) OVER () FROM bids"
 _JOIN = """
     SELECT a.item, b.price FROM bids AS a LEFT JOIN bids AS b
     ON a.auction = b.auction AND b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts
@@ -90,6 +91,7 @@ def corpus() -> dict[str, Node]:
     collected = {title: collected for file in files for title, collected in _plans(file).items()}
     own = {"windows, triggers and evictors in Python": plan(_USER_WRITTEN), "process functions": plan(_PROCESS)}
     own |= {"statement sets": plan(_SET), "functions over the rows before": plan(_OVER)}
+    own |= {"functions over rows in any order": plan(_OVER_ANY)}
     own |= {"joins within an interval": plan(_JOIN), "joins of all rows": plan(_JOIN_OF_ALL)}
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
     own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}

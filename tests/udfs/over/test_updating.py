@@ -115,7 +115,7 @@ def table(rows: dict[str, list[Row]], frame: Frame, order: Order) -> Counter:
     """Every row with the sum over its frame, its neighbours, the second of its frame, and its numbers."""
     results: Counter = Counter()
     for of_key in rows.values():
-        as_dict = [{"o": row[1], "row": row} for row in of_key]
+        as_dict: list[dict[str, Any]] = [{"o": row[1], "row": row} for row in of_key]
         ordered = [row["row"] for row in sorted(as_dict, key=lambda row: place(row, [order]))]
         places = [place({"o": row[1]}, [order]) for row in ordered]
         for at, row in enumerate(ordered):
@@ -131,24 +131,28 @@ def table(rows: dict[str, list[Row]], frame: Frame, order: Order) -> Counter:
     return results
 
 
-def _with_places(before: dict[str, list[Row]], after: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Rows that were there before a batch and are there behind it keep their places; the others come behind."""
-    placed: dict[str, list[Row]] = defaultdict(list)
-    for key, of_key in after.items():
-        new = Counter(of_key) - Counter(before.get(key, []))
-        gone = Counter(before.get(key, [])) - Counter(of_key)
-        for row in before.get(key, []):
-            placed[key] += [] if gone[row] > 0 else [row]
-            gone[row] -= 1
-        placed[key] += [row for row in of_key if row in new for _ in range(new.pop(row))]
-    return placed
+def changed(rows: dict[str, list[Row]], batch: list[tuple[bool, Row]]) -> dict[str, list[Row]]:
+    """The rows behind a batch: those that were there keep their places, the others come behind in order of arrival.
+    What a batch adds and takes back was never there."""
+    weight = Counter(row for adds, row in batch if adds)
+    weight.subtract(row for adds, row in batch if not adds)
+    behind: dict[str, list[Row]] = defaultdict(list)
+    for key, of_key in rows.items():
+        for row in of_key:
+            behind[key] += [] if weight[row] < 0 else [row]
+            weight[row] += 1 if weight[row] < 0 else 0
+    for adds, row in batch:
+        if adds and weight[row] > 0:
+            behind[row[0]].append(row)
+            weight[row] -= 1
+    return behind
 
 
 @settings(deadline=None)
 @given(BATCHES, FRAMES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from(list(SCHEMAS)))
 def test_what_is_left_is_what_the_model_has(batches, frame, descending, nulls_first, restarts, kind):
     order = Order("o", descending, nulls_first)
-    functions = (
+    functions: tuple[OverFunction, ...] = (
         summed("s", frame),
         Shifted("before", "v", -1, pa.int64()),
         Shifted("after", "v", 1, pa.int64()),
@@ -159,13 +163,14 @@ def test_what_is_left_is_what_the_model_has(batches, frame, descending, nulls_fi
     rows: dict[str, list[Row]] = defaultdict(list)
     left: Counter = Counter()
     for batch in batches:
-        given_rows = []
-        before = {key: list(of_key) for key, of_key in rows.items()}
+        there = Counter(row for of_key in rows.values() for row in of_key)
+        possible = []
         for adds, row in batch:
-            if adds or row in rows[row[0]]:
-                given_rows += dicts("+I" if adds else "-D", row)
-                rows[row[0]].append(row) if adds else rows[row[0]].remove(row)
-        rows = _with_places(before, rows)
+            if adds or there[row]:
+                possible.append((adds, row))
+                there[row] += 1 if adds else -1
+        rows = changed(rows, possible)
+        given_rows = [change for adds, row in possible for change in dicts("+I" if adds else "-D", row)]
         harness.rows(given_rows)
         for change, *values in came(harness):
             left[tuple(values)] += 1 if change in ("+I", "+U") else -1

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := $(VENV)/bin
 # Tests run in so many processes, each with a Spark session of its own: make PROCESSES=4 test
 PROCESSES ?= 3
-IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
@@ -22,6 +22,7 @@ test: java $(READY) ## every test but the long ones, in three processes (PROCESS
 test-all: java $(READY) ## all tests, with all restarts, cases of peers and examples: twice as long
 	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest $(IN_PROCESSES)
 
+test-fast: PROCESSES = 2
 test-fast: $(READY) ## the tests that need no Spark
 	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not spark and not long"
 

@@ -4,26 +4,30 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := $(VENV)/bin
 # Tests run in so many processes, each with a Spark session of its own: make PROCESSES=4 test
-PROCESSES ?= 2
-IN_PROCESSES := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PROCESSES ?= 3
+IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-fast test-peers lint types fmt differential bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
 demo: java $(READY) ## run a query over a year of real departures, end to end
 	@$(BIN)/python -m examples.flights.demo
 
-test: java $(READY) ## all tests, in two processes (PROCESSES=n)
-	@$(BIN)/python -m pytest $(IN_PROCESSES)
+test: java $(READY) ## every test but the long ones, in three processes (PROCESSES=n)
+	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not long" --restarts third
 
+test-all: java $(READY) ## all tests, with all restarts, cases of peers and examples: twice as long
+	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest $(IN_PROCESSES)
+
+test-fast: PROCESSES = 2
 test-fast: $(READY) ## the tests that need no Spark
-	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not spark"
+	@$(BIN)/python -m pytest $(IN_PROCESSES) -m "not spark and not long"
 
 test-peers: java $(READY) ## every case of other engines' test suites, of which `test` runs a part
-	@SQLSTREAM_ALL_PEERS=1 $(BIN)/python -m pytest tests/test_peers.py
+	@SQLSTREAM_ALL_TESTS=1 $(BIN)/python -m pytest tests/test_peers.py
 
 lint: $(READY) ## ruff and codespell
 	@$(BIN)/ruff check .

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["sqlstream.testing.plugin"]
 
-_LONGEST = ("test_peers.py",)
+_LONGEST = (
+    "test_peers.py", "test_end_of_input.py", "test_clusters.py", "test_fuzz.py", "test_odd_files.py",
+    "test_execution.py",
+)  # fmt: skip
+"""One of these that begins last would keep a single process busy at the end."""
 
 # For every Java that tests start in other processes, where it lives for a query or two: to compile that code well takes
 # longer than to run it (measured: 39 s of processor time in place of 68 for one command with one small query).

@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 
 SUFFIX = ".golden"
 
+_EVERY = {"all": 1, "third": 3}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("sqlstream", "golden files of sqlstream")
     group.addoption("--bless", action="store_true", help="rewrite the expected blocks of golden files")
+    group.addoption(
+        "--restarts",
+        choices=tuple(_EVERY),
+        default="all",
+        help="which stream blocks also run with restarts: all, or the first and every third of each file",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,15 +55,22 @@ class GoldenFile(pytest.File):
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
     def collect(self) -> Iterator[pytest.Item]:
-        from sqlstream.testing.golden_format import restart_points
-
-        blessing = self.config.getoption("--bless")
+        restarted = self._restarted()
         for index, block in enumerate(self.blocks):
             if block.expected is None:
                 continue
             yield GoldenItem.from_parent(self, name=f"{block.line}-{block.kind}", index=index, restart=False)
-            if block.kind == "stream" and restart_points(block) and not blessing:
+            if index in restarted:
                 yield GoldenItem.from_parent(self, name=f"{block.line}-stream-restart", index=index, restart=True)
+
+    def _restarted(self) -> list[int]:
+        """The blocks that also run with restarts."""
+        from sqlstream.testing.golden_format import restart_points
+
+        if self.config.getoption("--bless"):
+            return []
+        streams = [i for i, block in enumerate(self.blocks) if block.kind == "stream" and restart_points(block)]
+        return streams[:: _EVERY[self.config.getoption("--restarts")]]
 
     def bless(self, index: int, lines: tuple[str, ...]) -> None:
         """Rewrites the file with other expected lines for one block."""

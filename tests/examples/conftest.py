@@ -1,10 +1,11 @@
-"""The year of departures, prepared once for all examples."""
+"""The departures of a quarter, of the whole year where tests go deep, prepared once for all examples."""
 
 from __future__ import annotations
 
 import pytest
 
 from examples.flights.prepare import departures, read_flights, write_stream
+from tests.examples.replay import REPLAYED_WEEKS
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +15,7 @@ def flights():
 
 @pytest.fixture(scope="session")
 def left(flights):
-    return departures(flights)
+    return departures(flights, REPLAYED_WEEKS)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The process function of ``examples/process`` over the whole year equals pandas, row by row."""
+"""The process function of ``examples/process`` equals pandas, row by row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sqlstream
 from examples.flights.demo import script
 from sqlstream.query import Query
 from tests.examples.frames import comparable
+from tests.examples.replay import FILES_AT_A_TIME
 
 _FOLDER = Path("examples/process")
 _IDLE = pd.Timedelta(days=30)
@@ -35,7 +36,7 @@ def idle_aircraft(left: pd.DataFrame) -> pd.DataFrame:
 def test_idle_aircraft_equal_pandas(spark, folder, left, monkeypatch):
     monkeypatch.syspath_prepend(_FOLDER)
     with sqlstream.connect(spark) as session:
-        session.sql(script("tables.sql", folder).replace("'4'", "'20'"))
+        session.sql(script("tables.sql", folder).replace("'4'", FILES_AT_A_TIME))
         query = session.sql((_FOLDER / "idle_aircraft.sql").read_text(encoding="utf-8"))
         assert isinstance(query, Query)
         frame = query.to_pandas()

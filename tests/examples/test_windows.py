@@ -14,6 +14,7 @@ from sqlstream.planner.catalog import RowKind
 from sqlstream.query import Query
 from tests.examples import windows_in_pandas
 from tests.examples.frames import comparable
+from tests.examples.replay import FILES_AT_A_TIME
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +24,7 @@ _QUERIES = Path("examples/windows")
 @pytest.fixture(scope="module")
 def session(spark, folder):
     with sqlstream.connect(spark) as session:
-        session.sql(script("tables.sql", folder).replace("'4'", "'20'"))
+        session.sql(script("tables.sql", folder).replace("'4'", FILES_AT_A_TIME))
         yield session
 
 

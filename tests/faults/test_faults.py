@@ -275,6 +275,7 @@ def test_strikes_without_an_epoch_of_their_own_are_refused(capsys):
     assert "6 strikes take more than 6" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_job_whose_driver_is_killed_commits_what_an_undisturbed_one_does(tmp_path):
     write_events(tmp_path / "events", 6_000, 5, 1)

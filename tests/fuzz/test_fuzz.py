@@ -6,13 +6,14 @@ import logging
 
 import pytest
 
+from tests.depth import depth
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.examine import examine
 from tests.fuzz.minimise import minimised
 from tests.fuzz.mutation import words_of
 from tests.fuzz.seeds import seeds
 
-_SEED, _TEXTS = 14, 3000
+_SEED, _TEXTS = 14, depth(1000, 3000)
 
 
 @pytest.fixture(autouse=True)

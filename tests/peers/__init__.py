@@ -1,17 +1,20 @@
 """Where the cases of other engines' test suites are, and which of them are due.
 
 ``SQLSTREAM_PEERS`` names their directory; by default it is ``../shared/peers`` beside this repository. A case in SQL
-starts a query of Spark, and all of them take a quarter of an hour: tests run every third of the large suites, always
-the same, and all of them where ``SQLSTREAM_ALL_PEERS`` is set (``make test-peers``).
+starts a query of Spark, and all of them take a quarter of an hour: tests run a sample of the large suites, always the
+same, and all of them where ``SQLSTREAM_ALL_TESTS`` is set (``make test-peers``).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
+from collections import defaultdict
 from pathlib import Path
 
 from sqlstream.testing.case_format import case_files
+from tests.depth import ALL
 
 PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[2] / ".." / "shared" / "peers").resolve()
 
@@ -27,14 +30,10 @@ DUE = {
 """The suites that are to run today. Those of operators that are still to come lie beside them, and may be refused or
 fail: a suite is added here together with the operators that it judges."""
 
+_WHOLE = {"flink-lookup-join"}
+"""Large suites of which every case runs, because tests say what comes of each."""
 
-ALL = bool(os.environ.get("SQLSTREAM_ALL_PEERS"))
-
-_IN_PART = {
-    "arroyo", "flink-sql-itcase", "flink-sql-window-operator", "flink-watermark-valve", "flink-window-assigner",
-    "flink-window-operator", "risingwave-nexmark", "risingwave-slt", "storm-window",
-}  # fmt: skip
-"""Large suites, of which a third is enough to see that nothing has broken."""
+_SMALL, _LEAST = 12, 6
 
 
 def files_of(*suites: str) -> list[Path]:
@@ -48,11 +47,29 @@ def due_files() -> list[Path]:
 
 
 def files_to_run() -> list[Path]:
-    """The cases that tests run: all of small suites, and a third of the others, chosen by name: new cases do not change
-    which of the old ones run."""
-    return [path for path in due_files() if ALL or not _is_left_out(path)]
+    """The cases that tests run: of suites with more than ``_SMALL`` in SQL, ``_LEAST`` and a tenth of those; below SQL,
+    where no case needs Spark, all."""
+    due = due_files()
+    if ALL:
+        return due
+    in_sql: dict[str, list[Path]] = defaultdict(list)
+    for path in due:
+        if _is_in_sql(path):
+            in_sql[path.relative_to(PEERS).parts[0]].append(path)
+    left_out = {path for suite, paths in in_sql.items() for path in _left_out(suite, paths)}
+    return [path for path in due if path not in left_out]
 
 
-def _is_left_out(path: Path) -> bool:
-    case = path.relative_to(PEERS)
-    return case.parts[0] in _IN_PART and zlib.crc32(case.as_posix().encode()) % 3 != 0
+def _is_in_sql(path: Path) -> bool:
+    return "script" in json.loads(path.read_text(encoding="utf-8"))
+
+
+def _left_out(suite: str, paths: list[Path]) -> list[Path]:
+    """All but a sample, which goes by names: a new case takes the place of one old case at most."""
+    if suite in _WHOLE or len(paths) <= _SMALL:
+        return []
+    return sorted(paths, key=_checksum)[_LEAST + len(paths) // 10 :]
+
+
+def _checksum(path: Path) -> int:
+    return zlib.crc32(path.relative_to(PEERS).as_posix().encode())

@@ -125,6 +125,7 @@ def test_connect_runs_kernels_that_its_server_does_not_have_installed(folder, ex
     assert {path.name for path in state.glob("[0-9]*")} == {"0", "1"}, "a partition per core, as here"
 
 
+@pytest.mark.long
 def test_connect_runs_statement_sets_also_where_python_of_the_server_starts_slowly(folder, expected, server):
     assert difference(expected, _run(folder, server, "set", _SET)) is None
     large = committed(folder / "set-large")

@@ -71,6 +71,13 @@ def test_a_stream_block_is_two_tests(golden):
     assert "some.golden::16-stream-restart\n" in listed
 
 
+def test_restarts_may_be_left_to_every_third_block(golden):
+    golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n> t  2\n+I 2\n" * 4)
+    listed = run_pytest(golden, "--collect-only", "--restarts", "third").stdout.splitlines()
+    streams = [line.partition("-")[2] for line in listed if "-stream" in line]
+    assert streams == ["stream", "stream-restart", "stream", "stream", "stream", "stream-restart"]
+
+
 def test_a_stream_block_of_one_step_has_nothing_to_restart_between(golden):
     golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n")
     listed = run_pytest(golden, "--collect-only").stdout

@@ -16,9 +16,10 @@ import pytest
 
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import Kernel
+from tests.depth import depth
 from tests.model.kernels import INPUT, KEYS, MS, Stretch, kernel, stream
 
-EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES") or depth(64, 200))
 FIRST_SEED = int(os.environ.get("SQLSTREAM_SEED", "0"))
 PARTS = 8
 

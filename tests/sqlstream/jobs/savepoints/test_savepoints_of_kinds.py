@@ -18,8 +18,12 @@ pytestmark = pytest.mark.spark
 
 PARTITIONS = 3
 
+# What barriers and process functions keep is written as what windows and lookups keep is.
+_REPEATED = ("barriers", "process")
+_NAMES = [pytest.param(name, marks=pytest.mark.long) if name in _REPEATED else name for name in KINDS]
 
-@pytest.mark.parametrize("name", KINDS)
+
+@pytest.mark.parametrize("name", _NAMES)
 def test_a_changed_job_goes_on_from_a_savepoint_over_other_partitions(spark: Any, tmp_path: Path, name: str) -> None:
     kind = KINDS[name]
     run = Run(spark, tmp_path / "disturbed", kind)

@@ -1,0 +1,16 @@
+"""How deep tests go: ``make test`` shows of every feature that it works, ``make test-all`` repeats that at length.
+
+Where a test takes cases, random examples or changed texts from a large number of them, it asks here for how many. The
+marker ``long`` is for tests that repeat on more kinds of jobs, or through more processes, what a shorter one shows.
+"""
+
+from __future__ import annotations
+
+import os
+
+ALL = bool(os.environ.get("SQLSTREAM_ALL_TESTS"))
+
+
+def depth(usual: int, at_length: int) -> int:
+    """How many examples a test takes."""
+    return at_length if ALL else usual

@@ -47,6 +47,7 @@ _SIZES = {
 }
 """How many numbers in parentheses a type may have; the others have none."""
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
+_EXTRACT = "Write for example EXTRACT(DAY FROM ts)."
 _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
@@ -217,6 +218,20 @@ class StrictParser(SparkParser):
         size = self._parse_number()
         return exp.DataTypeParam(this=size) if size is not None else None
 
+    def _parse_primary(self) -> Any:
+        """``.5`` comes as a dot and a number, which then has no dot of its own."""
+        if self._match_pair(TokenType.DOT, TokenType.NUMBER, advance=False):
+            token = self._next
+            if "." in token.text:
+                raise failure("this is not a number of the dialect", token_span(token), LITERAL)
+            if defect := _defect_of(f"0.{token.text}"):
+                raise failure(f'".{shortened(token.text)}" {defect}', token_span(token), LITERAL)
+        return super()._parse_primary()
+
+    def _parse_bracket_key_value(self, is_map: bool = False) -> Any:
+        """A value between brackets has no name, which would not be printed between parentheses."""
+        return self._parse_slice(self._parse_disjunction())
+
     # --- operators ---
 
     def _parse_unary(self) -> Any:
@@ -258,7 +273,23 @@ class StrictParser(SparkParser):
             raise failure("a CAST is written CAST(a AS type)", token_span(self._prev), hint=_FORMAT)
         return cast
 
+    def _parse_extract(self) -> Any:
+        """A word says what to extract; a text is as good, and prints as the word."""
+        token = self._curr
+        found = super()._parse_extract()
+        if isinstance(found, exp.Extract) and found.this.is_string and _WORD.fullmatch(found.this.name):
+            words = self.dialect.tokenize(found.this.name)
+            if [word.token_type for word in words] == [TokenType.VAR]:
+                found.set("this", exp.Var(this=words[0].text.upper()))
+        if isinstance(found, exp.Extract) and not isinstance(found.this, exp.Var):
+            raise failure("EXTRACT needs the name of a unit", token_span(token), hint=_EXTRACT)
+        return found
+
     # --- clauses ---
+
+    def _parse_using_identifiers(self) -> Any:
+        """Columns of both sides, so without the name of a table."""
+        return self._parse_wrapped_csv(lambda: self._parse_id_var(any_token=False), optional=True)
 
     def _parse_group(self, skip_group_by_token: bool = False) -> Any:
         """WITH ROLLUP and WITH CUBE stand once, behind keys."""

@@ -1,8 +1,9 @@
 """Files of sources that are deleted, torn, changed or made unreadable while a job has still to read them.
 
-``python -m tests.faults.sources``, and part of ``make test-faults``. For each fault and format: a job reads a directory file by file. Once Spark has listed the files, and the job has failed
-at the first, the fault strikes the second. What the job then says is one column of the table; the other is what it
-writes once the whole file is back: all rows of the undisturbed job, each once.
+``python -m tests.faults.sources``, and a part of ``make test-faults``. For each fault and format: a job reads a
+directory file by file. Once Spark has listed the files, and the job has failed at the first, the fault strikes the
+second. What the job then says is one column of the table; the other is what it writes once the whole file is back: all
+rows of the undisturbed job, each once.
 """
 
 from __future__ import annotations

@@ -241,8 +241,30 @@ def test_a_comment_in_a_long_statement_stays_beside_its_word() -> None:
         ("values(1),(2)a", "VALUES\n  (1),\n  (2) AS a;\n"),
         ("SELECT d FROM x LATERAL VIEW E() `t` AS o", "SELECT\n  d\nFROM x\nLATERAL VIEW\nE() `t` AS o;\n"),
         ("SELECT a FROM W(TABLE b PARTITION BY@R)", "SELECT\n  a\nFROM W(TABLE b PARTITION BY ${R});\n"),
+        ("SELECT . 5", "SELECT\n  0.5;\n"),
+        ("SELECT EXTRACT('day' FROM s)", "SELECT\n  EXTRACT(DAY FROM s);\n"),
     ],
 )
 def test_rare_texts_keep_their_trees(text: str, expected: str) -> None:
     assert format_script(text) == expected
     assert format_script(expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT [m AS E]", 'unexpected "AS"'),
+        ("SELECT m[1 AS E]", 'unexpected "AS"'),
+        ("SELECT EXTRACT($1 FROM s)", "EXTRACT needs the name of a unit"),
+        ("SELECT EXTRACT(:a FROM s)", "EXTRACT needs the name of a unit"),
+        ("SELECT EXTRACT(f(x) FROM s)", "EXTRACT needs the name of a unit"),
+        ("SELECT a FROM t JOIN u USING (s.TRUE)", 'unexpected "."'),
+        ("SELECT a FROM t JOIN u USING (u.a)", 'unexpected "."'),
+        ("SELECT EXTRACT('select' FROM s)", "EXTRACT needs the name of a unit"),
+        ("SELECT .1.", "this is not a number of the dialect"),
+        (f"SELECT .{'1' * 39}", "has more than the 38 digits of a DECIMAL"),
+    ],
+)
+def test_what_would_not_print_is_a_mistake(text: str, said: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(said)):
+        parse_script(text)

@@ -34,6 +34,7 @@ _WHOLE_CONDITIONS = (exp.Predicate, exp.Not, exp.Escape)
 _DISTANCES = frozenset({TokenType.LR_ARROW, TokenType.LLRR_ARROW})
 _CONDITIONS_OF_IS = (exp.Null, exp.Boolean)
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _WORD = re.compile(r"\w+")
 _NOT_WORDS = frozenset({
     TokenType.NUMBER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING,
@@ -201,10 +202,10 @@ class StrictParser(SparkParser):
         return exp.DataType.build(f"DECIMAL({precision}, {scale})")
 
     def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
-        """A name in backticks is no type; nor is ``ARRAY(…)`` in an expression, which sqlglot would read twice at each
-        level of calls inside each other."""
+        """A name in backticks is no type; nor is ``ARRAY(…)`` or ``ARRAY[…]`` in an expression, which sqlglot would
+        read twice at each level of calls inside each other."""
         start = self._curr
-        call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type == TokenType.L_PAREN
+        call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type in _OPENING
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
         kind = super()._parse_types(check_func, *args, **kwargs)

@@ -18,7 +18,7 @@ from sqlstream.secrets.pieces import TextPiece, is_open
 _BETWEEN = "'\"` \t\r\n"
 _STRING = r"(?:'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
 _OPTION = re.compile(rf"({_STRING})(\s*=\s*)({_STRING})", re.DOTALL)
-_LOOKUP_HINT = re.compile(r"/\*\+\s*LOOKUP\s*\([^()]*\)\s*\*/", re.IGNORECASE)
+_HINTS = re.compile(r"/\*\+[\s,]*(?:(?:LOOKUP|STATE_TTL)\s*\([^()]*\)[\s,]*)+\*/", re.IGNORECASE)
 _LINE_STRING = r"(?:'(?:[^'\\\n]|\\.|'')*'|\"(?:[^\"\\\n]|\\.|\"\")*\")"
 """In one line: an apostrophe in a comment ends with its line."""
 _LITERAL = re.compile(_LINE_STRING)
@@ -75,9 +75,9 @@ def option_at(text: str, offset: int) -> str | None:
 def _places(text: str) -> tuple[_SecretSpan, ...]:
     """Of the options, of what stands behind the names of secrets, and of all other strings.
 
-    The options of a LOOKUP hint say how rows are asked for, and are none.
+    What hints such as LOOKUP and STATE_TTL list are no options: names of tables, and how long or how rows are asked for.
     """
-    text = _LOOKUP_HINT.sub(lambda hint: " " * len(hint[0]), text)
+    text = _HINTS.sub(lambda hint: " " * len(hint[0]), text)
     options = list(_OPTION.finditer(text))
     values = {option.start(3) for option in options}
     match = [hidden for o in options for hidden in _secret(pieces_of(o[1][1:-1], o[3][1:-1]), o.start(3) + 1)]

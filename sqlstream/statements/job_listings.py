@@ -23,14 +23,24 @@ Property = tuple[str, str]
 
 
 def job_rows(records: Iterable[JobRecord]) -> Rows:
-    """A line per job, with the columns of Flink; times are in UTC."""
-    rows = [(r.id, r.name, r.status, time_text(moment(r.life.started))) for r in records]
+    """A line per job, with the columns of Flink; times are in UTC. Of damaged records only the name is known."""
+    rows = [
+        (None, r.name, r.status, None) if r.is_damaged else (r.id, r.name, r.status, time_text(moment(r.life.started)))
+        for r in records
+    ]
     return Rows.of_text(JOB_COLUMNS, rows)
 
 
 def properties(record: JobRecord, more: Iterable[Property] = ()) -> Rows:
     """What a job is and has done, up to its last micro-batch; times are in UTC. ``more`` goes behind its status."""
+    if record.is_damaged:
+        return Rows.of_text(("property", "value"), _damage(record))
     return Rows.of_text(("property", "value"), [*_identity(record, more), *_counts(record.life.progress)])
+
+
+def _damage(record: JobRecord) -> list[Property]:
+    error = [("error", ": ".join(record.error))] if record.error is not None else []
+    return [("job name", record.name), ("status", record.status), *error, ("checkpoint", record.checkpoint)]
 
 
 def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[str | None, ...]]:

@@ -115,8 +115,17 @@ class LocalStorage:
         except (OSError, ValueError) as error:
             raise cannot_read(self.root, error) from None
         names = sorted(str(path.relative_to(self.root)) for path in paths)
-        texts = ((path, self.read(path)) for path in names)
+        texts = ((path, self._text(path)) for path in names)
         return {path: text for path, text in texts if text is not None}
+
+    def _text(self, path: str) -> str | None:
+        """As ``read``; a file that is not UTF-8 does not keep the others from being read."""
+        try:
+            return (self.root / path).read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise cannot_read(self.root / path, error) from None
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
         return dict(_files(self.root / folder, ""))

@@ -25,7 +25,9 @@ IN_USE = "SS452"
 FILE = "job.json"
 VERSION = 1
 LOST = "LOST"
+DAMAGED = "DAMAGED"
 LOST_AFTER_S = 60
+_REMOVE = "Remove the file: the job can go on without it, and writes a new one."
 _LIVING = ("RUNNING", "RESTARTING")
 
 _T = TypeVar("_T")
@@ -89,12 +91,17 @@ class JobRecord:
         return not process.is_alive if process.is_here else time.time() - self.life.heartbeat > LOST_AFTER_S
 
     @property
+    def is_damaged(self) -> bool:
+        """True where the file of the record cannot be read: only its place, as the checkpoint, and why are known."""
+        return self.life.status == DAMAGED
+
+    @property
     def is_running(self) -> bool:
         return self.life.status in _LIVING and not self.is_lost
 
     @property
     def status(self) -> str:
-        """A ``JobState``, or LOST."""
+        """A ``JobState``, LOST or DAMAGED."""
         return LOST if self.is_lost else self.life.status
 
     @property
@@ -107,6 +114,12 @@ class JobRecord:
     @property
     def gone(self) -> str:
         return f"its process {self.life.process.pid} on {self.life.process.host} is gone"
+
+
+def require_readable(record: JobRecord) -> None:
+    """ExecutionError SS454 where nothing is known of the job."""
+    if record.is_damaged and record.error is not None:
+        raise ExecutionError(*record.error, hint=_REMOVE)
 
 
 def require_running(name: str, status: str) -> None:
@@ -157,8 +170,7 @@ def from_text(text: str, path: str) -> JobRecord:
         return replace(_made(JobRecord, document), description=_made(Description, document["description"]), life=read)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f'the record "{path}" of a job cannot be read'
-        hint = "Remove the file: the job can go on without it, and writes a new one."
-        raise ExecutionError(UNREADABLE, message, detail=f"{type(error).__name__}: {error}", hint=hint) from error
+        raise ExecutionError(UNREADABLE, message, detail=f"{type(error).__name__}: {error}", hint=_REMOVE) from error
 
 
 def _pair(values: Sequence[str] | None) -> tuple[str, str] | None:
@@ -183,11 +195,24 @@ def write_record(storage: Storage, record: JobRecord) -> None:
 
 
 def records_below(storage: Storage) -> dict[str, JobRecord]:
-    """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start."""
+    """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start; behind
+    them those whose file is damaged, which does not keep the others from being seen."""
     by_folder = {
-        path.removesuffix(f"/{FILE}"): from_text(text, path) for path, text in storage.texts(f"*/{FILE}").items()
+        path.removesuffix(f"/{FILE}"): _read_or_damaged(storage, path, text)
+        for path, text in storage.texts(f"*/{FILE}").items()
     }
-    return dict(sorted(by_folder.items(), key=lambda entry: entry[1].created))
+    return dict(sorted(by_folder.items(), key=lambda entry: (entry[1].is_damaged, entry[1].created)))
+
+
+def _read_or_damaged(storage: Storage, path: str, text: str) -> JobRecord:
+    """A record that cannot be read has the name of its folder, which is that of the job."""
+    folder = path.removesuffix(f"/{FILE}")
+    try:
+        return from_text(text, storage.location(path))
+    except ExecutionError as error:
+        told = (error.code, error.diagnostic.message)
+        life = Life(DAMAGED, Process("", 0), "", started=0.0, heartbeat=0.0, error=told)
+        return JobRecord("", "", folder, storage.location(folder), False, 0.0, 0, Description(), life)
 
 
 def moment(seconds: float) -> datetime:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at
 from sqlstream.jobs.records.history import CheckpointLine, checkpoints
-from sqlstream.jobs.records.record import GONE, JobRecord, records_below, require_running
+from sqlstream.jobs.records.record import GONE, JobRecord, records_below, require_readable, require_running
 from sqlstream.jobs.records.requests import Answer, Request, ask
 
 ELSEWHERE = "SS232"
@@ -35,7 +35,8 @@ class RecordedJob:
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
         """Stop it and return the path of its savepoint, if one was wanted. Without one, a job that does not run any
-        more is left as it is."""
+        more is left as it is. SS454 where its record is damaged: it may run."""
+        require_readable(self.record)
         if not self.record.is_running and not savepoint and not drain:
             return None
         answer = self._ask("stop", timeout_s, savepoint=savepoint, drain=drain)
@@ -57,6 +58,7 @@ class RecordedJob:
     def _ask(self, kind: str, timeout_s: float, *, savepoint: str | bool | None = None, drain: bool = False) -> Answer:
         """BindError SS231 where the job has ended, ExecutionErrors SS451 where its process has."""
         record = self.record
+        require_readable(record)
         if record.is_lost:
             hint = "Start it again with its script; it goes on from its checkpoint."
             raise ExecutionError(GONE, f'job "{record.name}" does not run: {record.gone}', hint=hint)

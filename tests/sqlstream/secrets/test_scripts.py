@@ -89,6 +89,8 @@ def test_no_mistake_shows_a_secret(session, text):
         "CREATE TABLE t (k STRING) WITH ('connector' = 'filesystem', 'path' = 's3a://b/x?y', 'seed' = '1') -- it's",
         TABLE.format("'password' = '${PW}'"),
         TABLE.format("'password' = ${PW}"),
+        "SELECT /*+ STATE_TTL('user' = '1 d', 'password' = '2 h') */ a FROM t",
+        "SELECT /*+ STATE_TTL('user' = '1 d'), LOOKUP('table'='t') */ a FROM t",
         "SELECT * FROM a JOIN t FOR SYSTEM_TIME AS OF a.pt ON t.k = a.k /*+ LOOKUP('table'='t', 'async'='true') */",
     ],
 )

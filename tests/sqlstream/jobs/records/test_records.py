@@ -13,9 +13,11 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.processes import Process, _start_of, this_process
-from sqlstream.jobs.records.record import LOST_AFTER_S, from_text, read_record, records_below, to_text, write_record
+from sqlstream.jobs.records.record import DAMAGED, LOST_AFTER_S, from_text, read_record, records_below, to_text, write_record
+from sqlstream.jobs.records.recorded_job import recorded_jobs
 from sqlstream.jobs.reports.lookups import LookupTotals
 from sqlstream.jobs.reports.progress import Progress
+from sqlstream.statements.job_listings import job_rows, properties
 from tests.sqlstream.jobs.records.written import ELSEWHERE, GONE, life, record
 
 
@@ -75,3 +77,22 @@ def test_the_records_below_a_directory_come_in_the_order_of_their_jobs_first_sta
     (tmp_path / "no job").mkdir()
     assert list(records_below(LocalStorage(tmp_path))) == ["early", "between", "late"]
     assert read_record(LocalStorage(tmp_path / "no job")) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"version": 1, "li', b"\xff\xfe\x00", b'{"version": 2}'])
+def test_a_damaged_record_does_not_hide_the_others(tmp_path: Path, damage: bytes) -> None:
+    write_record(LocalStorage(tmp_path / "whole"), record("whole"))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "job.json").write_bytes(damage)
+    whole, broken = recorded_jobs(str(tmp_path))
+    assert (whole.name, broken.name) == ("whole", "broken")
+    assert [row[1:3] for row in job_rows([whole.record, broken.record]).fetchall()] == [
+        ("whole", "RUNNING"), ("broken", DAMAGED),
+    ]  # fmt: skip
+    told = dict(properties(broken.record).fetchall())
+    assert told["error"] == f'SS454: the record "file://{tmp_path}/broken/job.json" of a job cannot be read'
+    for ask in (broken.stop, broken.checkpoint, broken.savepoint):
+        with pytest.raises(ExecutionError) as error:
+            ask()
+        assert error.value.code == "SS454"
+        assert "Remove the file" in str(error.value)

@@ -174,7 +174,7 @@ class Runner:
         from sqlstream.jobs import checkpoint_exists, run_of
         from sqlstream.jobs.checkpoints.sink_places import require_sinks_intact
         from sqlstream.jobs.checkpoints.storage import storage_at
-        from sqlstream.jobs.records.history import last_committed
+        from sqlstream.jobs.records.history import last_begun, last_committed
         from sqlstream.jobs.savepoints.wholeness import require_begun_files
 
         spark = environment.spark
@@ -184,8 +184,9 @@ class Runner:
             self._restore(plan, workspace, checkpoint, SessionSources(environment, workspace.catalog))
         resumed = checkpoint_exists(checkpoint, spark)
         after = last_committed(storage_at(checkpoint, spark)) if resumed else None
+        begun = last_begun(storage_at(checkpoint, spark)) if resumed else None
         run = run_of(checkpoint, spark)
-        environment = replace(environment, resumed=resumed, run=run, after=after, anew=anew)
+        environment = replace(environment, resumed=resumed, run=run, after=after, begun=begun, anew=anew)
         require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
         return environment
 

@@ -167,6 +167,10 @@ class Kernel(ABC):
         """The rows that stand in a table of ``Context.emit_folded``, in order, MOST_RESULTS or little more at once."""
         raise NotImplementedError(f"{type(self).__name__} folds no results")
 
+    def kept_rows(self, context: Context) -> int:
+        """How many rows are the state of the key group, where results end with so many; 0 for all others."""
+        return 0
+
     def waits(self, context: Context) -> Iterable[Wait]:
         """The rows and timers that the state keeps for later, read between two calls; the context takes no results
         then."""

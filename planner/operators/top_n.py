@@ -87,14 +87,26 @@ class TopN(Unary):
         return self.function == ROW_NUMBER and self.first == self.last
 
 
-def rows_wanted(plan: Node) -> int | None:
-    """How many rows a query gives at most that has LIMIT and no order, after which nothing more can come out of it;
-    None for all others."""
+@dataclass(frozen=True)
+class Wanted:
+    """The rows of LIMIT, behind those that OFFSET skips."""
+
+    rows: int
+    skipped: int
+
+    @property
+    def last(self) -> int:
+        return self.skipped + self.rows
+
+
+def rows_wanted(plan: Node) -> Wanted | None:
+    """What a query gives at most that has LIMIT and no order, after which nothing more can come out of it; None for
+    all others."""
     match plan:
         case Output() | Insert() | Project():
             return rows_wanted(plan.input)
         case TopN(keys=(), order=()) if changelog_mode(plan) == APPEND_ONLY:
-            return plan.last - plan.first + 1
+            return Wanted(plan.last - plan.first + 1, plan.first - 1)
     return None
 
 

@@ -72,13 +72,14 @@ _NO_SPANS: Mapping[str, Span] = {}
 class Environment:
     """What reading and writing need beside the table.
 
-    ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart
-    and stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``run`` is the
+    ``directory`` is the session's scratch folder, which exists until the session closes. ``job`` tells jobs apart and
+    stays the same over restarts; ``resumed`` is True where the job goes on from a checkpoint. ``run`` is the
     checkpoint's own word: numbers of micro-batches begin anew with another one. ``in_order``: the query looks at the
     order of rows, so where Spark mixes the parts of a source they tell theirs (``PARTS``). ``spark_reads``: no source
-    tells ``places``. ``after`` is the last micro-batch of the checkpoint that the job goes on from; ``anew``: it has
-    just been made of a savepoint. ``logs`` is where, on this machine, Spark's checkpoint lists what its sources have
-    found; None: elsewhere. ``finished``: sources that end are read as one DataFrame that is no stream.
+    tells ``places``. ``after`` is the last micro-batch of the checkpoint that the job goes on from, ``begun`` one
+    behind it that was not completed, or the same; ``anew``: it has just been made of a savepoint. ``logs`` is where,
+    on this machine, Spark's checkpoint lists what its sources have found; None: elsewhere. ``finished``: sources that
+    end are read as one DataFrame that is no stream.
     """
 
     spark: SparkSession
@@ -89,6 +90,7 @@ class Environment:
     in_order: bool = False
     spark_reads: bool = False
     after: int | None = None
+    begun: int | None = None
     anew: bool = False
     logs: str | None = None
     finished: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Connector, Environment, upserts
+from sqlstream.connectors.connector import UNTOLD, WRONG_COLUMN, BatchWriter, Connector, Environment, Stay, upserts
 from sqlstream.connectors.database_tables import (
     CONNECTIONS,
     READABLE,
@@ -120,6 +120,18 @@ def place(table: Table) -> tuple[str | None, ...]:
 # --- sink -----------------------------------------------------------------------------------------------------
 
 
+def require_intact(environment: Environment, table: Table, stay: Stay | None, streamed: bool) -> None:
+    """Of a table without a key, where rows that are written again come twice: that the database knows the batches."""
+    if table.primary_key or stay is None or stay == UNTOLD or environment.begun is None:
+        return
+    if environment.begun <= stay.since:
+        return
+    values, connection = _opened(table)
+    with connected(table.name, connection, values["statement-timeout"]) as server:
+        writer = _writer(environment, table, values, connection)
+        writer.require_remembered(server, stay.until if streamed and stay.until != stay.since else None)
+
+
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
     """Looks at the table there first, so that a mistake shows before the first row."""
     values, connection = _opened(table)
@@ -132,19 +144,31 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
         stored = matched(table, names, columns_there(server, table, parts, hint), WRITABLE)
         keys = tuple(stored[name].name for name in table.primary_key)
         _require_unique(server, table, parts, keys)
-        writer = PostgresWriter(
-            table.name,
-            tuple(connection.items()),
-            parts,
-            tuple((name, column.name, column.declared) for name, column in stored.items()),
-            keys,
-            environment.job,
-            environment.run,
-            timeout_ms,
-            secrets_of(table),
-        )
+        columns = tuple((name, column.name, column.declared) for name, column in stored.items())
+        writer = _writer(environment, table, values, connection, columns, keys)
         writer.prepare(server)
     return writer
+
+
+def _writer(
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    connection: Mapping[str, str],
+    columns: tuple[tuple[str, str, DataType], ...] = (),
+    keys: tuple[str, ...] = (),
+) -> PostgresWriter:
+    return PostgresWriter(
+        table.name,
+        tuple(connection.items()),
+        values["table-name"],
+        columns,
+        keys,
+        environment.job,
+        environment.run,
+        values["statement-timeout"],
+        secrets_of(table),
+    )
 
 
 def _require_unique(server: Connection, table: Table, parts: tuple[str, ...], keys: tuple[str, ...]) -> None:
@@ -204,5 +228,6 @@ CONNECTOR = Connector(
     scans=True,
     filters=filters,
     place=place,
+    require_intact=require_intact,
     variables=("database", "host", "password", "url", "username"),
 )

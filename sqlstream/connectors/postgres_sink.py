@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.postgres_server import connected, regclass
+from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.types import DataType
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from sqlstream.connectors.postgres_server import Connection
 
 EPOCHS = "sqlstream_epochs"
+EPOCHS_GONE = "SS569"
+
+_GIVE_BACK = (
+    "Give the table back from a copy. Else see which rows are there, and start the job anew in another directory "
+    "('execution.checkpointing.dir')."
+)
 
 _PART, _PARTITION, _POSITION, _KIND = '"sqlstream part"', '"sqlstream partition"', '"sqlstream row"', '"sqlstream kind"'
 
@@ -51,7 +58,10 @@ class PostgresWriter:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         with connected(self.name, dict(self.connection), self.statement_timeout_ms) as server:
-            if self.newest(server) >= number:
+            newest = self.newest(server)
+            if newest is None:
+                raise self.forgotten()
+            if newest >= number:
                 # Its rows are there, but operators with state have to see the batch again.
                 batch.write.format("noop").mode("overwrite").save()
                 return
@@ -62,6 +72,18 @@ class PostgresWriter:
             finally:
                 if not server.closed:
                     server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
+
+    def require_remembered(self, server: Connection, committed: int | None) -> None:
+        """SS569 where the database does not know which batches it has: it would take the rows of one that runs again a
+        second time. ``committed``: it has this one; None where it may have none, as nothing came for the table.
+        """
+        newest = self.newest(server)
+        if newest is None or (committed is not None and newest < committed):
+            raise self.forgotten()
+
+    def forgotten(self) -> ConnectorError:
+        message = f'table {self.epochs} does not tell which micro-batches of the job are in table "{self.name}"'
+        return ConnectorError(EPOCHS_GONE, message, hint=_GIVE_BACK)
 
     # --- names ------------------------------------------------------------------------------------------------
 
@@ -94,8 +116,10 @@ class PostgresWriter:
                     "PRIMARY KEY (run, target))"
                 )
 
-    def newest(self, server: Connection) -> int:
-        """The newest batch of this run that is in the table; -1 where there is none."""
+    def newest(self, server: Connection) -> int | None:
+        """The newest batch of this run that is in the table; -1 where there is none, None without a table of epochs."""
+        if server.execute("SELECT to_regclass(%s)", [self.epochs]).fetchone() == (None,):
+            return None
         row = server.execute(
             f"SELECT epoch FROM {self.epochs} WHERE run = %s AND target = %s", [self.run, self.target]
         ).fetchone()

@@ -75,7 +75,7 @@ def option_at(text: str, offset: int) -> str | None:
 def _places(text: str) -> tuple[_SecretSpan, ...]:
     """Of the options, of what stands behind the names of secrets, and of all other strings.
 
-    What hints such as LOOKUP and STATE_TTL list are no options: names of tables, and how long or how rows are asked for.
+    What hints such as LOOKUP and STATE_TTL list are no options, but names of tables and how long or how they are used.
     """
     text = _HINTS.sub(lambda hint: " " * len(hint[0]), text)
     options = list(_OPTION.finditer(text))

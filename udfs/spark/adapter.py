@@ -71,6 +71,13 @@ class KernelProcessor:
             context = GroupContext(StageStore(store, number), entry.watermark, entry.clock)
             yield from ((number, wait) for wait in stage.kernel.waits(context))
 
+    def kept_rows(self, entries: Mapping[StateKey, bytes]) -> int:
+        """How many rows the first of the kernels keeps, of all state of a key group."""
+        store = MemoryStore(dict(entries))
+        (found,) = store.get([self._own[0]])
+        entry = GroupEntry.from_bytes(found)
+        return self._stages[0].kernel.kept_rows(GroupContext(Part(store, 0), entry.watermark, entry.clock))
+
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""
         store = CallStore(self._entries, self._expected)

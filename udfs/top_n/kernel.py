@@ -97,6 +97,9 @@ class TopNKernel(Kernel):
         self._living.forgotten(state, time)
         self._living.close(state, context)
 
+    def kept_rows(self, context: Context) -> int:
+        return int(self.kept(context.store).load_all().num_rows)
+
     def kept(self, store: Store) -> KeyedState:
         """The rows that are state."""
         return KeyedState(store, "rows", self._stored)

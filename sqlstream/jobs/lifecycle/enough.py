@@ -1,10 +1,15 @@
-"""A query with LIMIT and no order ends when it has its rows, though its input goes on."""
+"""A query with LIMIT and no order ends when it has its rows, though its input goes on.
+
+What earlier runs have given of them stands in the state of the operator, which keeps the rows that it has counted.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlstream.jobs.checkpoints.storage import Storage
+from sqlstream.planner.operators.top_n import Wanted
 
 _MARK = "has-all-rows"
 
@@ -25,8 +30,11 @@ class Enough:
         self.storage.write(_MARK, "")
 
 
-def enough_of(rows: int | None, storage: Storage) -> Enough | None:
-    """What is enough of at most so many rows, for the job with this checkpoint; None where nothing is."""
-    if rows is None:
+def enough_of(wanted: Wanted | None, storage: Storage, kept: Callable[[], int]) -> Enough | None:
+    """What is enough for the job with this checkpoint; None where nothing is. ``kept``: how many rows the operator has
+    counted so far."""
+    if wanted is None:
         return None
-    return Enough(rows if storage.read(_MARK) is None else 0, storage)
+    if storage.read(_MARK) is not None:
+        return Enough(0, storage)
+    return Enough(wanted.rows - max(0, min(kept(), wanted.last) - wanted.skipped), storage)

@@ -23,7 +23,7 @@ from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
 from sqlstream.jobs.lifecycle.stored_results import StoredResults
 from sqlstream.jobs.records.recorder import recorder_of
 from sqlstream.jobs.reports.progress import observed
-from sqlstream.jobs.reports.state_counts import waiting_in
+from sqlstream.jobs.reports.state_counts import rows_kept, waiting_in
 from sqlstream.jobs.reports.table_counts import CountedSources
 from sqlstream.jobs.savepoints.wholeness import require_whole_checkpoint
 from sqlstream.planner import properties
@@ -120,7 +120,11 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
-        enough=enough_of(rows_wanted(job.work.plan), checkpoint.storage),
+        enough=enough_of(
+            rows_wanted(job.work.plan),
+            checkpoint.storage,
+            lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),
+        ),
     )
 
 

@@ -107,7 +107,16 @@ def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
 
 def last_committed(storage: Storage) -> int | None:
     """The number of the newest epoch in a checkpoint."""
-    numbers = (re.fullmatch(r"\d+", path) for path in storage.files(f"{_SPARK}/commits"))
+    return _last(storage, "commits")
+
+
+def last_begun(storage: Storage) -> int | None:
+    """The number of the newest micro-batch in a checkpoint, which may have written its rows, or some of them."""
+    return _last(storage, "offsets")
+
+
+def _last(storage: Storage, log: str) -> int | None:
+    numbers = (re.fullmatch(r"\d+", path) for path in storage.files(f"{_SPARK}/{log}"))
     return max((int(number[0]) for number in numbers if number), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Counts what waits in a checkpoint: Spark reads the state of its last epoch, kernels tell what is in it."""
+"""Counts what waits or is kept in a checkpoint: Spark reads the state of its last epoch, kernels tell what is in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from sqlstream.jobs.records.history import last_committed
 from sqlstream.jobs.reports.waiting import Waiting
 from sqlstream.planner.physical.gears import Gear
 from sqlstream.udfs.kernel import Domain
-from sqlstream.udfs.spark.state_reading import WAITS_DDL, wait_of, waits_of_group
+from sqlstream.udfs.spark.state_reading import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
 from sqlstream.udfs.spark.state_server import NAME
 from sqlstream.udfs.waiting import Pending, Wait, added
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.group import GroupedData
 
     from sqlstream.jobs.checkpoints.checkpoint import Checkpoint
     from sqlstream.jobs.lifecycle.runtime import RunningOperator
@@ -33,20 +34,37 @@ def waiting_in(
     location = checkpoint.spark_location
     if checkpoint.layout.gear == Gear.NATIVE.value:
         return tuple(_windows(location, spark))
-    in_order = sorted(operators, key=lambda operator: min(operator[0]))  # as Spark numbers them
     counts = [
         waiting
-        for number, operator in enumerate(in_order)
+        for number, operator in enumerate(_in_order(operators))
         for waiting in _waiting_of(location, number, operator, spark)
     ]
     return tuple(sorted(counts, key=lambda waiting: waiting.operator))
 
 
+def rows_kept(checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession) -> int:
+    """How many rows the topmost operator keeps as state in the last epoch (``Kernel.kept_rows``)."""
+    if last_committed(checkpoint.storage) is None:
+        return 0
+    _, processor = _in_order(operators)[0]
+    counts = _groups(checkpoint.spark_location, 0, spark).applyInArrow(kept_of_group(processor), KEPT_DDL)
+    return sum(row.rows for row in counts.collect())
+
+
+def _in_order(operators: Sequence[RunningOperator]) -> list[RunningOperator]:
+    """As Spark numbers them."""
+    return sorted(operators, key=lambda operator: min(operator[0]))
+
+
+def _groups(location: str, number: int, spark: SparkSession) -> GroupedData:
+    """The entries of an operator's state by key group."""
+    reader = spark.read.format("statestore").option("operatorId", number).option("stateVarName", NAME)
+    return reader.load(location).select(*_ENTRIES).groupBy("key_group")
+
+
 def _waiting_of(location: str, number: int, operator: RunningOperator, spark: SparkSession) -> Iterator[Waiting]:
     numbers, processor = operator
-    reader = spark.read.format("statestore").option("operatorId", number).option("stateVarName", NAME)
-    entries = reader.load(location).select(*_ENTRIES)
-    groups = entries.groupBy("key_group").applyInArrow(waits_of_group(processor), WAITS_DDL)
+    groups = _groups(location, number, spark).applyInArrow(waits_of_group(processor), WAITS_DDL)
     by_stage: dict[int, list[Wait]] = {}
     for stage, *wait in groups.collect():
         by_stage.setdefault(stage, []).append(wait_of(*wait))

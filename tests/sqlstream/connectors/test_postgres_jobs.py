@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,37 @@ def test_updates_replace_rows_by_key_also_when_their_batch_runs_again(run, serve
     forget_last_commit(tmp_path / "checkpoints" / "insert_into_counts")
     run(columns, COUNTS)
     assert server.rows(counts) == expected
+
+
+@pytest.mark.parametrize("gone", ["DROP TABLE sqlstream_epochs", "DELETE FROM sqlstream_epochs"])
+def test_a_job_whose_epochs_are_gone_writes_no_row_twice(gone: str, run, server, tmp_path) -> None:
+    columns, insert = "k STRING", "INSERT INTO copied SELECT k FROM events"
+    write(tmp_path, 1, "a,1,2024-01-01 00:00:01")
+    run(columns, insert, "copied")
+    if gone.startswith("DELETE"):
+        write(tmp_path, 2, "b,1,2024-01-01 00:00:01")
+        run(columns, insert, "copied")
+    rows = server.rows("SELECT k FROM copied ORDER BY k")
+    server.execute("CREATE TABLE kept AS SELECT * FROM sqlstream_epochs", gone)
+    forget_last_commit(tmp_path / "checkpoints" / "insert_into_copied")
+    write(tmp_path, 3, "c,1,2024-01-01 00:00:01")
+    run_again = partial(run, columns, insert, "copied")
+    with pytest.raises(SqlStreamError, match=r"SS569: table .*sqlstream_epochs.* does not tell which micro-batches"):
+        run_again()
+    assert server.rows("SELECT k FROM copied ORDER BY k") == rows
+    server.execute("DROP TABLE IF EXISTS sqlstream_epochs", "ALTER TABLE kept RENAME TO sqlstream_epochs",
+                   "ALTER TABLE sqlstream_epochs ADD PRIMARY KEY (run, target)")  # fmt: skip
+    run_again()
+    assert server.rows("SELECT k FROM copied ORDER BY k") == [*rows, ("c",)]
+
+
+def test_with_a_key_a_job_goes_on_without_its_epochs(run, server, tmp_path) -> None:
+    columns, insert = "k STRING, PRIMARY KEY (k) NOT ENFORCED", "INSERT INTO copied SELECT k FROM events"
+    for number, key in enumerate("ab"):
+        write(tmp_path, number + 1, f"{key},1,2024-01-01 00:00:01")
+        run(columns, insert, "copied")
+        server.execute("DROP TABLE sqlstream_epochs")
+    assert server.rows("SELECT k FROM copied ORDER BY k") == [("a",), ("b",)]
 
 
 def test_without_a_checkpoint_of_its_own_a_job_writes_again(run, server, tmp_path) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
+from pathlib import Path
+
 import pytest
 
 from sqlstream.jobs import Job, JobState
-from sqlstream.planner.operators.top_n import rows_wanted
+from sqlstream.jobs.checkpoints.storage import LocalStorage
+from sqlstream.jobs.lifecycle.enough import enough_of
+from sqlstream.planner.operators.top_n import Wanted, rows_wanted
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
 from sqlstream.testing.spark import LocalSession
@@ -40,11 +46,41 @@ def test_a_job_ends_with_its_rows_and_has_no_more_when_it_is_started_again(tmp_p
             assert (job.state, job.progress().rows_out) == (JobState.FINISHED, rows)
 
 
+@pytest.mark.spark
+def test_a_job_that_is_stopped_midway_gives_the_rest_and_ends(tmp_path: Path):
+    sink = f"('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'json')"
+    given: list[int] = []
+    for _ in range(2):
+        with LocalSession() as session:
+            session.sql(f"{ENDLESS}; CREATE TABLE first (n INT) WITH {sink}")
+            session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints'; SET 'pipeline.name' = 'firsts'")
+            job = session.sql("INSERT INTO first SELECT n FROM numbers LIMIT 300 OFFSET 20")
+            assert isinstance(job, Job)
+            if not given:
+                end = time.monotonic() + 60
+                while not job.progress().rows_out and time.monotonic() < end:
+                    time.sleep(0.05)
+                job.stop()
+            else:
+                assert job.wait(120)
+                assert job.state is JobState.FINISHED
+            given.append(job.progress().rows_out)
+    rows = [json.loads(line) for path in (tmp_path / "out").glob("part-*") for line in path.read_text().splitlines()]
+    assert 0 < given[0] < 300, "the first run is to be stopped midway"
+    assert (len(rows), sum(given)) == (300, 300)
+
+
+@pytest.mark.parametrize(("kept", "left"), [(0, 5), (2, 5), (3, 4), (7, 0), (9, 0)])
+def test_rows_that_earlier_runs_have_given_are_not_wanted_again(kept: int, left: int, tmp_path: Path):
+    enough = enough_of(Wanted(5, skipped=2), LocalStorage(tmp_path), lambda: kept)
+    assert enough is not None and enough.rows == left
+
+
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ("SELECT n FROM numbers LIMIT 5", 5),
-        ("SELECT n + 1 AS m FROM numbers LIMIT 5 OFFSET 2", 5),
+        ("SELECT n FROM numbers LIMIT 5", Wanted(5, 0)),
+        ("SELECT n + 1 AS m FROM numbers LIMIT 5 OFFSET 2", Wanted(5, 2)),
         ("SELECT n FROM numbers ORDER BY n LIMIT 5", None),
         ("SELECT n FROM (SELECT n FROM numbers LIMIT 5) AS t WHERE n > 2", None),
         ("SELECT n, COUNT(*) AS c FROM numbers GROUP BY n LIMIT 5", None),

@@ -13,7 +13,15 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.processes import Process, _start_of, this_process
-from sqlstream.jobs.records.record import DAMAGED, LOST_AFTER_S, from_text, read_record, records_below, to_text, write_record
+from sqlstream.jobs.records.record import (
+    DAMAGED,
+    LOST_AFTER_S,
+    from_text,
+    read_record,
+    records_below,
+    to_text,
+    write_record,
+)
 from sqlstream.jobs.records.recorded_job import recorded_jobs
 from sqlstream.jobs.reports.lookups import LookupTotals
 from sqlstream.jobs.reports.progress import Progress

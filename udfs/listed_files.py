@@ -57,11 +57,16 @@ class ListedFiles:
 
     def _of_batch(self, batch: int) -> Iterator[str]:
         spark = Path(self.logs).parent
-        steps = _steps(spark, batch)
-        for source in sorted(Path(self.logs).glob("[0-9]*")):
-            for path in _entries(source, steps):
-                if path.startswith(self.root) and not path.startswith(f"{spark.parent}/"):
-                    yield path
+        for path in files_of(spark, batch):
+            if path.startswith(self.root) and not path.startswith(f"{spark.parent}/"):
+                yield path
+
+
+def files_of(spark: Path, batch: int) -> Iterator[str]:
+    """The files that a micro-batch reads, by the checkpoint of Spark; those of control rows among them."""
+    steps = _steps(spark, batch)
+    for source in sorted((spark / "sources").glob("[0-9]*")):
+        yield from _entries(source, steps)
 
 
 def offsets_of(spark: Path, batch: int) -> list[str]:

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoints.damage import NO_SPACE, damaged, disk_full
 from sqlstream.jobs.checkpoints.storage import local_storage_at
+from sqlstream.jobs.lifecycle.batch_files import read_last
 from sqlstream.jobs.lifecycle.file_refusals import refusal
 from sqlstream.jobs.lifecycle.file_refusals import vanished as out_of_reach
 from sqlstream.jobs.records.record import working_elsewhere
@@ -45,6 +46,8 @@ _CUT_OFF = re.compile(  # of a task's Python from Spark's state, by what is know
     r"^(?:EOFError|ConnectionResetError|BrokenPipeError)\b",
     re.MULTILINE,
 )
+_OF_A_ROW = frozenset({"SS401", "SS430"})
+"""Found by expressions far from the file that the row comes from."""
 _NO_ROOM_BYTES = 1 << 20
 _MALFORMED = ("[MALFORMED_RECORD_IN_PARSING", "[MALFORMED_CSV_RECORD")
 _READING = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? reading file (?P<file>\S+?)\.(?:\s|$)", re.MULTILINE)
@@ -74,7 +77,8 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     in_java = _in_java(error)
     deep = too_deep_for_spark(text + in_java)
     cause = _spark_gone(error) or _ours(text) or deep or _outside(text + in_java, checkpoint) or _cause(text, in_java)
-    detail = " ".join(filter(None, (cause.detail, _what_then(name, checkpoint, temporary))))
+    where = read_last(checkpoint) if cause.code in _OF_A_ROW and " of file " not in cause.message else None
+    detail = " ".join(filter(None, (cause.detail, where, _what_then(name, checkpoint, temporary))))
     return ExecutionError.of([replace(cause, detail=detail or None)])
 
 

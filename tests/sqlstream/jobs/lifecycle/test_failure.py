@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -222,3 +224,34 @@ def test_bad_rows_and_unreadable_files_are_told_apart_wherever_spark_names_them(
         failure = job_error(error, "j", "/checkpoint").diagnostic
         assert failure.code == code
         assert "a%20b.csv" in failure.message or '"/data/a b.csv"' in failure.message
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (1, 'The micro-batch has read file "/in/0.json". Job "x" stopped.'),
+        (3, 'The micro-batch has read the files "/in/0.json", "/in/1.json" and "/in/2.json". Job "x" stopped.'),
+        (9, 'The micro-batch has read the files "/in/0.json", "/in/1.json", "/in/2.json" and 6 more. Job "x" stopped.'),
+        (0, 'Job "x" stopped.'),
+    ],
+)
+def test_a_row_without_event_time_is_sought_in_the_files_of_its_micro_batch(files, said, tmp_path: Path):
+    spark = tmp_path / "spark"
+    for folder in ("offsets", "sources/0", "sources/1"):
+        (spark / folder).mkdir(parents=True)
+    paths = [f"file:///in/{number}.json" for number in range(files)]
+    for source, own in enumerate((paths, [(tmp_path / "control" / "a.json").as_uri()])):
+        entries = [json.dumps({"path": path, "timestamp": 1, "batchId": 0}, separators=(",", ":")) for path in own]
+        (spark / f"sources/{source}/0").write_text("\n".join(["v1", *entries]))
+    (spark / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}\n{"logOffset":0}')
+    failure = job_error(RuntimeError(NULL_TIME), "x", str(tmp_path))
+    assert failure.diagnostic.detail is not None
+    assert failure.diagnostic.detail.startswith(said)
+
+
+def test_damaged_logs_do_not_hide_what_has_failed(tmp_path: Path):
+    (tmp_path / "spark" / "offsets").mkdir(parents=True)
+    (tmp_path / "spark" / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "spark" / "offsets" / "0").write_bytes(b"\xff\xfe{")
+    (tmp_path / "spark" / "sources" / "0" / "0").write_bytes(b"\xff")
+    assert str(job_error(RuntimeError(NULL_TIME), "x", str(tmp_path))).startswith("SS401: event time")

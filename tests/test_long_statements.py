@@ -51,3 +51,17 @@ def test_a_long_statement_goes_through_every_step(name, workspace):
     assert check_script(text, workspace) == ()
     document = explain(bound_plan(statement, workspace), "JSON", "CHANGELOG_MODE", RULES)
     assert document.count('"node": "Scan"') == (2 * 1000 if name == "union" else 2)
+
+
+@pytest.mark.parametrize(
+    ("terms", "number"),
+    [
+        (f"CUBE ({', '.join(f'v + {i}' for i in range(20))})", "1,048,576"),
+        (f"CUBE ({', '.join(f'v + {i}' for i in range(3000))})", "over 1,000,000,000,000"),
+        (", ".join(f"ROLLUP (v + {i}, v - {i})" for i in range(12)), "531,441"),
+        (f"GROUPING SETS ({', '.join(['CUBE (k, v, ts)'] * 600)})", "4,800"),
+    ],
+)
+def test_grouping_sets_that_multiply_are_refused_before_they_are_listed(terms, number, workspace):
+    (found,) = check_script(f"SELECT COUNT(*) AS n FROM plain GROUP BY {terms}", workspace)
+    assert (found.code, found.message) == ("SS289", f"GROUP BY has {number} grouping sets, more than 4,096")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from math import prod
 
 from sqlglot import exp
 
@@ -31,6 +32,11 @@ from sqlstream.planner.nodes import Field
 from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.windows import GlobalWindow as GlobalWindowNode
 from sqlstream.planner.windows import RowMeasured, UserWindow, Window
+
+TOO_MANY_SETS = "SS289"
+
+_MOST_SETS = 4_096
+_UNCOUNTABLE = 10**12
 
 Set = tuple[exp.Expr, ...]
 
@@ -77,11 +83,21 @@ def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Groupin
     if len(context.problems) > mistakes:
         context.stop_if_wrong()
     window, plain = _window(clauses_of(select).window, terms, scope, context)
+    _refuse_too_many(plain, group)
     sets = [sum(combination, ()) for combination in product(*(list(_sets(t)) for t in plain))]
     keys: list[Key] = []
     positions = [tuple(_position(e, keys, select, scope, context) for e in keys_of_set) for keys_of_set in sets]
     grouped = any(isinstance(t, (exp.Cube, exp.Rollup, exp.GroupingSets)) for t in plain)
     return Grouping(tuple(keys), tuple(tuple(dict.fromkeys(p)) for p in positions) if grouped else None, window)
+
+
+def _refuse_too_many(terms: Sequence[exp.Expr], group: exp.Group) -> None:
+    """Before they are listed: CUBE doubles them with each key, and terms beside each other multiply theirs."""
+    number = prod(map(_count, terms))
+    if number > _MOST_SETS:
+        shown = f"{number:,}" if number < _UNCOUNTABLE else f"over {_UNCOUNTABLE:,}"
+        message = f"GROUP BY has {shown} grouping sets, more than {_MOST_SETS:,}"
+        raise bind_error(TOO_MANY_SETS, message, group, "List the ones that are needed: GROUPING SETS ((a, b), (a)).")
 
 
 # --- grouping sets --------------------------------------------------------------------------------------------
@@ -103,6 +119,18 @@ def _sets(term: exp.Expr) -> Iterator[Set]:
                 yield sum(units[:size], ())
         case _:
             yield _unit(term)
+
+
+def _count(term: exp.Expr) -> int:
+    """How many ``_sets`` gives."""
+    match term:
+        case exp.GroupingSets():
+            return sum(map(_count, term.expressions))
+        case exp.Cube():
+            return int(2 ** len(term.expressions))
+        case exp.Rollup():
+            return len(term.expressions) + 1
+    return 1
 
 
 def _unit(element: exp.Expr) -> Set:

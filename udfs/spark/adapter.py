@@ -74,9 +74,9 @@ class KernelProcessor:
     def kept_rows(self, entries: Mapping[StateKey, bytes]) -> int:
         """How many rows the first of the kernels keeps, of all state of a key group."""
         store = MemoryStore(dict(entries))
-        (found,) = store.get([self._own[0]])
-        entry = GroupEntry.from_bytes(found)
-        return self._stages[0].kernel.kept_rows(GroupContext(Part(store, 0), entry.watermark, entry.clock))
+        (entry_bytes,) = store.get([self._own[0]])
+        entry = GroupEntry.from_bytes(entry_bytes)
+        return self._stages[0].kernel.kept_rows(GroupContext(StageStore(store, 0), entry.watermark, entry.clock))
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""

@@ -53,6 +53,7 @@ _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
 _IN_LIST = "Write a IN (1, 2), or ARRAY_CONTAINS(b, a) for an array b."
 _FORMAT = "Write DATE_FORMAT(a, 'yyyy') or TO_TIMESTAMP(a, 'yyyy') where a format is needed."
 _MOST_DIGITS = 38
+_MOST_CHARACTERS = 1_000
 _WINDOWS = frozenset({"CUMULATE", "HOP", "SESSION", "TUMBLE"})
 _NAME = "Both ' and \" hold a text: a name stands in backticks, as in `t`.`a`."
 _NO_HEX = "Write X'1F' for bytes; numbers are written with digits only."
@@ -67,10 +68,13 @@ def _hexadecimal(self: StrictParser, token: Token) -> Any:
 
 
 def _number(self: StrictParser, token: Token) -> Any:
-    """A number that Spark can hold."""
+    """A number that Spark can hold. One of very many leading zeros loses them: Python converts no such text."""
     defect = _defect_of(token.text)
     if defect is not None:
         raise failure(f'"{shortened(token.text)}" {defect}', token_span(token), LITERAL)
+    if len(token.text) > _MOST_CHARACTERS and "e" not in token.text.lower():
+        stripped = token.text.lstrip("0")
+        return exp.Literal.number(stripped if stripped[:1].isdigit() else f"0{stripped}")
     read: Callable[..., Any] = SparkParser.PRIMARY_PARSERS[token.token_type]
     return read(self, token)
 

@@ -12,10 +12,15 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import expected_after, format_script, parse_script, to_sql
 from sqlstream.grammar.nodes import Insert, Query, StatementSet
+from sqlstream.planner.batch import resolve
+from sqlstream.planner.batch.respelling import for_spark
+from sqlstream.planner.batch.spark_text import spark_text
+from sqlstream.planner.batch.streaming_clauses import streaming_clause
 from sqlstream.planner.explain import explain, from_json, to_json
 from sqlstream.planner.physical import explain_physical
 from sqlstream.planner.rules import optimize
@@ -46,6 +51,8 @@ def _nested(text: str) -> Callable[[int], str]:
 
 _SELECT, _WHERE = "SELECT {x} AS x FROM plain", "SELECT v FROM plain WHERE {x}"
 _WINDOW = "FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end"
+
+_JOIN = "SELECT p.v FROM plain AS p JOIN clicks AS c ON p.v = c.v AND"
 
 _CHAIN = "c# AS (SELECT v, k FROM c@ WHERE v <> #)"
 _DOUBLING = "c# AS (SELECT v + v AS v FROM c@)"
@@ -94,6 +101,28 @@ _GROWING: dict[str, Callable[[int], str]] = {
     "declared columns": _of(
         "CREATE TABLE w ({x}) WITH ('connector' = 'test'); SELECT * FROM w", x=_joined(", ", "c# INT")
     ),
+    "joins by OR": _of(f"{_JOIN} ({{x}})", x=_joined(" OR ", "p.v + c.v = #")),
+    "joins by AND": _of(f"{_JOIN} {{x}}", x=_joined(" AND ", "p.v + c.v <> #")),
+    "subqueries of IN": _of(_WHERE, x=_joined(" AND ", "v IN (SELECT v FROM clicks WHERE v > #)")),
+    "subqueries of EXISTS": _of(
+        _WHERE, x=_joined(" AND ", "EXISTS (SELECT 1 FROM clicks WHERE clicks.v = plain.v AND clicks.v > #)")
+    ),
+    "scalar subqueries": _of(
+        "SELECT {x} FROM plain", x=_joined(", ", "(SELECT MAX(v) FROM clicks WHERE clicks.k = plain.k) AS c#")
+    ),
+    "union of distinct rows": _joined(" UNION ", "SELECT v FROM plain"),
+    "intersect": _joined(" INTERSECT ", "SELECT v FROM plain"),
+    "except": _joined(" EXCEPT ", "SELECT v FROM plain"),
+    "keys of groups": _of("SELECT COUNT(*) AS c FROM plain GROUP BY {x}", x=_joined(", ", "v + #")),
+    "aggregates of groups": _of("SELECT {x} FROM plain GROUP BY k", x=_joined(", ", "SUM(DISTINCT v + #) AS c#")),
+    "having": _of("SELECT k FROM plain GROUP BY k HAVING {x}", x=_joined(" AND ", "SUM(v) <> #")),
+    "grouping sets": _of(
+        "SELECT COUNT(*) AS c FROM plain GROUP BY GROUPING SETS ({x})", x=_joined(", ", "(v + #)")
+    ),
+    "values": _of("SELECT * FROM (VALUES {x}) AS t(a, b)", x=_joined(", ", "(#, 'a')")),
+    "unnest": _of("SELECT n FROM bids {x}", x=_joined(" ", "CROSS JOIN UNNEST(tags) AS u#(x#)")),
+    "brackets": lambda n: f"SELECT {'ARRAY[' * n}v{']' * n}{'[0]' * n} AS x FROM plain",
+    "fields": lambda n: f"SELECT {'STRUCT(' * n}v{' AS a)' * n}{'.a' * n} AS x FROM plain",
     "mistakes": _of("SELECT {x} FROM plain", x=_joined(", ", "wrong#")),
     "comments": _of("SELECT {x} AS x FROM plain", x=_joined(" + ", "v /* c# */ -- d#\n")),
     "comments in one place": _of("SELECT v {x} FROM plain", x=_joined(" ", "/* c# */")),
@@ -148,8 +177,22 @@ def _steps(text: str, workspace: Workspace) -> Iterator[tuple[str, Callable[[], 
     for stage, kind in (("TRACE", "JSON"), ("CHANGELOG_MODE", "MERMAID"), ("ADVICE", "TEXT")):
         yield f"explain {stage}", lambda s=stage, k=kind: [explain(plan, k, s, RULES) for plan in plans]  # type: ignore[misc]
     yield "physical", lambda: [explain_physical(physical(optimize(plan, RULES))) for plan in plans]
+    queries = [s.query for s in planned if isinstance(s, Query) and text.count("(SELECT v FROM (") == 0]
+    yield "spell for Spark", lambda: [_spelled(query, workspace) for query in queries]
     documents = [to_json(plan) for plan in plans]
     yield "load", lambda: [from_json(document) for document in documents]
+
+
+def _spelled(query: exp.Expr, workspace: Workspace) -> str:
+    """The query as a batch gives it to Spark; of windows, which are no batches, nothing.
+
+    Queries in FROM of queries in FROM are left out: sqlglot's generator looks through each anew for those inside.
+    """
+    if streaming_clause(query, workspace.catalog) is not None:
+        return ""
+    names: dict[str, str] = {}
+    resolved = resolve(query, workspace.catalog, lambda table: names.setdefault(table.name, f"t{len(names)}"))
+    return spark_text(for_spark(resolved.query, workspace.catalog)).text
 
 
 def _calls(run: Callable[[], object]) -> int:

@@ -82,3 +82,20 @@ def test_zeros_before_a_number_do_not_make_it_longer_than_python_reads():
 def test_zeros_before_a_number_are_no_digits_of_one_that_is_folded(workspace):
     assert check_script(f"SELECT v FROM plain WHERE {'0' * 5000}7 > v + 1", workspace) == ()
     assert check_script(f"SELECT v FROM plain WHERE {'0' * 5000}7 > 6", workspace) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT k, COUNT(*) AS c FROM plain GROUP BY #1", None),
+        ("SELECT k, COUNT(*) AS c FROM plain GROUP BY #", "SS223"),
+        ("SELECT v FROM plain ORDER BY #1 LIMIT #5", None),
+        ("SELECT #.5 + #1 AS x FROM plain", None),
+        ("SELECT LAG(n, #1) OVER (PARTITION BY auction ORDER BY ts) AS x FROM bids", None),
+        ("SELECT v FROM plain WHERE v IN (SELECT v FROM clicks LIMIT #1)", None),
+    ],
+)
+def test_thousands_of_leading_zeros_are_no_digits(text, code, workspace):
+    written = text.replace("#", "0" * 5000)
+    assert [found.code for found in check_script(written, workspace)] == ([code] if code else [])
+    assert len(format_script(written)) < 200

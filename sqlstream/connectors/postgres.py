@@ -122,7 +122,7 @@ def place(table: Table) -> tuple[str | None, ...]:
 
 def require_intact(environment: Environment, table: Table, stay: Stay | None, streamed: bool) -> None:
     """Of a table without a key, where rows that are written again come twice: that the database knows the batches."""
-    if table.primary_key or stay is None or stay == UNTOLD or environment.begun is None:
+    if table.primary_key or stay is None or stay is UNTOLD or environment.begun is None:
         return
     if environment.begun <= stay.since:
         return

@@ -172,7 +172,8 @@ def _before_1970(kind: DataType) -> SparkColumn:
 
 
 def _in_a_directory(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
-    if kind.name == "STRING":
+    if kind.name in ("STRING", "BINARY"):
+        value = value.cast("STRING")  # the bytes as they are
         yield from _no_utf8(value)
         yield (value == "") | (value == _NO_PARTITION), "is the name of the directory for NULL"
         yield value.contains("\0"), "has a NUL, which no name of a directory may have"

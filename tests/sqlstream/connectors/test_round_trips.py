@@ -88,6 +88,7 @@ TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "orc": ([kind for kind in VALUES if kind != "TIMESTAMP_NTZ"], {"format": "orc"}),
     "text": (["STRING"], {"format": "text"}),
     "directories": (["BIGINT", "STRING", "DATE"], {"format": "json", "partition-by": "c1,c2"}),
+    "directories of bytes": (["BIGINT", "BINARY"], {"format": "json", "partition-by": "c1"}),
 }  # fmt: skip
 VALUES["INT"] = (st.integers(-(2**31), 2**31 - 1), pa.int32())
 
@@ -158,6 +159,9 @@ def shown(rows: DataFrame) -> Counter[str]:
         ("text", (None,), 0, "NULL has no text"),
         ("text", ("a\r",), 0, "has a line break"),
         ("directories", (1, "", None), 1, "is the name of the directory for NULL"),
+        ("directories of bytes", (1, b""), 1, "is the name of the directory for NULL"),
+        ("directories of bytes", (1, b"a\xff"), 1, "is no UTF-8"),
+        ("directories of bytes", (1, b"\0"), 1, "has a NUL"),
     ],
 )
 def test_a_sink_refuses_what_its_format_cannot_hold(name: str, row, column: int, message: str, table_of, spark) -> None:

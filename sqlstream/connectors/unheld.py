@@ -177,6 +177,11 @@ def _in_a_directory(kind: DataType, value: SparkColumn, values: Mapping[str, Any
         yield from _no_utf8(value)
         yield (value == "") | (value == _NO_PARTITION), "is the name of the directory for NULL"
         yield value.contains("\0"), "has a NUL, which no name of a directory may have"
+    if kind.name == "BINARY":
+        yield (
+            value.rlike(_ESCAPED),
+            "has a character that Spark escapes in the name of a directory",
+        )
 
 
 def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
@@ -184,6 +189,8 @@ def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
 
     yield ~F.is_valid_utf8(value), "is no UTF-8"
 
+
+_ESCAPED = r"[\x01-\x1f\x22#%'*/:=?\\\x7f{\[\]^]"
 
 _FORMATS: Mapping[str, Find] = {
     "csv": _in_csv,

@@ -162,6 +162,7 @@ def shown(rows: DataFrame) -> Counter[str]:
         ("directories of bytes", (1, b""), 1, "is the name of the directory for NULL"),
         ("directories of bytes", (1, b"a\xff"), 1, "is no UTF-8"),
         ("directories of bytes", (1, b"\0"), 1, "has a NUL"),
+        ("directories of bytes", (1, b"a%b"), 1, "has a character that Spark escapes"),
     ],
 )
 def test_a_sink_refuses_what_its_format_cannot_hold(name: str, row, column: int, message: str, table_of, spark) -> None:

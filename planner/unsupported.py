@@ -30,12 +30,6 @@ FEATURES: dict[str, Unsupported] = {
         "joins of this form",
         "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
     ),
-    "asof": Unsupported(
-        "SS301",
-        "ASOF joins of this form",
-        "Write l.ts >= r.ts or l.ts > r.ts in ON or MATCH_CONDITION, where both are columns of a WATERMARK, beside "
-        "equalities and conditions on one side.",
-    ),
     "temporal join": Unsupported(
         "SS302",
         "tables as of a time that are not joined",

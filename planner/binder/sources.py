@@ -12,6 +12,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.asof_joins import asof_join
 from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
@@ -26,7 +27,7 @@ from sqlstream.planner.binder.normalize import normalized
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
 from sqlstream.planner.binder.tables import delay_ms, read_table
-from sqlstream.planner.binder.temporal_joins import asof_join, temporal_join
+from sqlstream.planner.binder.temporal_joins import temporal_join
 from sqlstream.planner.binder.values import bind_values, one_row
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import Table, TimeDomain, View

@@ -55,6 +55,7 @@ BATCHES = (
     "SELECT DISTINCT a FROM t",
     "SELECT t.a FROM t JOIN u ON t.a = u.a",
     "SELECT t.a FROM t CROSS JOIN u",
+    "SELECT t.a FROM t ASOF LEFT JOIN u ON t.a = u.a AND t.b >= u.b",
     "SELECT a FROM t NATURAL JOIN u",
     "SELECT a FROM t UNION SELECT a FROM u",
     "SELECT a FROM t WHERE b IN (SELECT b FROM u)",
@@ -75,6 +76,7 @@ BATCHES = (
 STREAMS = (
     "SELECT a FROM t WHERE b > 1",
     "SELECT a FROM t UNION ALL SELECT a FROM u",
+    "SELECT at FROM t ASOF JOIN u MATCH_CONDITION (t.b >= u.b) USING (a)",
     f"SELECT COUNT(*) FROM {WINDOW} GROUP BY window_start, window_end",
     "SELECT COUNT(*) FROM t GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)",
     "SELECT SUM(b) OVER (ORDER BY at) FROM t",
@@ -127,7 +129,7 @@ def test_streaming_refuses_what_streams_cannot_do(session: Session, text: str) -
 def test_batch_takes_all_but_tables_without_an_end(session: Session) -> None:
     assert {way(session, text, "batch") for text in BATCHES} == {"batch"}
     assert [way(session, text, "batch") for text in STREAMS] == [
-        "batch", "batch", "stream", "stream", "batch", "stream", "batch", "batch",
+        "batch", "batch", "stream", "stream", "stream", "batch", "stream", "batch", "batch",
     ]  # fmt: skip
     text = "SELECT e.a FROM t, endless AS e"
     (wrong,) = session.check(text)

@@ -42,7 +42,7 @@ FEATURES: dict[str, Unsupported] = {
         "above, as in WHERE rn <= 3.",
     ),
     "over here": Unsupported(
-        "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM, without GROUP BY."
+        "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM."
     ),
     "over frame": Unsupported(
         "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
@@ -52,15 +52,10 @@ FEATURES: dict[str, Unsupported] = {
         "these functions over a frame",
         "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
     ),
-    "qualify": Unsupported(
-        "SS305",
-        "QUALIFY clauses of a query with GROUP BY",
-        "Write the query with GROUP BY into FROM and QUALIFY above it.",
-    ),
     "subquery": Unsupported(
         "SS308",
         "subqueries in this place",
-        "Write it into WHERE, or into the select list of a query without aggregates, which may stand in FROM there.",
+        "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
     ),
     "correlated subquery": Unsupported(
         "SS308",

@@ -26,6 +26,8 @@ from sqlstream.planner.binder.lookups import TIME_TRAVEL, is_looked_up, is_time_
 from sqlstream.planner.binder.normalize import normalized
 from sqlstream.planner.binder.process_functions import process_function
 from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.subqueries import Subqueries
+from sqlstream.planner.binder.subqueries_on import without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, read_table
 from sqlstream.planner.binder.temporal_joins import temporal_join
 from sqlstream.planner.binder.values import bind_values, one_row
@@ -43,7 +45,9 @@ _TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", ARG)
 _EMPTY = frozenset({"", "CROSS", "INNER"})
 
 
-def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tuple[Scope, exp.Expr | None]:
+def bind_from(
+    select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries
+) -> tuple[Scope, exp.Expr | None]:
     """The scope of FROM with its joins and lateral views, and what is left of WHERE to be checked above."""
     source = select.args.get("from_")
     hints = lookup_hints(select, context)
@@ -64,8 +68,10 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
             scope = _as_of(step, scope, context, hints, bind_query)
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
-            scope, implied = stream_join(step, scope, right, given, context)
+            plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
+            scope, implied = stream_join(plain, scope, right, given, context)
             fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
+            scope = subqueries.filtered(scope, asking)
         else:
             scope = _join(step, scope, context, hints)
     hints.finish(context)

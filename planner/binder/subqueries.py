@@ -65,7 +65,7 @@ class Subqueries:
         replaced = list(columns)
         for i, column in enumerate(columns):
             if column.bound is None and has_subquery(column.expression):
-                scope, value = self._replaced(column.expression, scope)
+                scope, value = self.valued(column.expression, scope)
                 replaced[i] = replace(column, expression=value)
         return scope, replaced
 
@@ -80,7 +80,7 @@ class Subqueries:
                 return self._exists(scope, plain, holds)
             case exp.In() if (query := asked_of(plain)) is not None:
                 return self._in(scope, plain, query, holds)
-        return self._checked(*self._replaced(condition, scope))
+        return self._checked(*self.valued(condition, scope))
 
     def _checked(self, scope: Scope, condition: exp.Expr) -> Scope:
         return scope.over(Filter(scope.node, bind_condition(condition, scope, self.context, _PLACE)))
@@ -97,7 +97,7 @@ class Subqueries:
         """NOT IN of values that may be NULL is two anti joins: with equal values, and with whether there are rows of
         which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all.
         """
-        scope, operand = self._replaced(node.this, scope)
+        scope, operand = self.valued(node.this, scope)
         rows = self._rows(query, scope, is_set=True, lists=True)
         equal, conditions = _equalities(operand, rows, node), rows.read.conditions
         if rows.read.one_row:
@@ -121,7 +121,7 @@ class Subqueries:
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def _replaced(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
+    def valued(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
         """The expression over a scope that has the values of its subqueries."""
 
         def value(node: exp.Expr) -> exp.Expr:
@@ -130,7 +130,7 @@ class Subqueries:
                 case exp.Exists(this=exp.Query()):
                     scope, answer = self._exists_value(scope, node)
                 case exp.In() if (query := asked_of(node)) is not None:
-                    scope, operand = self._replaced(node.this, scope)
+                    scope, operand = self.valued(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
                     scope, answer = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))

@@ -99,7 +99,7 @@ def test_what_streams_execute_stays_one(session: Session, text: str) -> None:
 
 REFUSED = {
     "SELECT a FROM endless ORDER BY a": "SS217",
-    "SELECT a FROM t GROUP BY a HAVING a IN (SELECT a FROM endless)": "SS308",
+    "SELECT RANK() OVER (ORDER BY (SELECT MAX(a) FROM endless)) FROM t": "SS308",
     f"SELECT window_start FROM {WINDOW} ORDER BY 1": "SS217",
     "SELECT COUNT(*) FROM t EMIT FINAL": "SS313",
     "SELECT a FROM tolerant ORDER BY a": "SS217",
@@ -119,7 +119,7 @@ def test_what_is_neither_is_refused_as_before(session: Session, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["SELECT a FROM t TABLESAMPLE (10 PERCENT)", "SELECT MAX(a) / (SELECT MAX(a) FROM u) FROM t"]
+    "text", ["SELECT a FROM t TABLESAMPLE (10 PERCENT)", "SELECT RANK() OVER (ORDER BY (SELECT MAX(a) FROM u)) FROM t"]
 )
 def test_streaming_refuses_what_streams_cannot_do(session: Session, text: str) -> None:
     with pytest.raises(SqlStreamError, match="SS3"):
@@ -184,7 +184,7 @@ def test_explain_shows_what_a_batch_reads(session: Session) -> None:
 
 
 def test_the_columns_of_a_view_over_finished_data_are_those_of_spark(session: Session) -> None:
-    session.sql("CREATE VIEW best AS SELECT b FROM t GROUP BY b HAVING b IN (SELECT b FROM u)")
+    session.sql("CREATE VIEW best AS SELECT b FROM t TABLESAMPLE (10 PERCENT)")
     with pytest.raises(SqlStreamError, match="SS601"):
         session.sql("DESCRIBE best")
 

@@ -114,7 +114,12 @@ FEATURES: dict[str, Unsupported] = {
     "pivot": Unsupported(
         "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."
     ),
-    "sample": Unsupported("SS332", "TABLESAMPLE clauses", "Filter with WHERE RAND() < 0.1."),
+    "sample": Unsupported(
+        "SS332",
+        "TABLESAMPLE clauses of this form",
+        "Write TABLESAMPLE (10 PERCENT) behind a table that only inserts: each row is taken by itself.",
+        "A stream has no number of rows, and a row that is withdrawn must be known to have been taken.",
+    ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),

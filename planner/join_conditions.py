@@ -21,7 +21,7 @@ from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 from sqlstream.udfs.joins.condition import And, Compare, Comparison, Condition, IsNull, Not, Operand, Or, Truth
 
-_COMPARISONS: dict[type[exp.Expr], Comparison] = {
+COMPARISONS: dict[type[exp.Expr], Comparison] = {
     exp.EQ: Comparison.EQUAL,
     exp.NEQ: Comparison.NOT_EQUAL,
     exp.LT: Comparison.LESS,
@@ -92,7 +92,7 @@ class _Divided:
                 return Or(tuple(self._compared(Comparison.EQUAL, node.this, value) for value in node.expressions))
             case exp.Is():
                 return self._is(node)
-        comparison = _COMPARISONS.get(type(node))
+        comparison = COMPARISONS.get(type(node))
         if comparison is None:
             raise _mixed(node)
         compared = self._compared(comparison, node.this, node.expression)

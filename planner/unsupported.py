@@ -30,12 +30,6 @@ FEATURES: dict[str, Unsupported] = {
         "joins of this form",
         "Join a table, a view or a query in parentheses; UNNEST and LATERAL TABLE with ON TRUE.",
     ),
-    "asof": Unsupported(
-        "SS301",
-        "ASOF joins of this form",
-        "Write l.ts >= r.ts or l.ts > r.ts in ON or MATCH_CONDITION, where both are columns of a WATERMARK, beside "
-        "equalities and conditions on one side.",
-    ),
     "temporal join": Unsupported(
         "SS302",
         "tables as of a time that are not joined",
@@ -48,7 +42,7 @@ FEATURES: dict[str, Unsupported] = {
         "above, as in WHERE rn <= 3.",
     ),
     "over here": Unsupported(
-        "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM, without GROUP BY."
+        "SS304", "OVER windows in this place", "Compute them in the select list of a query in FROM."
     ),
     "over frame": Unsupported(
         "SS304", "frames of this kind", "Write ROWS or RANGE BETWEEN … PRECEDING AND CURRENT ROW or n FOLLOWING."
@@ -58,15 +52,10 @@ FEATURES: dict[str, Unsupported] = {
         "these functions over a frame",
         "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD or NTH_VALUE.",
     ),
-    "qualify": Unsupported(
-        "SS305",
-        "QUALIFY clauses of a query with GROUP BY",
-        "Write the query with GROUP BY into FROM and QUALIFY above it.",
-    ),
     "subquery": Unsupported(
         "SS308",
         "subqueries in this place",
-        "Write it into WHERE, or into the select list of a query without aggregates, which may stand in FROM there.",
+        "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
     ),
     "correlated subquery": Unsupported(
         "SS308",
@@ -125,7 +114,12 @@ FEATURES: dict[str, Unsupported] = {
     "pivot": Unsupported(
         "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."
     ),
-    "sample": Unsupported("SS332", "TABLESAMPLE clauses", "Filter with WHERE RAND() < 0.1."),
+    "sample": Unsupported(
+        "SS332",
+        "TABLESAMPLE clauses of this form",
+        "Write TABLESAMPLE (10 PERCENT) behind a table that only inserts: each row is taken by itself.",
+        "A stream has no number of rows, and a row that is withdrawn must be known to have been taken.",
+    ),
     "recursive": Unsupported("SS335", "recursive queries", "Write the levels out with UNION ALL."),
     "watermark function": Unsupported("SS337", "calls of CURRENT_WATERMARK", "Late rows are dropped by the windows."),
     "named arguments": Unsupported("SS338", "named arguments of functions", "Give the arguments by position."),

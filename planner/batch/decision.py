@@ -58,7 +58,7 @@ _ORDER, _LIMIT, _NO_TABLE_FIRST = "SS217", "SS642", "SS220"
 _NOT_DECIDED = ("SS291", "SS292", "SS293")  # conditions of joins that kernels do not decide
 _VALUES = "SS651"  # types that have no common one here
 _FEATURES = (
-    "join", "kind of join", "over", "over here", "over frame", "over function", "qualify", "subquery", "pivot",
+    "join", "kind of join", "over", "over here", "over frame", "over function", "subquery", "pivot",
     "sample", "recursive", "named arguments", "quantified", "process function",
 )  # fmt: skip
 _EXECUTED = frozenset(

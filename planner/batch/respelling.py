@@ -6,14 +6,17 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
+from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
+from sqlstream.planner.binder.asof_joins import NO_MATCH
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import quoted_name
 from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
@@ -25,12 +28,19 @@ from sqlstream.planner.rewriting import asked_of, over_children
 from sqlstream.planner.type_inference import Types
 
 _SECONDS_OF_A_DAY = 86_400
+_NAME_THE_SIDES = "Write the names of the tables before the columns, as in ON l.k = r.k AND l.x >= r.x."
 
 
 @with_room
-def for_spark(query: exp.Expr, catalog: Catalog, columns: Collection[str] = ()) -> exp.Expr:
+def for_spark(
+    query: exp.Expr,
+    catalog: Catalog,
+    columns: Collection[str] = (),
+    keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> exp.Expr:
     """A copy of the query in Spark's words. SqlStreamError with all that has none.
 
+    ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them.
     ``columns`` are the names of columns that its tables have, in lower case: SS234 for a text in double quotes that is
     one of them.
     """
@@ -38,14 +48,15 @@ def for_spark(query: exp.Expr, catalog: Catalog, columns: Collection[str] = ()) 
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    spelled = respelled(_Respelling(context).of(query), Types(()), context)
+    spelled = respelled(_Respelling(context, keys).of(query), Types(()), context)
     context.stop_if_wrong()
     return spelled
 
 
 class _Respelling:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, keys: Mapping[str, Sequence[str]]) -> None:
         self._context = context
+        self._keys = keys
 
     def of(self, node: exp.Expr) -> exp.Expr:
         match node:
@@ -101,9 +112,9 @@ class _Respelling:
         return copy if child is inner else self.of(child)
 
     def _join(self, join: exp.Join) -> exp.Expr:
-        """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL."""
-        if (join.args.get("method") or "").upper() == "ASOF":
-            self._context.refuse("kind of join", join)
+        """UNNEST and LATERAL TABLE as a generator of Spark's behind LATERAL, ASOF JOIN as a subquery behind it."""
+        if is_asof(join):
+            return self._asof(join)
         right = join.this
         generator = self._generator(right) if isinstance(right, exp.Unnest | exp.Lateral) else None
         if generator is None:
@@ -113,6 +124,15 @@ class _Respelling:
         if not (copy.args.get("side") or copy.args.get("kind") or copy.args.get("on")):
             copy.set("kind", "CROSS")  # what a comma means
         return copy
+
+    def _asof(self, join: exp.Join) -> exp.Expr:
+        if nearest(join) is None:
+            message = "ASOF JOIN does not tell which of the values that it compares is of the right side"
+            self._context.wrong(NO_MATCH, message, join, _NAME_THE_SIDES)
+            return over_children(join, self.of)
+        named = join.this.name if isinstance(join.this, exp.Table) else ""
+        conditions = [self.of(join.args[key]) for key in ("on", "match_condition") if join.args.get(key) is not None]
+        return as_lateral(join, self.of(join.this), conditions, self._keys.get(named, ()))
 
     def _generator(self, source: exp.Expr) -> exp.Expr | None:
         """The call under its alias; None for subqueries and for what is Spark's already."""

@@ -11,6 +11,7 @@ from sqlstream.errors import Span
 from sqlstream.grammar.carrier import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import span_of
+from sqlstream.planner.batch.asof import is_asof, nearest
 from sqlstream.planner.batch.inputs import VIEW
 from sqlstream.planner.binder.calls import GROUP_WINDOWS, PANES, SPARK_WINDOWS, TIME_MARKERS, WINDOW_PROPERTIES
 from sqlstream.planner.binder.lookups import is_time_travel
@@ -63,8 +64,8 @@ def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | Non
             yield "MATCH_RECOGNIZE", span_of(node)
         case exp.Table() | exp.Subquery() if is_time_travel(node):
             yield "FOR SYSTEM_TIME AS OF", span_of(node)
-        case exp.Join() if node.text("method").upper() == "ASOF":
-            yield "ASOF JOIN", span_of(node)
+        case exp.Join() if is_asof(node) and nearest(node) is None:
+            yield "ASOF JOIN in this spelling", span_of(node)
         case exp.Hint():
             yield from _hints(node)
         case exp.Func():

@@ -12,7 +12,6 @@ from sqlstream.planner.binder.context import Context
 
 # Where a part has a refusal of its own; the rest is "syntax".
 _FEATURES: dict[str, str] = {
-    "qualify": "qualify",
     "windows": "over here",
     "hint": "hint",
     "hints": "hint",

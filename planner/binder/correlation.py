@@ -66,7 +66,7 @@ class Correlation:
             self._take(condition, inside, divided=divided)
         self.one_row = aggregates and not any(map(select.args.get, ("group", "having"))) and not _has_window(select)
         if self.one_row and self.lists:
-            self.default = _of_no_rows(select.expressions[0].unalias(), catalog)
+            self.default = of_no_rows(select.expressions[0].unalias(), catalog)
         own = select.expressions if self.lists or aggregates else [] if self.selected else [exp.true()]
         select.set("expressions", [*own, *(s.copy() for s in self.selected)])
         if aggregates and self.selected:
@@ -142,7 +142,7 @@ def _has_window(select: exp.Select) -> bool:
     return clauses_of(select).window is not None
 
 
-def _of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
+def of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
     """An expression of aggregates without any rows: a count is 0, all others are NULL."""
 
     def alone(node: exp.Expr) -> exp.Expr:

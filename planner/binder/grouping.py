@@ -40,6 +40,8 @@ _UNCOUNTABLE = 10**12
 
 Set = tuple[exp.Expr, ...]
 
+_GROUPED = (exp.Group, exp.GroupingSets, exp.Cube, exp.Rollup, exp.Tuple, exp.Paren)
+
 
 @dataclass(frozen=True)
 class Key:
@@ -165,6 +167,25 @@ def _ordinal(literal: exp.Literal, select: exp.Select) -> exp.Expr:
     if not 1 <= position <= len(columns) or columns[position - 1].is_star:
         raise bind_error("SS223", f"GROUP BY {position} is no position of a column in the select list", literal)
     return node_of(columns[position - 1].unalias())
+
+
+def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
+    """A copy whose GROUP BY says no ordinals and aliases of the select list, but what these stand for."""
+    select = select.copy()
+    group = select.args.get("group")
+    if group is None:
+        return select
+
+    def value(node: exp.Expr) -> exp.Expr:
+        alone = isinstance(node.parent, _GROUPED)
+        if alone and isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            return _ordinal(node, select).copy()
+        if isinstance(node, exp.Column) and alone and not node.table and not scope.find(node.name):
+            return (aliased(node.name, select.expressions) or node).copy()
+        return node
+
+    select.set("group", group.transform(value))
+    return select
 
 
 def aliased(name: str, expressions: Sequence[exp.Expr]) -> exp.Expr | None:

@@ -32,6 +32,7 @@ from sqlstream.planner.nodes import Filter, Item, Node
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall, Sorted
 from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.operators.updating_over import UpdatingOver
+from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -52,8 +53,9 @@ class _Order:
 
 def with_overs(
     select: exp.Select, columns: list[Selected], scope: Scope, context: Context
-) -> tuple[Scope, list[Selected]]:
-    """The select list over a scope that has the results of its OVER calls, filtered by QUALIFY."""
+) -> tuple[Scope, list[Selected], list[exp.Expr]]:
+    """The select list over a scope that has the results of its OVER calls, filtered by QUALIFY, but for those of its
+    conditions that have subqueries."""
     qualify = select.args.get("qualify")
     written = [*(c.expression for c in columns if c.bound is None), *([qualify.this] if qualify is not None else [])]
     calls = [window for expression in written for window in _windows(expression)]
@@ -65,15 +67,18 @@ def with_overs(
         if qualify is not None:
             hint = "Use WHERE, or HAVING for conditions on aggregates."
             context.wrong("SS239", "QUALIFY needs a function with OVER, in it or in the select list", qualify, hint)
-        return scope, columns
+        return scope, columns, []
     binding = _Binding(select, scope, context, {w.name.casefold(): w for w in select.args.get("windows") or ()})
     replaced = [c if c.bound is not None else replace(c, expression=binding.replaced(c.expression)) for c in columns]
     if qualify is None:
-        return binding.result(), replaced
-    condition = binding.replaced(_without_aliases(qualify.this, columns, scope))
+        return binding.result(), replaced, []
+    conditions = conjuncts(binding.replaced(_without_aliases(qualify.this, columns, scope)))
     above = binding.result()
-    filtered = Filter(above.node, bind_condition(condition, above, context, ClauseContext("QUALIFY")))
-    return above.over(bounded(filtered, context, qualify)), replaced
+    plain = [condition for condition in conditions if not has_subquery(condition)]
+    if plain:
+        filtered = Filter(above.node, bind_condition(conjunction(plain), above, context, ClauseContext("QUALIFY")))
+        above = above.over(bounded(filtered, context, qualify))
+    return above, replaced, [condition for condition in conditions if has_subquery(condition)]
 
 
 def _windows(expression: exp.Expr) -> list[exp.Window]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -9,6 +10,7 @@ from sqlglot import exp
 from sqlstream.grammar.carrier import ARG, clauses_of
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.above_groups import above_groups, with_values_below
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.clauses import refuse_clauses, with_emit
@@ -26,6 +28,7 @@ from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.state_ttl import state_ttls
 from sqlstream.planner.binder.subqueries import Subqueries, without_subqueries
 from sqlstream.planner.binder.top_n import bounded
+from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
 from sqlstream.planner.naming import Names, field_name, field_of
 from sqlstream.planner.nodes import Filter, Item, Project
 
@@ -45,11 +48,11 @@ def bind_select(
     refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
     ttls = state_ttls(select, context)
     context = replace(context, ttl_of=ttls.of)
-    scope, where = bind_from(select, context, bind_query)
+    subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
+    scope, where = bind_from(select, context, bind_query, subqueries)
     if correlation is not None:
         aggregates = is_aggregation(select, context)
         select, where = correlation.parted(select, where, scope, aggregates=aggregates, catalog=context.catalog)
-    subqueries = Subqueries(context, lambda query, inside, read: _subquery(query, inside, bind_query, read))
     relation = _selected(select, scope, where, subqueries, context)
     distinct = select.args.get("distinct")
     if distinct is not None:
@@ -76,11 +79,22 @@ def _selected(
     if where is not None:
         scope = _filtered(where, scope, subqueries, context)
     if is_aggregation(select, context):
-        refuse_rest(select, (*_CONSUMED, "distinct"), context)
-        return bind_aggregation(select, scope, context)
+        return _aggregated(select, scope, subqueries, context)
     refuse_clauses(clauses_of(select), context)
-    relation = _projection(select, scope, subqueries, context)
+    relation = _projection(select, expand(select.expressions, scope, context), scope, subqueries, context)
     return Relation(with_emit(clauses_of(select).emit, relation.node, select, context), relation.names)
+
+
+def _aggregated(select: exp.Select, scope: Scope, subqueries: Subqueries, context: Context) -> Relation:
+    """The groups, and above them what is computed once they are known."""
+    above = above_groups(select, scope, context)
+    if above is None:
+        refuse_rest(select, (*_CONSUMED, "distinct"), context)
+        return bind_aggregation(*with_values_below(select, scope, subqueries.valued, context), context)
+    groups = bind_aggregation(*with_values_below(above.groups, scope, subqueries.valued, context), context)
+    context.stop_if_wrong()
+    of_groups = subqueries.filtered(above.scope(groups, scope), above.conditions)
+    return _projection(above.select, above.columns, of_groups, subqueries, context)
 
 
 def _filtered(where: exp.Expr, scope: Scope, subqueries: Subqueries, context: Context) -> Scope:
@@ -100,17 +114,29 @@ def is_aggregation(select: exp.Select, context: Context) -> bool:
 
 
 def _aggregates(expression: exp.Expr, context: Context) -> bool:
-    if isinstance(expression, (exp.Query, exp.Window)):
+    if isinstance(expression, exp.Query):
         return False
+    if isinstance(expression, exp.Window):  # whose own function sees rows, or groups where its arguments do
+        return any(_aggregates(child, context) for child in _inside_over(expression))
     if aggregate_name(expression, context.catalog) is not None:
         return True
     return any(_aggregates(child, context) for child in expression.iter_expressions())
 
 
-def _projection(select: exp.Select, scope: Scope, subqueries: Subqueries, context: Context) -> Relation:
-    columns = expand(select.expressions, scope, context)
+def _inside_over(window: exp.Window) -> Iterator[exp.Expr]:
+    call = window.this
+    while isinstance(call, AGGREGATE_WRAPPERS):
+        call = call.this
+    yield from call.iter_expressions()
+    yield from (child for child in window.iter_expressions() if child is not window.this)
+
+
+def _projection(
+    select: exp.Select, columns: list[Selected], scope: Scope, subqueries: Subqueries, context: Context
+) -> Relation:
     scope, columns = with_processing_time(columns, scope)
-    scope, columns = with_overs(select, columns, scope, context)
+    scope, columns, asking = with_overs(select, columns, scope, context)
+    scope = subqueries.filtered(scope, asking)
     scope, columns = _generated(columns, scope, context)
     scope, columns = subqueries.selected(columns, scope)
     names, items = Names(), []

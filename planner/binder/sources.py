@@ -12,21 +12,27 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.nodes import TableClauses, TableFunction, WatermarkDelay
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.asof_joins import asof_join
 from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
 from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.generators import correlate, table_call
+from sqlstream.planner.binder.join_order import in_order_of_keys, in_order_of_text
 from sqlstream.planner.binder.joins import stream_join
+from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
 from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
 from sqlstream.planner.binder.lookups import TIME_TRAVEL, is_looked_up, is_time_travel, joined_as_of, lookup_join
 from sqlstream.planner.binder.normalize import normalized
 from sqlstream.planner.binder.process_functions import process_function
+from sqlstream.planner.binder.samples import sampled
 from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.binder.subqueries import Subqueries
+from sqlstream.planner.binder.subqueries_on import without_subqueries_on
 from sqlstream.planner.binder.tables import delay_ms, read_table
-from sqlstream.planner.binder.temporal_joins import asof_join, temporal_join
+from sqlstream.planner.binder.temporal_joins import temporal_join
 from sqlstream.planner.binder.values import bind_values, one_row
 from sqlstream.planner.binder.window_functions import SIGNATURES, window_function
 from sqlstream.planner.catalog import Table, TimeDomain, View
@@ -38,11 +44,13 @@ from sqlstream.planner.suggestions import counted, did_you_mean
 NO_KEY = "SS286"
 NO_COLUMNS = "SS652"
 
-_TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", ARG)
+_TABLE_ARGS = ("this", "db", "catalog", "alias", "joins", "laterals", "sample", ARG)
 _EMPTY = frozenset({"", "CROSS", "INNER"})
 
 
-def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tuple[Scope, exp.Expr | None]:
+def bind_from(
+    select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries
+) -> tuple[Scope, exp.Expr | None]:
     """The scope of FROM with its joins and lateral views, and what is left of WHERE to be checked above."""
     source = select.args.get("from_")
     hints = lookup_hints(select, context)
@@ -54,20 +62,28 @@ def bind_from(select: exp.Select, context: Context, bind_query: BindQuery) -> tu
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
     fulfilled: list[exp.Expr] = []
-    for step in _steps(*first, select):
+    written = _steps(*first, select)
+    steps = in_order_of_keys(first[0], written, given) if first else written
+    for step in steps:
         if not isinstance(step, exp.Join):
             scope = _lateral_view(step, scope, context)
+        elif is_lateral_query(step):
+            scope = lateral_join(step, scope, subqueries)
         elif _is_asof(step):
             scope = asof_join(step, scope, _joined_source(step.this, context, bind_query), context)
         elif is_time_travel(step.this):
             scope = _as_of(step, scope, context, hints, bind_query)
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
-            scope, implied = stream_join(step, scope, right, given, context)
+            plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
+            scope, implied = stream_join(plain, scope, right, given, context)
             fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
+            scope = subqueries.filtered(scope, asking)
         else:
             scope = _join(step, scope, context, hints)
     hints.finish(context)
+    if steps != written:
+        scope = in_order_of_text(scope, first[0], written)
     rest = [condition for condition in given if not any(condition is done for done in fulfilled)]
     if where is None or len(rest) == len(given):
         return scope, where.this if where is not None else None
@@ -102,8 +118,11 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
         case exp.Table():
             refuse_rest(source, _TABLE_ARGS, context)
             scope = _table(source, context, bind_query)
+        case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
+            refuse_rest(source, ("this", "joins", "laterals", ARG), context)
+            return _clauses(source, _parenthesised(first, context, bind_query), context)
         case exp.Subquery():
-            refuse_rest(source, ("this", "alias", "with_", "joins", "laterals", ARG), context)
+            refuse_rest(source, ("this", "alias", "with_", "joins", "laterals", "sample", ARG), context)
             scope = _aliased(bind_query(_unaliased(source), context), source)
         case exp.Unnest() | exp.Lateral():
             message = "FROM must start with a table"
@@ -116,6 +135,13 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
         case _:
             raise unsupported.refusal("syntax", span_of(source), f"It is {type(source).__name__.upper()} in FROM.")
     return _clauses(source, scope, context)
+
+
+def _parenthesised(first: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
+    """Joins in parentheses, which keep the names of their tables."""
+    subqueries = Subqueries(context, lambda query, inside, _: bind_query(query, inside))
+    scope, _ = bind_from(exp.Select(from_=exp.From(this=first.copy())), context, bind_query, subqueries)
+    return scope
 
 
 def _unaliased(subquery: exp.Subquery) -> exp.Expr:
@@ -209,6 +235,8 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     _refuse_hint(clauses, context)
     refuse_lookup_clause(source, context, "a lookup join")
     scope = _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
+    sample = source.args.get("sample")
+    scope = sampled(sample, scope, context) if sample is not None else scope
     return align_barriers(clauses.barriers, scope, context) if clauses.barriers else scope
 
 

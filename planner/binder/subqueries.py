@@ -17,7 +17,7 @@ from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.correlation import Correlation, resolves
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.join_sides import apart_from, scope_of_both
-from sqlstream.planner.binder.joins import joined
+from sqlstream.planner.binder.joins import joined as join_of
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.subquery_rows import SubqueryRows
@@ -65,7 +65,7 @@ class Subqueries:
         replaced = list(columns)
         for i, column in enumerate(columns):
             if column.bound is None and has_subquery(column.expression):
-                scope, value = self._replaced(column.expression, scope)
+                scope, value = self.valued(column.expression, scope)
                 replaced[i] = replace(column, expression=value)
         return scope, replaced
 
@@ -80,7 +80,7 @@ class Subqueries:
                 return self._exists(scope, plain, holds)
             case exp.In() if (query := asked_of(plain)) is not None:
                 return self._in(scope, plain, query, holds)
-        return self._checked(*self._replaced(condition, scope))
+        return self._checked(*self.valued(condition, scope))
 
     def _checked(self, scope: Scope, condition: exp.Expr) -> Scope:
         return scope.over(Filter(scope.node, bind_condition(condition, scope, self.context, _PLACE)))
@@ -91,27 +91,27 @@ class Subqueries:
             return self._checked(scope, exp.Boolean(this=holds))
         right = rows.all() if rows.keys else rows.distinct(values=False)
         kind = JoinKind.SEMI if holds else JoinKind.ANTI
-        return self._joined(scope, right, kind, rows.read.conditions, node)
+        return self.joined(scope, right, kind, rows.read.conditions, node)
 
     def _in(self, scope: Scope, node: exp.In, query: exp.Expr, holds: bool) -> Scope:
         """NOT IN of values that may be NULL is two anti joins: with equal values, and with whether there are rows of
         which one is NULL, or which NULL is compared with. Where no keys tell these rows, it is one that compares all.
         """
-        scope, operand = self._replaced(node.this, scope)
+        scope, operand = self.valued(node.this, scope)
         rows = self._rows(query, scope, is_set=True, lists=True)
         equal, conditions = _equalities(operand, rows, node), rows.read.conditions
         if rows.read.one_row:
             scope, value = self._in_value(scope, rows, equal, node, null_is_false=holds)
             return self._checked(scope, value if holds else exp.Not(this=value))
         if holds:
-            return self._joined(scope, rows.all(), JoinKind.SEMI, [*conditions, *equal], node)
+            return self.joined(scope, rows.all(), JoinKind.SEMI, [*conditions, *equal], node)
         nullable = self._nullable(equal, rows, scope)
         if any(nullable) and rows.read.keyed and len(equal) == 1:
-            scope = self._joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *equal], node)
+            scope = self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *equal], node)
             unknown = exp.Or(this=_is_null(operand.copy()), expression=rows.reference("nulls"))
-            return self._joined(scope, rows.nulls(), JoinKind.ANTI, [*conditions, unknown], node)
+            return self.joined(scope, rows.nulls(), JoinKind.ANTI, [*conditions, unknown], node)
         unless_false = [_or_null(e) if maybe else e for e, maybe in zip(equal, nullable, strict=True)]
-        return self._joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *unless_false], node)
+        return self.joined(scope, rows.all(), JoinKind.ANTI, [*conditions, *unless_false], node)
 
     def _nullable(self, equal: Sequence[exp.EQ], rows: SubqueryRows, scope: Scope) -> list[bool]:
         """For each comparison whether one of its values may be NULL."""
@@ -121,7 +121,7 @@ class Subqueries:
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def _replaced(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
+    def valued(self, expression: exp.Expr, scope: Scope) -> tuple[Scope, exp.Expr]:
         """The expression over a scope that has the values of its subqueries."""
 
         def value(node: exp.Expr) -> exp.Expr:
@@ -130,7 +130,7 @@ class Subqueries:
                 case exp.Exists(this=exp.Query()):
                     scope, answer = self._exists_value(scope, node)
                 case exp.In() if (query := asked_of(node)) is not None:
-                    scope, operand = self._replaced(node.this, scope)
+                    scope, operand = self.valued(node.this, scope)
                     rows = self._rows(query, scope, is_set=True, lists=True)
                     equal = _equalities(operand, rows, node)
                     scope, answer = self._in_value(scope, rows, equal, node, null_is_false=_null_is_false(node))
@@ -191,6 +191,12 @@ class Subqueries:
     # --- joins --------------------------------------------------------------------------------------------------
 
     def _rows(self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool) -> SubqueryRows:
+        return self.rows_and_names(query, around, is_set=is_set, lists=lists)[0]
+
+    def rows_and_names(
+        self, query: exp.Expr, around: Scope, *, is_set: bool, lists: bool
+    ) -> tuple[SubqueryRows, tuple[str, ...]]:
+        """What a subquery gives, and the names of its own columns."""
         read = Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists)
         outer = self.context.around
         inside = replace(self.context, around=lambda column: resolves(around, column) or outer(column))
@@ -198,7 +204,8 @@ class Subqueries:
         self.context.stop_if_wrong()
         own = len(relation.fields) - len(read.selected)
         values, keys = relation.fields[:own], relation.fields[own:]
-        return SubqueryRows(relation.node, values, keys, read, self.context.settings.state_ttl_ms)
+        rows = SubqueryRows(relation.node, values, keys, read, self.context.settings.state_ttl_ms)
+        return rows, relation.names[:own]
 
     def _beside(
         self, scope: Scope, rows: SubqueryRows, right: Scope, at: exp.Expr, equal: Iterable[exp.Expr] = ()
@@ -206,18 +213,16 @@ class Subqueries:
         """The rows of the query beside what ``right`` says of them, one row at most."""
         if not rows.read.keyed:
             raise unsupported.refusal("correlated subquery", span_of(at), _BY_EQUALITIES)
-        beside = self._joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
+        beside = self.joined(scope, right, JoinKind.LEFT, [*rows.read.conditions, *equal], at)
         return Scope(beside.node, tuple(c for c in beside.columns if c.name not in rows.names_of_keys))
 
-    def _joined(
-        self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr
-    ) -> Scope:
+    def joined(self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr) -> Scope:
         right = apart_from(right, scope)
         pairs = scope_of_both(scope, right)
         bound = [bind_condition(condition, pairs, self.context, _PLACE) for condition in conditions]
         self.context.stop_if_wrong()
         parts = [conjunct for condition in bound for conjunct in conjuncts(condition)]
-        node = joined(scope, right, kind, parts, at, self.context)
+        node = join_of(scope, right, kind, parts, at, self.context)
         return Scope(node, pairs.columns) if kind.pairs else scope.over(node)
 
 

@@ -1,16 +1,13 @@
-"""Temporal joins: JOIN r FOR SYSTEM_TIME AS OF a time attribute of the left side, of a stream; and ASOF JOIN."""
+"""Temporal joins: JOIN r FOR SYSTEM_TIME AS OF a time attribute of the left side, of a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from sqlglot import exp
 
 from sqlstream.errors import BindError
-from sqlstream.grammar.spans import span_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
@@ -25,7 +22,6 @@ from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.nodes import Filter, Node
 from sqlstream.planner.operators.temporal_join import TemporalJoin
-from sqlstream.planner.properties import unique_keys
 from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.udfs.joins.kinds import JoinKind
 
@@ -51,9 +47,9 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     kind of join, SS291 to SS293 for conditions that kernels cannot decide, SS325 for a left side with updates.
     """
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
-    kind = _kind(join, "a temporal join")
+    kind = kind_of_one_partner(join, "a temporal join")
     right = apart_from(right, left)
-    conditions, columns = _conditions(join, left, right, context)
+    conditions, columns = conditions_on(join, left, right, context)
     domain = left.fields[time].time or TimeDomain.PROCESSING
     keys = upsert_keys(right.node)
     if not keys:
@@ -69,43 +65,10 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     ttl_ms = ttl_ms_of(right.tables, context)
     times = (time, right_time) if right_time else ("", "")
     node = TemporalJoin(left.node, right.node, kind, split.equal, None, domain, *times, ttl_ms=ttl_ms)
-    return _joined(join, node, split.rest, columns, context)
+    return temporal_scope(join, node, split.rest, columns, context)
 
 
-def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Scope:
-    """The scope of both sides of ASOF JOIN. BindError SS657 for its kind; UnsupportedError SS301 where not one of the
-    conditions compares event times of both sides with >= or >, and for others on both sides."""
-    refuse_rest(join, ("this", "side", "kind", "method", "on", "using", "match_condition"), context)
-    kind = _kind(join, "ASOF JOIN")
-    right = apart_from(right, left)
-    conditions, columns = _conditions(join, left, right, context)
-    match = _match(conditions, left.node, right.node, join)
-    fields = {field.name: field for field in left.node.schema}
-    domain = fields[match.left].time
-    if domain not in (TimeDomain.EVENT, TimeDomain.INGESTION):
-        raise unsupported.refusal("asof", span_of(match.condition), "It compares processing times.")
-    sides = Sides(left.node, right.node)
-    equal, of_right, rest = [], [], []
-    for condition in conditions:
-        equality = sides.equality(condition)
-        if condition is match.condition:
-            continue
-        if equality is not None:
-            equal.append(equality)
-        elif sides.side_of(condition) == 1:
-            of_right.append(condition)
-        elif sides.side_of(condition) == 0:
-            rest.append(condition)
-        else:
-            raise unsupported.refusal("asof", span_of(condition), "It is another condition on both sides.")
-    below = Filter(right.node, conjunction(of_right)) if of_right else right.node
-    node = TemporalJoin(
-        left.node, below, kind, tuple(equal), None, domain, match.left, match.right, match.strict, _first_by(right.node)
-    )
-    return _joined(join, node, rest, columns, context)
-
-
-def _joined(
+def temporal_scope(
     join: exp.Join, node: TemporalJoin, rest: Sequence[exp.Expression], columns: tuple[Visible, ...], context: Context
 ) -> Scope:
     """With what else the condition says: of an inner join above it."""
@@ -116,7 +79,7 @@ def _joined(
     return Scope(Filter(node, conjunction([*above])) if above else node, columns)
 
 
-def _kind(join: exp.Join, what: str) -> JoinKind:
+def kind_of_one_partner(join: exp.Join, what: str) -> JoinKind:
     side, kind = ((join.args.get(key) or "").upper() for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
         words = " ".join(word for word in (side, kind) if word)
@@ -125,10 +88,10 @@ def _kind(join: exp.Join, what: str) -> JoinKind:
     return JoinKind.LEFT if side else JoinKind.INNER
 
 
-def _conditions(
+def conditions_on(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
-    """The conditions of ON, USING and MATCH_CONDITION, each by itself, and the columns of both sides."""
+    """The conditions of ON and USING, each by itself, and the columns of both sides."""
     pairs = scope_of_both(left, right)
     conditions: list[exp.Expression] = []
     columns = pairs.columns
@@ -136,9 +99,6 @@ def _conditions(
         conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
     elif join.args.get("on") is not None:
         conditions = conjuncts(bind_condition(join.args["on"], pairs, context, ClauseContext("ON")))
-    if join.args.get("match_condition") is not None:
-        clause = ClauseContext("MATCH_CONDITION")
-        conditions = [*conditions, *conjuncts(bind_condition(join.args["match_condition"], pairs, context, clause))]
     context.stop_if_wrong()
     return [conjunct for condition in conditions for conjunct in parts_of(condition)], columns
 
@@ -195,34 +155,3 @@ def _field(value: exp.Expression, node: Node) -> str | None:
     inner = value.this if isinstance(value, exp.Cast) else None
     types = {field.name: field.type.name for field in node.schema}
     return inner.name if isinstance(inner, exp.Column) and types[inner.name] in _INTEGERS else None
-
-
-# --- ASOF -----------------------------------------------------------------------------------------------------
-
-
-class _Match(NamedTuple):
-    condition: exp.Expression
-    left: str
-    right: str
-    strict: bool
-
-
-def _match(conditions: Sequence[exp.Expression], left: Node, right: Node, join: exp.Join) -> _Match:
-    """The one comparison of the times of both sides. UnsupportedError SS301."""
-    sides = Sides(left, right)
-    bounds = [(condition, bound) for condition in conditions if (bound := sides.time_bound(condition)) is not None]
-    if len(bounds) != 1:
-        count = "More than one condition" if bounds else "No condition"
-        at = join.args.get("match_condition") or join.args.get("on") or join
-        raise unsupported.refusal("asof", span_of(at), f"{count} compares time attributes of both sides.")
-    ((condition, ((left_time, right_time), operator, distance)),) = bounds
-    if distance or operator not in (exp.GTE, exp.GT):
-        detail = "It asks for another row of the right side than the newest one that is not after the left one."
-        raise unsupported.refusal("asof", span_of(condition), detail)
-    return _Match(condition, left_time, right_time, operator is exp.GT)
-
-
-def _first_by(right: Node) -> tuple[str, ...]:
-    """Of rows of one time the one with the smallest key counts; without a key the first that came."""
-    keys = sorted(unique_keys(right), key=lambda key: (len(key), sorted(key)))
-    return tuple(field.name for field in right.schema if keys and field.name in keys[0])

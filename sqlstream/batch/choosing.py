@@ -145,7 +145,9 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
     if not way.may_be_batch or _tolerates_functions(resolved, workspace):
         return None, way
     columns = {column.name.casefold() for table_input in resolved.inputs for column in table_input.table.columns}
-    return Batch(statement, for_spark(resolved.query, catalog, columns), resolved, names, way.why), way
+    tables = [table_input.table for table_input in resolved.inputs]
+    keys = {names[table.name]: table.primary_key for table in tables if table.name in names}
+    return Batch(statement, for_spark(resolved.query, catalog, columns, keys), resolved, names, way.why), way
 
 
 def ends(table: Table) -> bool:

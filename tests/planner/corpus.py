@@ -50,6 +50,7 @@ _CHANGED = "SELECT a.id FROM users AS a LEFT JOIN users AS b ON a.id = b.id"
 _AS_OF = """
     SELECT b.item, c.id FROM bids AS b LEFT JOIN cdc FOR SYSTEM_TIME AS OF b.ts AS c ON b.n = c.id AND c.id > b.price
     UNION ALL SELECT b.item, o.n FROM bids AS b ASOF JOIN bids AS o ON b.item = o.item AND b.ts > o.ts
+    UNION ALL SELECT b.item, o.n FROM bids AS b ASOF JOIN bids AS o ON b.item = o.item AND b.n <= o.price
     UNION ALL SELECT b.item, o.n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS b
     LEFT JOIN TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS o
     ON b.item = o.item AND b.window_end = o.window_end AND b.price < o.price

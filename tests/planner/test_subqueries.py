@@ -151,6 +151,46 @@ def test_views_see_no_columns_of_the_query_around_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "operators"),
+    [
+        (  # of the groups
+            "SELECT a, MAX(b) / (SELECT MAX(c) FROM r) FROM l GROUP BY a HAVING MAX(b) > 1 AND a IN (SELECT k FROM p)",
+            ["Output", "Project", "RegularJoin(LEFT;", "RegularJoin(LEFT SEMI;", "Filter(max > 1)", "GroupAggregate"],
+        ),
+        (
+            "SELECT a FROM l GROUP BY a HAVING EXISTS (SELECT 1 FROM r WHERE r.c = l.a)",
+            ["Output", "RegularJoin(LEFT SEMI; a = c)", "GroupAggregate(keys a"],
+        ),
+        (  # of the rows below them
+            "SELECT a IN (SELECT k FROM p) AS i, SUM(b) FROM l GROUP BY i",
+            ["Output", "Project", "GroupAggregate(keys", "Project", "RegularJoin(LEFT;"],
+        ),
+        (
+            "SELECT COUNT(*) FILTER (WHERE b > (SELECT AVG(c) FROM r)) FROM l",
+            ["Output", "Project", "GroupAggregate(COUNT(*) FILTER(WHERE b > avg)", "RegularJoin(LEFT; TRUE)"],
+        ),
+        (
+            "SELECT a FROM l QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) = 1 AND a IN (SELECT k FROM p)",
+            ["Output", "Project", "RegularJoin(LEFT SEMI;", "TopN"],
+        ),
+        ("SELECT a FROM l JOIN r ON a = c AND d IN (SELECT k FROM p)", ["Output", "Project", "RegularJoin(LEFT SEMI;"]),
+        (  # of the side that only finds partners a filter, of the other one a value
+            "SELECT a FROM l LEFT JOIN r ON a = c AND d IN (SELECT k FROM p)",
+            ["Output", "Project", "RegularJoin(LEFT; a = c)"],
+        ),
+        (
+            "SELECT a FROM l FULL JOIN r ON a = c AND d > (SELECT MAX(k) FROM p)",
+            ["Output", "Project", "RegularJoin(FULL; a = c AND d > max)"],
+        ),
+    ],
+)
+def test_subqueries_of_groups_and_joins(text: str, operators: list[str]) -> None:
+    lines = [line.strip(" └─├│") for line in optimized(text, TABLES).splitlines()]
+    found = iter(lines)
+    assert all(any(line.startswith(operator) for line in found) for operator in operators), lines
+
+
+@pytest.mark.parametrize(
     ("text", "code"),
     [
         ("SELECT a FROM l WHERE b = 1 OR EXISTS (SELECT 1 FROM r WHERE c < a)", "SS308"),
@@ -158,8 +198,8 @@ def test_views_see_no_columns_of_the_query_around_them() -> None:
         ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c = a HAVING COUNT(*) = 0)", "SS308"),
         ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM (SELECT c FROM r WHERE d = a) AS x)", "SS308"),
         ("SELECT a FROM l WHERE EXISTS (SELECT a + c FROM r WHERE EXISTS (SELECT 1 FROM p WHERE k = l.a))", "SS308"),
-        ("SELECT a FROM l GROUP BY a HAVING MAX(b) > (SELECT MAX(c) FROM r)", "SS308"),
-        ("SELECT a, ROW_NUMBER() OVER (ORDER BY b) AS i FROM l QUALIFY i <= (SELECT MAX(c) FROM r)", "SS308"),
+        ("SELECT a FROM l LEFT JOIN r ON a = c AND a IN (SELECT k FROM p WHERE p.k = r.d)", "SS308"),
+        ("SELECT ROW_NUMBER() OVER (ORDER BY (SELECT MAX(c) FROM r)) FROM l", "SS308"),
         ("SELECT (a, b) IN (SELECT c, d FROM r) FROM l", "SS308"),
         ("SELECT a FROM l WHERE a IN (SELECT c, d FROM r)", "SS650"),
         ("SELECT a FROM l WHERE a = (SELECT c, d FROM r)", "SS650"),

@@ -58,7 +58,7 @@ def matching(
     if not left.num_rows or not right.num_rows:
         return
     order, start, stop = _in_bounds(*numbered(left, right, keys), *times, bounds)
-    yield from _expanded(start, stop, order)
+    yield from expanded_pairs(start, stop, order)
 
 
 def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[Indices, Indices]:
@@ -75,7 +75,12 @@ def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
         return
     counts = np.bincount(of_right, minlength=int(of_left.max()) + 1)
     stop = np.cumsum(counts)[of_left]
-    yield from _expanded(stop - counts[of_left], stop, in_order(of_right))
+    yield from expanded_pairs(stop - counts[of_left], stop, in_order(of_right))
+
+
+def moved(pairs: Pairs, rows: Indices) -> Pairs:
+    """Pairs whose left numbers count ``rows``, as pairs of these rows."""
+    return Pairs(rows[pairs.left], pairs.right)
 
 
 def in_order(ids: Indices) -> Indices:
@@ -89,7 +94,7 @@ def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Ti
     ``strict`` before it; -1 for none. Entries are in order of their numbers (``ordered``), then of their ``times``."""
     if not len(ordered) or not len(probe_number):
         return np.full(len(probe_number), -1, np.int64)
-    entry = _places(ordered, times, probe_number, probe_time, behind_equal=not strict) - 1
+    entry = places_of(ordered, times, probe_number, probe_time, behind_equal=not strict) - 1
     return np.where((entry >= 0) & (ordered[entry] == probe_number), entry, -1)
 
 
@@ -100,12 +105,12 @@ def _in_bounds(
     first, last = left - bounds.upper, left - bounds.lower
     order = np.lexsort((right, of_right))
     ordered, times = of_right[order], right[order]
-    start = _places(ordered, times, of_left, first, behind_equal=False)
-    stop = _places(ordered, times, of_left, last, behind_equal=True)
+    start = places_of(ordered, times, of_left, first, behind_equal=False)
+    stop = places_of(ordered, times, of_left, last, behind_equal=True)
     return order, start, np.maximum(start, stop)
 
 
-def _places(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, behind_equal: bool) -> Indices:
+def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, behind_equal: bool) -> Indices:
     """The positions of rows, by key and time, among sorted rows: before or behind equal ones."""
     low, high = min(int(times.min()), int(probe_times.min())), max(int(times.max()), int(probe_times.max()))
     span = high - low + 2
@@ -122,7 +127,7 @@ def _places(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times
     return places
 
 
-def _expanded(start: Indices, stop: Indices, order: Indices) -> Iterator[Pairs]:
+def expanded_pairs(start: Indices, stop: Indices, order: Indices) -> Iterator[Pairs]:
     """The pairs of ranges of ordered rows; whole left rows at once."""
     total = np.cumsum(stop - start)
     begin = 0

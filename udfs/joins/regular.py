@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.changes import Changes, Flags, net
+from sqlstream.udfs.joins.changes import Changes, Flags
 from sqlstream.udfs.joins.condition import Condition, columns_read
 from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.kinds import JoinKind
-from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, joinable, numbered
+from sqlstream.udfs.joins.pairs import Indices, Pairs, equal, numbered
 from sqlstream.udfs.joins.results import JoinResults, Side
 from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
@@ -60,7 +60,9 @@ class RegularJoinKernel(Kernel):
         return any(side.ttl for side in self.sides)
 
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
-        changes_by_port = [self._changes(port, rows.get(port)) for port in range(2)]
+        changes_by_port = [
+            kept.changes(rows.get(port), self.keys, self.null_safe) for port, kept in enumerate(self._kept)
+        ]
         changes, alone = [met for met, _ in changes_by_port], [without for _, without in changes_by_port]
         hashes = [self._needed(port, changes) for port in range(2)]
         sides = [StoredSide(*of_side, context) for of_side in zip(self._kept, changes, hashes, strict=True)]
@@ -81,18 +83,6 @@ class RegularJoinKernel(Kernel):
         context.set_timer(Domain.PROCESSING, min(kept.drop(context) for kept in self._kept))
 
     # --- what changes -------------------------------------------------------------------------------------------
-
-    def _changes(self, port: int, rows: pa.Table | None) -> tuple[Changes, Changes]:
-        """The changes of rows that may have partners, and of the other rows, which are not stored."""
-        kept = self._kept[port]
-        if rows is None:
-            none = kept.plain.empty_table()
-            return Changes(none, none, none), Changes(none, none, none)
-        changes = net(rows.replace_schema_metadata(None), kept.columns, repeats=kept.side.ttl > 0)
-        can = [joinable(images, self.keys, self.null_safe) for images in changes]
-        if all(flags.all() for flags in can):
-            return changes, Changes(*(images.slice(0, 0) for images in changes))
-        return changes.where(can), changes.where([~flags for flags in can])
 
     def _needed(self, port: int, changes: Sequence[Changes]) -> np.ndarray:
         """The hashes of the rows to load: those that the other side meets, and those that change."""

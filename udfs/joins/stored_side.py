@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -9,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.joins.changes import Changes, Flags, found_among
-from sqlstream.udfs.joins.pairs import Indices
+from sqlstream.udfs.joins.changes import Changes, Flags, found_among, net
+from sqlstream.udfs.joins.pairs import Indices, joinable
 from sqlstream.udfs.joins.results import Side
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, Context, Domain
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
@@ -49,6 +50,17 @@ class SideState:
     def schema(self) -> pa.Schema:
         own = ((PARTNERS, self.tells), (PROCESSING_TIMER, self.side.ttl > 0))
         return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
+
+    def changes(self, rows: pa.Table | None, keys: Sequence[str], null_safe: Sequence[bool]) -> tuple[Changes, Changes]:
+        """What a batch changes: of the rows that may have partners, and of the others, which are not kept."""
+        if rows is None:
+            none = self.plain.empty_table()
+            return Changes(none, none, none), Changes(none, none, none)
+        changes = net(rows.replace_schema_metadata(None), self.columns, repeats=self.side.ttl > 0)
+        can = [joinable(of_kind, keys, null_safe) for of_kind in changes]
+        if all(flags.all() for flags in can):
+            return changes, Changes(*(of_kind.slice(0, 0) for of_kind in changes))
+        return changes.where(can), changes.where([~flags for flags in can])
 
     def state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, self.name, self.schema)

@@ -56,6 +56,12 @@ def join_inputs(node: Join, step: Operator, context: Context, more: More) -> lis
     return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
 
 
+def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
+    """The column of a field of a side."""
+    number = next(i for i, field in enumerate(node.inputs[port].schema) if field.name == name)
+    return side.outputs[number][1]
+
+
 def condition_of(node: Join) -> Condition | None:
     """The rest of ON as a condition that kernels evaluate."""
     return None if node.decided is None else node.decided.condition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from sqlstream.planner.lowering.columnar.inputs import Inputs, clock_of
-from sqlstream.planner.lowering.columnar.join_inputs import JoinInput, condition_of, join_inputs, joined
+from sqlstream.planner.lowering.columnar.join_inputs import column_of, condition_of, join_inputs, joined
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.temporal_join import TemporalJoin
 from sqlstream.planner.physical.steps import Operator
@@ -29,14 +29,8 @@ def _(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
     null_safe = tuple(equality.null_safe for equality in node.equal)
     kernel: TemporalJoinKernel | PresentJoinKernel
     if node.timed:
-        first_by = None if node.first_by is None else tuple(_column(node, right, name) for name in node.first_by)
+        first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)
         kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition_of(node), ttl)
     else:
         kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl)
     return joined(node, step, sides, kernel, context)
-
-
-def _column(node: TemporalJoin, right: JoinInput, name: str) -> str:
-    """The column of a field of the right side."""
-    number = next(i for i, field in enumerate(node.right.schema) if field.name == name)
-    return right.outputs[number][1]

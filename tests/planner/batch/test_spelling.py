@@ -75,6 +75,16 @@ def spelled(text: str) -> str:
         ),
         ("SELECT INTERVAL '5' MILLISECOND AS i", "SELECT INTERVAL '0.005' SECOND AS i"),
         ("SELECT EXPLODE(ARRAY(a)) FROM t", "SELECT EXPLODE(ARRAY(a)) FROM `_t` AS `t`"),
+        (
+            "SELECT t.a FROM t ASOF LEFT JOIN u AS r MATCH_CONDITION (t.a >= r.y) ON t.b = r.b",
+            "SELECT t.a FROM `_t` AS `t` LEFT JOIN LATERAL (SELECT * FROM `_u` AS r WHERE t.b = r.b AND t.a >= r.y "
+            "ORDER BY r.y DESC LIMIT 1) AS `r` ON TRUE",
+        ),
+        (
+            "SELECT t.a FROM t ASOF JOIN u ON u.y + 1 > t.a AND t.b = 1",
+            "SELECT t.a FROM `_t` AS `t` JOIN LATERAL (SELECT * FROM `_u` AS `u` WHERE u.y + 1 > t.a AND t.b = 1 "
+            "ORDER BY u.y + 1 LIMIT 1) AS `u` ON TRUE",
+        ),
     ],
 )
 def test_queries_are_spelled_for_spark(text: str, expected: str) -> None:
@@ -86,7 +96,8 @@ def test_queries_are_spelled_for_spark(text: str, expected: str) -> None:
     [
         ("SELECT a > ANY (SELECT b FROM u) FROM t", "SS355"),
         ("SELECT ? FROM t", "SS345"),
-        ("SELECT t.a FROM t ASOF JOIN u ON t.a = u.a", "SS301"),
+        ("SELECT t.a FROM t ASOF JOIN u ON t.a = u.a", "SS670"),
+        ("SELECT t.a FROM t ASOF JOIN u ON t.a >= y", "SS670"),
         ("SELECT * FROM nobody", "SS202"),
         ("SELECT INTERVAL 'x' SECOND", "SS212"),
     ],

@@ -89,6 +89,12 @@ QUERIES = {
         ("Bonn", 20),
         ("Köln", None),
     ],
+    "SELECT c.city, s.amount FROM shops AS c ASOF LEFT JOIN (SELECT * FROM sales WHERE amount > 10) AS s "
+    "ON c.shop = s.shop AND c.shop * 20 <= s.amount ORDER BY city": [("Bonn", None), ("Köln", None), ("Ulm", 30)],
+    "SELECT c.shop, s.kind FROM shops AS c ASOF JOIN sales AS s MATCH_CONDITION (c.shop > s.shop) ORDER BY 1": [
+        (2, "x"),
+        (9, "x"),
+    ],
     "SELECT shop FROM shops WHERE shop NOT IN (SELECT shop FROM sales) OR city = (SELECT MIN(city) FROM shops) "
     "ORDER BY 1": [(2,), (9,)],
     "SELECT city FROM shops AS c WHERE EXISTS (SELECT 1 FROM sales AS s WHERE s.shop = c.shop AND amount > 25)": [

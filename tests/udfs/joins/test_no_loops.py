@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.udfs.driver import GroupContext
+from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
+from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.present import PresentJoinKernel
@@ -31,10 +33,22 @@ def regular(updates):
     return RegularJoinKernel(JoinKind.FULL, (left, right), ("key",), (False,))
 
 
+def asof(conditional):
+    """Right rows by their times; of ten rows of a key only those that came with the left one may be its partner."""
+    left, right = (
+        Side(pa.schema([*side.input, pa.field(VALUE, pa.int64()), pa.field(ROW_KIND, pa.string())]), side.outputs)
+        for side in (LEFT, RIGHT)
+    )
+    condition = Compare(Comparison.EQUAL, Operand(0, TIME), Operand(1, TIME)) if conditional else None
+    return AsofJoinKernel((left, right), outer=True, keys=("key",), null_safe=(False,), condition=condition)
+
+
 KERNELS = {
     "interval": (kernel(JoinKind.FULL, lower=-SECOND, upper=SECOND), False),
     "regular": (regular(False), False),
     "regular, updating": (regular(True), True),
+    "asof": (asof(False), True),
+    "asof, condition": (asof(True), True),
     "present": (PresentJoinKernel((LEFT, RIGHT), outer=True, keys=("key",), null_safe=(False,)), False),
 }
 
@@ -43,7 +57,7 @@ def table(side, name, rows, keys, updating):
     """Of each ten rows the last withdraws the first, where rows update."""
     number = np.arange(rows)
     key, value = number % keys, number % 10 * (not updating) + number // 10 * 10
-    columns = {KEY_HASH: key * 7919, "key": pa.array(key.astype(str)), TIME: number, name: value}
+    columns = {KEY_HASH: key * 7919, VALUE: value, "key": pa.array(key.astype(str)), TIME: number, name: value}
     if updating:
         columns[ROW_KIND] = pa.array(np.where(number % 10 == 9, "-D", "+I"), pa.string())
         columns["key"] = pa.array((number // 10 % keys).astype(str))

@@ -1,0 +1,28 @@
+"""TABLESAMPLE (n PERCENT) on a stream: each row is taken or not, whatever others are."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlstream.grammar.spans import span_of
+from sqlstream.planner import unsupported
+from sqlstream.planner.binder.completeness import refuse_rest
+from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
+from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.nodes import Filter
+from sqlstream.planner.properties import changelog_mode
+
+
+def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
+    """UnsupportedError SS332 for a number of rows, buckets, and rows that are withdrawn."""
+    percent = sample.args.get("percent")
+    if percent is None or changelog_mode(scope.node) != APPEND_ONLY:
+        raise unsupported.refusal("sample", span_of(sample))
+    refuse_rest(sample, ("percent", "seed"), context)
+    seed = sample.args.get("seed")
+    random = exp.Anonymous(this="RAND", expressions=[] if seed is None else [seed.copy()])
+    share = exp.Div(this=percent.copy(), expression=exp.Literal.number(100), typed=False, safe=False)
+    condition = exp.LT(this=random, expression=share)
+    return scope.over(Filter(scope.node, bind_condition(condition, scope, context, ClauseContext("TABLESAMPLE"))))

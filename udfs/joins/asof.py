@@ -1,0 +1,168 @@
+"""ASOF join of updating rows: each left row beside the nearest right row of its key, whenever either of them comes.
+
+Nearest is the right row with the greatest value that is not above that of the left row, or the least one that is not
+below it. A right row that is nearer takes the left rows of another one, and gives them back when it is withdrawn.
+
+The rows of both inputs are state. A batch loads the rows of the keys that it changes, and compares the partners that
+left rows had before it with those that they have after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.joins.changes import Changes, Flags
+from sqlstream.udfs.joins.condition import Condition, columns_read
+from sqlstream.udfs.joins.nearest import Candidates, nearest
+from sqlstream.udfs.joins.pairs import Indices, numbered
+from sqlstream.udfs.joins.results import Side
+from sqlstream.udfs.joins.stored_side import SideChange, SideState, StoredSide
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.top_n.order import Order, sort_keys
+
+VALUE = "__value"
+"""The column of either input with the value that is compared, of one type in both. A row where it is NULL has no
+partner."""
+
+_ADDS, _WITHDRAWS = "+I", "-D"
+
+
+class _Partners(NamedTuple):
+    """For each left row the number of its right row, -1 for none, before and after the changes of a batch."""
+
+    before: Indices
+    after: Indices
+
+
+@dataclass(frozen=True)
+class AsofJoinKernel(Kernel):
+    """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
+    row without a partner comes out as well, beside NULLs. ``above``: the right value is the least one that is not below
+    the left one. ``strict``: the values are not equal. ``first_by``: columns of the right side in whose order the first
+    row counts of those with equal values, then the first that came. ``condition``: what a right row must fulfil beside
+    to be a partner.
+    """
+
+    sides: tuple[Side, Side]
+    outer: bool
+    keys: tuple[str, ...]
+    null_safe: tuple[bool, ...]
+    above: bool = False
+    strict: bool = False
+    first_by: tuple[str, ...] = ()
+    condition: Condition | None = None
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        named = [side.input.field(own).with_name(name) for side in self.sides for name, own in side.outputs]
+        return pa.schema([*named, (ROW_KIND, pa.string())])
+
+    @property
+    def ports(self) -> int:
+        return 2
+
+    def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
+        of_keys = (*self.keys, VALUE), (*self.null_safe, False)
+        changes, unmet = zip(
+            *(kept.changes(rows.get(port), *of_keys) for port, kept in enumerate(self._kept)), strict=True
+        )
+        left, right = (StoredSide(kept, *needed, context) for kept, needed in self._needed(changes))
+        if left.ignored + right.ignored:
+            context.count(IGNORED, left.ignored + right.ignored)
+        self._emit_changes(left.rows, right.rows, unmet[0], context)
+        for side in (left, right):
+            side.write(side.rows.partners, drop_matched=False, context=context)
+
+    def on_event_time(self, watermark: int, context: Context) -> None:
+        raise AssertionError("no timer of event time was set")
+
+    def on_processing_time(self, time: int, context: Context) -> None:
+        raise AssertionError("no timer of processing time was set")
+
+    def _needed(self, changes: Sequence[Changes]) -> list[tuple[SideState, tuple[Changes, np.ndarray]]]:
+        """What each side loads: right rows of all keys that change, left rows where the right side changes, and those
+        that are withdrawn."""
+        left, right = ([rows.column(KEY_HASH).to_numpy() for rows in of_side[:2]] for of_side in changes)
+        hashes = np.concatenate([left[1], *right]), np.concatenate([*left, *right])
+        return list(zip(self._kept, zip(changes, hashes, strict=True), strict=True))
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _emit_changes(self, left: SideChange, right: SideChange, unmet: Changes, context: Context) -> None:
+        """``unmet``: changes of left rows that can have no partner."""
+        ordered, partners = self._partners(left, right)
+        gone, stays, come = (_within(rows, left.table.num_rows) for rows in (left.gone, left.stay, left.come))
+        moved = stays & (partners.before != partners.after)
+        for kind, chosen, partner, alone in (
+            (_WITHDRAWS, gone | moved, partners.before, unmet.removed),
+            (_ADDS, come | moved, partners.after, unmet.added),
+        ):
+            self._emit(kind, left.table, np.flatnonzero(chosen), ordered, partner, context)
+            self._emit(kind, alone, np.arange(alone.num_rows), ordered, np.full(alone.num_rows, -1), context)
+
+    def _emit(
+        self, kind: str, left: pa.Table, rows: Indices, right: pa.Table, partner: Indices, context: Context
+    ) -> None:
+        """Results of one kind: some rows of the left side, each beside its partner."""
+        if not self.outer:
+            rows = rows[partner[rows] >= 0]
+        if not len(rows):
+            return
+        beside = partner[rows]
+        taken = pa.array(rows), pa.array(beside, mask=beside < 0)
+        tables = zip((left, right), taken, self.sides, strict=True)
+        columns = [table.column(own).take(indices) for table, indices, side in tables for _, own in side.outputs]
+        context.emit(pa.Table.from_arrays([*columns, pa.repeat(kind, len(rows))], schema=self.output))
+
+    def _partners(self, left: SideChange, right: SideChange) -> tuple[pa.Table, _Partners]:
+        """The right rows in order of their keys and values, and which of them are partners of the left rows."""
+        of_left, of_right = numbered(left.table, right.table, self.keys)
+        at, values = self._values(left.table, right.table)
+        order = np.lexsort((*self._ranks(right.table), values, of_right))
+        ordered = right.table.take(pa.array(order))
+        found = []
+        for of_side, of_other in ((left.old, right.old), (left.new, right.new)):
+            partner = np.full(left.table.num_rows, -1, np.int64)
+            there = np.flatnonzero(_within(of_other, len(order))[order])
+            candidates = Candidates(ordered, there, of_right[order[there]], values[order[there]])
+            probes = left.table.slice(of_side.start, of_side.stop - of_side.start)
+            partner[of_side] = nearest(
+                probes, of_left[of_side], at[of_side], candidates, strict=self.strict, condition=self.condition
+            )
+            found.append(partner)
+        return ordered, _Partners(*found)
+
+    def _values(self, left: pa.Table, right: pa.Table) -> tuple[Indices, Indices]:
+        """Numbers in the order of the values of both sides, so that the greatest that is not above is the nearest."""
+        both = pa.concat_tables([left.select([VALUE]), right.select([VALUE])])
+        (found,) = sort_keys(both, [Order(VALUE, descending=self.above)])
+        return found[: left.num_rows], found[left.num_rows :]
+
+    def _ranks(self, right: pa.Table) -> list[Indices]:
+        """Arrays for ``lexsort`` in whose order the row that counts is the last one of those with equal values."""
+        keys = sort_keys(right, [Order(name) for name in self.first_by])
+        return [-np.arange(right.num_rows), *(~key for key in reversed(keys))]
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _kept(self) -> tuple[SideState, SideState]:
+        left, right = (
+            (*self.keys, VALUE, *columns_read(self.condition, side), *more)
+            for side, more in enumerate(((), self.first_by))
+        )
+        return SideState("left", self.sides[0], left, tells=False), SideState(
+            "right", self.sides[1], right, tells=False
+        )
+
+
+def _within(rows: slice, count: int) -> Flags:
+    found = np.zeros(count, np.bool_)
+    found[rows] = True
+    return found

@@ -58,15 +58,15 @@ def _closing(emit: Emit, node: Node, context: Context) -> Node:
 
 def _held(emit: Emit, node: Node, context: Context) -> Node:
     """Rows that are only added, once the watermark has passed them. Operators that wait for it have done so already."""
-    sources = list(_sources(node))
     final = node if changelog_mode(node) == APPEND_ONLY else with_inserts(node)
+    sources = list(_sources(node if final is None else final))
     if final is not None and all(map(_waits, sources)):
         return final
     time = next((f.name for f in node.schema if f.time in (TimeDomain.EVENT, TimeDomain.INGESTION)), None)
-    if time is None or any(map(keeps_state, sources)) or changelog_mode(node) != APPEND_ONLY:
+    if final is None or time is None or any(map(keeps_state, sources)):
         context.refuse("emit of rows that are not final", emit.span)
         return node
-    return TemporalSort(node, time)
+    return TemporalSort(final, time)
 
 
 def _sources(node: Node) -> Iterator[Node]:

@@ -223,24 +223,26 @@ def test_retracted_left_rows_take_their_results_with_them(data, outer, restarts)
     run = harness(joining, groups=data.draw(st.sampled_from([1, 3])), restarts=restarts)
     versions = [(key, time, 10 * time) for key in "ab" for time in data.draw(st.sets(st.integers(0, 8)))]
     run.rows({1: [row("r", *version, "+I") for version in versions]})
-    held, net, watermark = [], Counter(), 0
+    held: list[tuple[str | None, int, int]] = []
+    net: Counter[tuple[int, int | None]] = Counter()
+    watermark = 0
     for _ in range(data.draw(st.integers(1, 4))):
         batch = []
         for _ in range(data.draw(st.integers(0, 5))):
             if held and data.draw(st.booleans()):
                 gone = held.pop(data.draw(st.integers(0, len(held) - 1)))
-                batch.append(row("l", *gone, data.draw(st.sampled_from(["-U", "-D"]))))
+                batch.append(row("l", *gone, kind=data.draw(st.sampled_from(["-U", "-D"]))))
             else:
                 time = data.draw(st.integers(watermark + 1, 12))
                 held.append((data.draw(st.sampled_from(["a", "b", None])), time, data.draw(st.integers(0, 1))))
-                batch.append(row("l", *held[-1], data.draw(st.sampled_from(["+I", "+U"]))))
+                batch.append(row("l", *held[-1], kind=data.draw(st.sampled_from(["+I", "+U"]))))
         run.rows({0: batch})
         watermark = data.draw(st.integers(watermark, 11))
         run.watermark(watermark)
         _add_up(net, run)
     run.watermark(END_OF_TIME)
     _add_up(net, run)
-    expected = Counter()
+    expected: Counter[tuple[int, int | None]] = Counter()
     for key, time, value in held:
         known = [(at, rate) for of, at, rate in versions if of == key and at <= time]
         if known or outer:

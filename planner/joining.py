@@ -122,10 +122,10 @@ def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
 @upsert_keys.register
 def _(node: Join) -> frozenset[frozenset[str]]:
     """UNSAFE where the join key of a row changes: what its old and its new key group emit comes in no order."""
-    return frozenset(key for key in unique_keys(node) if all(_stays(node, key, side) for side in (0, 1)))
+    return frozenset(key for key in unique_keys(node) if all(stays_together(node, key, side) for side in (0, 1)))
 
 
-def _stays(node: Join, key: frozenset[str], side: int) -> bool:
+def stays_together(node: Join, key: frozenset[str], side: int) -> bool:
     """Do rows of a side that have equal values of ``key`` meet in one key group?"""
     below = node.inputs[side]
     if changelog_mode(below) == APPEND_ONLY or not key & names_in(below):

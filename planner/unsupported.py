@@ -78,6 +78,11 @@ FEATURES: dict[str, Unsupported] = {
         "EMIT clauses on rows of a window table function that nothing aggregates",
         "Aggregate in the windows, or leave EMIT out.",
     ),
+    "emit of rows that are not final": Unsupported(
+        "SS313",
+        "EMIT ON WINDOW CLOSE clauses on rows without an event time, or that later ones may replace,",
+        "Select the column named by WATERMARK FOR, or leave EMIT out: rows come out at once.",
+    ),
     "emit without window": Unsupported(
         "SS313",
         "EMIT clauses other than EMIT CHANGES on a query without a window",

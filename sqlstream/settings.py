@@ -93,6 +93,18 @@ def _restart_options() -> tuple[Option, ...]:
 _ANYWAY = "Changes nothing here, for scripts written for Flink:"
 _TAKEN_AS_IT_IS = (
     Option(
+        "table.exec.deduplicate.insert-update-after-sensitive-enabled",
+        BOOLEAN,
+        f"{_ANYWAY} the first row of a key comes as +I, and the rows that take its place as +U.",
+        "true",
+    ),
+    Option(
+        "table.exec.deduplicate.mini-batch.compact-changes-enabled",
+        BOOLEAN,
+        f"{_ANYWAY} what a micro-batch changes of a key comes out once.",
+        "false",
+    ),
+    Option(
         "table.exec.mini-batch.allow-latency",
         DURATION,
         f"{_ANYWAY} rows wait for the micro-batch that they come in. See execution.checkpointing.interval.",

@@ -74,7 +74,7 @@ def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Sc
     below = Filter(right.node, conjunction(rest.of_right)) if rest.of_right else right.node
     in_time = _in_time(match, rest, kind, left.node, below, sides)
     if in_time is not None:
-        return temporal_scope(join, in_time, rest.of_left, columns, context)
+        return temporal_scope(join, in_time, rest.of_left, columns, left.tables, context)
     node: Node = check_changes(_updating(match, rest, kind, left.node, below), context, join)
     above = rest.of_left if kind is JoinKind.INNER else []
     return Scope(Filter(node, conjunction(above)) if above else node, columns)

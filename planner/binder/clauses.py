@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -12,10 +13,15 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.triggers import Fired
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
+from sqlstream.planner.changes import with_inserts
 from sqlstream.planner.nodes import Filter, Node, Project, Union
+from sqlstream.planner.operators.over import Over
+from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.properties import window_of
+from sqlstream.planner.properties import awaited_by, changelog_mode, keeps_state, window_of
 from sqlstream.planner.rewriting import with_inputs
 
 
@@ -32,8 +38,7 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
     if emit is None:
         return node
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:
-        _check_closes(emit, node, context)
-        return node
+        return _closing(emit, node, context)
     if not any(isinstance(n, WindowAggregate | AssignWindows) for n in node.walk()):
         if emit.kind is not EmitKind.CHANGES:
             context.refuse("emit without window", emit.span)
@@ -41,12 +46,40 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
     return _emitting(emit, node, select, context)
 
 
-def _check_closes(emit: Emit, node: Node, context: Context) -> None:
+def _closing(emit: Emit, node: Node, context: Context) -> Node:
+    """The rows of windows that fire once; without windows rows wait until the watermark has passed them."""
     windows = [n for n in node.walk() if isinstance(n, WindowAggregate | AssignWindows)]
     if not windows:
-        context.refuse("emit without window", emit.span)
+        return _held(emit, node, context)
     if any(isinstance(n, WindowAggregate) and n.firing.trigger is not None for n in windows):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
+    return node
+
+
+def _held(emit: Emit, node: Node, context: Context) -> Node:
+    """Rows that are only added, once the watermark has passed them. Operators that wait for it have done so already."""
+    final = node if changelog_mode(node) == APPEND_ONLY else with_inserts(node)
+    sources = list(_sources(node if final is None else final))
+    if final is not None and all(map(_waits, sources)):
+        return final
+    time = next((f.name for f in node.schema if f.time in (TimeDomain.EVENT, TimeDomain.INGESTION)), None)
+    if final is None or time is None or any(map(keeps_state, sources)):
+        context.refuse("emit of rows that are not final", emit.span)
+        return node
+    return TemporalSort(final, time)
+
+
+def _sources(node: Node) -> Iterator[Node]:
+    """The operators with state, and the tables, whose rows come out through operators without state."""
+    if keeps_state(node) or not node.inputs:
+        yield node
+    else:
+        yield from (source for child in node.inputs for source in _sources(child))
+
+
+def _waits(source: Node) -> bool:
+    """Do its results come out when the watermark has passed them?"""
+    return isinstance(source, Over | TemporalSort | WindowJoin) and TimeDomain.EVENT in awaited_by(source)
 
 
 def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Node:

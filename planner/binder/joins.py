@@ -29,7 +29,7 @@ from sqlstream.planner.binder.join_sides import (
 from sqlstream.planner.binder.lookup_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.state_ttl import ttl_ms_of
-from sqlstream.planner.binder.window_joins import window_join
+from sqlstream.planner.binder.window_joins import window_join, with_one_window
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.joining import Equality, Join
 from sqlstream.planner.nodes import Filter, Node
@@ -79,7 +79,7 @@ def stream_join(
     if not kind.pairs:
         return Scope(node, left.columns), []
     fulfilled = [written for written, bound in implied if _is_fulfilled(bound, node, left.node, right.node)]
-    return with_one_of_each(join, Scope(node, columns), left, right, kind), fulfilled
+    return with_one_window(with_one_of_each(join, Scope(node, columns), left, right, kind)), fulfilled
 
 
 def joined(

@@ -10,6 +10,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
 from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.state_ttl import with_time_to_live
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.naming import Names, field_of
@@ -47,7 +48,7 @@ def lookup_call(
         for name, f in zip(shown, read, strict=True)
     )
     node = Lookup(scope.node, function, keys, read, items, outer, options=chosen.options, failed=chosen.failed)
-    node = check_changes(node, context, source)
+    node = with_time_to_live(check_changes(node, context, source), scope.tables, context)
     table = source.args["alias"].name if source.args.get("alias") else None
     visible = tuple(Visible(name, i.name, table or None) for name, i in zip(shown, items, strict=True))
     return scope.with_columns(node, visible)

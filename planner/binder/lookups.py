@@ -14,6 +14,7 @@ from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
 from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
+from sqlstream.planner.binder.state_ttl import with_time_to_live
 from sqlstream.planner.catalog import Column, Table, TimeDomain, View
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import Field, Filter, Item
@@ -39,7 +40,7 @@ def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHin
     items = _outputs(table, right, scope)
     read = tuple(Field(c.name, c.type, c.nullable) for c in table.physical_columns)
     node = Lookup(scope.node, table, (), read, items, outer, options=chosen.options, failed=chosen.failed)
-    node = check_changes(node, context, right)
+    node = with_time_to_live(check_changes(node, context, right), scope.tables, context)
     joined = scope.with_columns(node, _visible(items, right, table))
     return _on(join, joined, node, context)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from sqlstream.errors import shortened
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.intervals import NotAnInterval, text_ms
+from sqlstream.planner.operators.lookup import Lookup, remembers
 from sqlstream.planner.suggestions import did_you_mean
 
 NAME = "STATE_TTL"
@@ -62,6 +63,11 @@ def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
 def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
     """How long rows of what FROM makes of these tables are kept. Hints name single tables, not what joins make."""
     return context.ttl_of(tables[0]) if len(tables) == 1 else context.settings.state_ttl_ms
+
+
+def with_time_to_live(node: Lookup, tables: Sequence[str], context: Context) -> Lookup:
+    """A lookup that remembers rows of these tables does so for as long as they say."""
+    return replace(node, ttl_ms=ttl_ms_of(tables, context)) if remembers(node) else node
 
 
 def is_state_ttl(call: exp.Expr) -> bool:

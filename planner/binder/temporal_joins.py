@@ -21,7 +21,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.nodes import Filter, Node
-from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
 from sqlstream.planner.rewriting import conjunction, conjuncts
 from sqlstream.udfs.joins.kinds import JoinKind
 
@@ -44,7 +44,7 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     """The scope of both sides. ``time``: the field of the left side that AS OF names, in event or processing time.
 
     BindError SS655 for a right side without versions, SS656 for keys that the condition does not name, SS657 for the
-    kind of join, SS291 to SS293 for conditions that kernels cannot decide, SS325 for a left side with updates.
+    kind of join, SS291 to SS293 for conditions that kernels cannot decide.
     """
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     kind = kind_of_one_partner(join, "a temporal join")
@@ -65,16 +65,23 @@ def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str, context:
     ttl_ms = ttl_ms_of(right.tables, context)
     times = (time, right_time) if right_time else ("", "")
     node = TemporalJoin(left.node, right.node, kind, split.equal, None, domain, *times, ttl_ms=ttl_ms)
-    return temporal_scope(join, node, split.rest, columns, context)
+    return temporal_scope(join, node, split.rest, columns, left.tables, context)
 
 
 def temporal_scope(
-    join: exp.Join, node: TemporalJoin, rest: Sequence[exp.Expression], columns: tuple[Visible, ...], context: Context
+    join: exp.Join,
+    node: TemporalJoin,
+    rest: Sequence[exp.Expression],
+    columns: tuple[Visible, ...],
+    left_tables: Sequence[str],
+    context: Context,
 ) -> Scope:
     """With what else the condition says: of an inner join above it."""
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=decided_on_pairs([*rest], node.left, node.right))
     node = check_changes(node, context, join)
+    if retracts(node):
+        node = replace(node, left_ttl_ms=ttl_ms_of(left_tables, context))
     above = rest if node.kind is JoinKind.INNER else ()
     return Scope(Filter(node, conjunction([*above])) if above else node, columns)
 

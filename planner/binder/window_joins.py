@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
+from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.joining import Equality
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Filter, Node
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_join import WindowJoin
 from sqlstream.planner.properties import WindowInfo, changelog_mode, window_of
@@ -34,6 +37,19 @@ def window_join(
         Equality(field_of(left_column or ""), field_of(right_column or "")) for left_column, right_column in missing
     )
     return WindowJoin(left, right, kind, (*equal, *more), condition, (ends[0], ends[1]))
+
+
+def with_one_window(scope: Scope) -> Scope:
+    """The scope of an inner window join, in which the bounds of both windows are the same fields: grouping by those of
+    the right side is grouping by the windows, too."""
+    node = scope.node.input if isinstance(scope.node, Filter) else scope.node
+    if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
+        return scope
+    left, right = window_of(node.left), window_of(node.right)
+    assert left is not None and right is not None, "both sides carry windows"
+    same = {theirs: own for own, theirs in zip(left.columns, right.columns, strict=True) if own and theirs}
+    columns = tuple(replace(column, field=same.get(column.field, column.field)) for column in scope.columns)
+    return Scope(scope.node, columns)
 
 
 def _is_field(value: exp.Expression) -> bool:

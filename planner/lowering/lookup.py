@@ -17,8 +17,9 @@ from sqlstream.planner.lowering.hidden import hidden, passes_by
 from sqlstream.planner.lowering.lookup_answers import Marks, require_array_functions, with_answers, with_failures
 from sqlstream.planner.lowering.lower import Context, lower_node
 from sqlstream.planner.lowering.side_outputs import sent_aside
-from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.lookup import Lookup, remembers
 from sqlstream.planner.operators.lookup_steps import Ask, NumberedLookup, failed_marker
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.metrics import MAX_IN_FLIGHT, METRICS, NAMES, metric_key
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 
@@ -86,11 +87,19 @@ def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_key
 
 
 def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
-    """NULL, so that nothing is asked, in rows on their way to something else."""
-    passing = passes_by(rows)
+    """NULL, so that nothing is asked, in rows on their way to something else and in those that retract others."""
+    passing = _asks_nothing(lookup.node, rows)
     items = zip(lookup.keys, lookup.node.keys, strict=True)
     values = [(name, context.column(key.expression, rows).cast(key.type.ddl())) for name, key in items]
     return [(value if passing is None else F.when(~passing, value)).alias(name) for name, value in values]
+
+
+def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
+    passing = passes_by(rows)
+    if not remembers(node):
+        return passing
+    retracts = F.expr(f"coalesce({ROW_KIND} IN ('-U', '-D'), false)")
+    return retracts if passing is None else passing | retracts
 
 
 def step_of(lookup: Asked, context: Context) -> LookupStep:

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import APPEND_ONLY, Function, RowKind, Table
-from sqlstream.planner.changes import reads_before, taken_by, takes_changes, why_inserts_only
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
+from sqlstream.planner.changes import made_by, taken_by, takes_changes, upsert_keys
 from sqlstream.planner.explain.advice import Topic, remarks
 from sqlstream.planner.explain.window_text import sql
 from sqlstream.planner.meanings import Names as Meanings
@@ -20,11 +20,13 @@ from sqlstream.planner.properties import (
     ArrivalOrder,
     WindowInfo,
     arrival_order,
+    changelog_mode,
     is_joint,
     keeps_state,
     side_table,
     table_read,
     unique_keys,
+    uses_processing_time,
     window_of,
 )
 from sqlstream.planner.rewriting import columns_of, conjunction, conjuncts
@@ -58,7 +60,7 @@ class Lookup(Unary):
     among them finds nothing. ``read`` are the physical columns asked for (the members of the function's row), under
     their own names. ``outputs`` are the fields that are added: expressions over ``read`` alone, NULL where nothing
     was found. ``filters`` compare columns of the table with constants, in the source; ``condition``, over input and
-    outputs, is the rest of ON.
+    outputs, is the rest of ON. ``ttl_ms``: how long answers are remembered for rows that may be retracted; 0: for ever.
     """
 
     source: Table | Function
@@ -70,6 +72,7 @@ class Lookup(Unary):
     condition: exp.Expression | None = None
     options: LookupOptions = DEFAULT_LOOKUP
     failed: FailedRows | None = None
+    ttl_ms: int = 0
 
     @cached_property
     def schema(self) -> Schema:
@@ -80,14 +83,36 @@ class Lookup(Unary):
 # --- properties -----------------------------------------------------------------------------------------------
 
 
+def remembers(node: Lookup) -> bool:
+    """Rows of the input may be retracted: the answers that they came with are kept for that."""
+    return changelog_mode(node.input) != APPEND_ONLY
+
+
+def told_apart_by(node: Lookup) -> tuple[str, ...]:
+    """The fields that tell which row is retracted: the clock may have moved on since it came."""
+    return tuple(field.name for field in node.input.schema if field.time is not TimeDomain.PROCESSING)
+
+
+def remembered_by(node: Lookup) -> tuple[str, ...]:
+    """The fields whose values are those of a row and of all that retract it, or take its place where that is known."""
+    keys = sorted(upsert_keys(node.input), key=lambda key: (len(key), sorted(key)))
+    return tuple(sorted(keys[0])) if keys else told_apart_by(node)
+
+
 @keeps_state.register
 def _(node: Lookup) -> bool:
-    return node.options.defers
+    return node.options.defers or remembers(node)
 
 
 @is_joint.register
 def _(node: Lookup) -> bool:
-    return not node.options.defers
+    return not keeps_state(node)
+
+
+@uses_processing_time.register
+def _(node: Lookup) -> bool:
+    """Answers must be forgotten."""
+    return node.ttl_ms > 0
 
 
 @window_of.register
@@ -106,6 +131,8 @@ def _(node: Lookup) -> frozenset[frozenset[str]]:
 @arrival_order.register
 def _(node: Lookup) -> ArrivalOrder:
     """In order per key is not the order of the input either."""
+    if remembers(node):
+        return ArrivalOrder.MIXED
     return arrival_order(node.input) if node.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
 
 
@@ -205,7 +232,8 @@ def _(node: Lookup) -> Meanings:
 
 @title_of.register
 def _(node: Lookup) -> tuple[str, str]:
-    return "lookup that defers rows", f'lookup in "{node.source.name}"'
+    title = "lookup over changes" if remembers(node) else "lookup that defers rows"
+    return title, f'lookup in "{node.source.name}"'
 
 
 @state_facts.register
@@ -216,26 +244,35 @@ def _(node: Lookup) -> Iterator[tuple[str, str]]:
     yield "columns that are read", ", ".join(f"{f.name} {f.type}" for f in node.read)
     yield "order", node.options.order.name
     yield "columns", rows_fact(node.input)
+    if remembers(node):
+        yield "rows", f"told apart by {', '.join(names[name] for name in told_apart_by(node))}"
+        yield "key", ", ".join(names[name] for name in remembered_by(node))
+        yield "forgets", "answers after a time" if node.ttl_ms else "nothing"
+        yield "defers", "rows without an answer" if node.options.defers else "nothing"
 
 
 # --- changes --------------------------------------------------------------------------------------------------
 
 
+@changelog_mode.register
+def _(node: Lookup) -> frozenset[RowKind]:
+    """What is found for a row need not be what was found for the one that it takes the place of."""
+    return frozenset({RowKind.INSERT, RowKind.DELETE}) if remembers(node) else APPEND_ONLY
+
+
 @takes_changes.register
 def _(node: Lookup, port: int = 0) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    return ALL_KINDS
 
 
-@why_inserts_only.register
-def _(node: Lookup) -> str:
-    return "what was looked up could not be withdrawn"
+@upsert_keys.register
+def _(node: Lookup) -> frozenset[frozenset[str]]:
+    """Changes of a key follow each other in the key group of the rows."""
+    found = unique_keys(node)
+    return frozenset(key for key in found if key >= set(remembered_by(node))) if remembers(node) else found
 
 
 @taken_by.register
+@made_by.register
 def _(node: Lookup) -> str:
     return f'a lookup in "{node.source.name}"'
-
-
-@reads_before.register
-def _(node: Lookup, above: bool, port: int = 0) -> bool:
-    return True

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.nodes import Node
-from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.lookup import Lookup, remembered_by, remembers
 from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
-from sqlstream.planner.physical.kernels import keys_of, sees_arrival
+from sqlstream.planner.physical.kernels import asks_outside, keys_of, sees_arrival
 from sqlstream.planner.physical.native import only_columnar, require_passage
 from sqlstream.planner.physical.planning import Above, stateless_step
 from sqlstream.planner.physical.steps import Step
 from sqlstream.planner.physical.text import before_exchange, behind_kernel, kernel, label, runs
-from sqlstream.planner.properties import side_table
+from sqlstream.planner.properties import keeps_state, side_table
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.udfs.lookup.options import Order
 
@@ -47,9 +47,9 @@ def _(node: Lookup, above: Above) -> Step:
 
 def together(node: Lookup) -> tuple[Lookup, ...]:
     """The lookups that are asked with ``node``, from the lowest up to it: adjacent ones, of which none needs what
-    another one adds. One that defers is alone."""
+    another one adds. One with state is alone."""
     group = [node]
-    while not node.options.defers and isinstance(below := group[-1].input, Lookup) and not below.options.defers:
+    while not keeps_state(node) and isinstance(below := group[-1].input, Lookup) and not keeps_state(below):
         added = {output.name for output in below.outputs}
         if any(columns_of(key.expression) & added for lookup in group for key in lookup.keys):
             break
@@ -93,7 +93,12 @@ def _joined(*nodes: Lookup) -> str:
     return f"explode of the answers{', failed rows aside' if aside else ''}"
 
 
-# --- those that defer -----------------------------------------------------------------------------------------
+# --- those with state -----------------------------------------------------------------------------------------
+
+
+@asks_outside.register
+def _(node: Lookup) -> bool:
+    return True
 
 
 @waiting_for.register
@@ -103,18 +108,20 @@ def _(node: Lookup) -> WaitsFor | None:
 
 @keys_of.register
 def _(node: Lookup) -> tuple[str, ...]:
-    """Rows in order wait for each other, whatever their keys."""
+    """Rows in order wait for each other, whatever their keys; changes are in order by row."""
+    if remembers(node):
+        return remembered_by(node)
     return () if node.options.order is Order.ORDERED else tuple(key.name for key in node.keys)
 
 
 @sees_arrival.register
 def _(node: Lookup) -> bool:
-    return node.options.order is Order.ORDERED
+    return node.options.order is Order.ORDERED or remembers(node)
 
 
 @only_columnar.register
 def _(node: Lookup) -> str | None:
-    return "ON TIMEOUT DEFER"
+    return "ON TIMEOUT DEFER" if node.options.defers else "a lookup for rows that are retracted"
 
 
 @before_exchange.register
@@ -124,7 +131,9 @@ def _(node: Lookup) -> str | None:
 
 @kernel.register
 def _(node: Lookup) -> str:
-    return "that keeps rows until they are answered"
+    waits = "keeps rows until they are answered" if node.options.defers else ""
+    keeps = "remembers the answers of rows that may be retracted" if remembers(node) else ""
+    return f"that {' and '.join(filter(None, (waits, keeps)))}"
 
 
 @behind_kernel.register

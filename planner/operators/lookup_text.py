@@ -29,6 +29,8 @@ def _parts(node: Lookup) -> list[str]:
         parts.append(f"if {sql(node.condition)}")
     if node.outer:
         parts.append("outer")
+    if node.ttl_ms:
+        parts.append(f"forgets answers after {readable(node.ttl_ms)}")
     return [*parts, *options_text(node.options, node.failed.table.name if node.failed else "")]
 
 

@@ -10,7 +10,15 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomai
 from sqlstream.planner.changes import reads_before, takes_changes, upsert_keys, why_inserts_only
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
-from sqlstream.planner.joining import Join, equalities_text, fields_of_side, join_facts, names_in, pruned_below
+from sqlstream.planner.joining import (
+    Join,
+    equalities_text,
+    fields_of_side,
+    join_facts,
+    names_in,
+    pruned_below,
+    stays_together,
+)
 from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.clocks import told_time
@@ -34,7 +42,8 @@ class TemporalJoin(Join):
     newest ``right_time`` not after that, with ``strict`` before it. Right rows are changes of which each holds from its
     time on; where ``first_by`` is given (ASOF) they are plain rows, of which the first by these fields counts among
     those of one time. In processing time, without times, the partner is what the right side has when the left row
-    comes. ``ttl_ms``: a right row is forgotten so long after it came; 0: never.
+    comes. ``ttl_ms``: a right row is forgotten so long after it came; 0: never. Left rows that are retracted go with
+    the partner that they came with, which is remembered for ``left_ttl_ms``.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -43,6 +52,7 @@ class TemporalJoin(Join):
     strict: bool = False
     first_by: tuple[str, ...] | None = None
     ttl_ms: int = 0
+    left_ttl_ms: int = 0
 
     @cached_property
     def schema(self) -> Schema:
@@ -62,6 +72,11 @@ class TemporalJoin(Join):
     def is_asof(self) -> bool:
         return self.first_by is not None
 
+    @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """The fields that tell which left row is retracted: the clock may have moved on since it came."""
+        return tuple(field.name for field in self.left.schema if field.time is not TimeDomain.PROCESSING)
+
 
 # --- properties -----------------------------------------------------------------------------------------------
 
@@ -74,39 +89,48 @@ def _(node: TemporalJoin) -> frozenset[TimeDomain]:
 @uses_processing_time.register
 def _(node: TemporalJoin) -> bool:
     """Rows must be forgotten."""
-    return node.ttl_ms > 0
+    return node.ttl_ms > 0 or node.left_ttl_ms > 0
 
 
 @unique_keys.register
-@upsert_keys.register
 def _(node: TemporalJoin) -> frozenset[frozenset[str]]:
     return unique_keys(node.left)
+
+
+@upsert_keys.register
+def _(node: TemporalJoin) -> frozenset[frozenset[str]]:
+    """Changes of a key follow each other where the key groups of its rows are the same."""
+    return frozenset(key for key in unique_keys(node.left) if stays_together(node, key, 0))
 
 
 # --- changes --------------------------------------------------------------------------------------------------
 
 
+def retracts(node: TemporalJoin) -> bool:
+    """Left rows may be retracted: the partners that they came with are remembered for that."""
+    return changelog_mode(node.left) != APPEND_ONLY
+
+
 @changelog_mode.register
 def _(node: TemporalJoin) -> frozenset[RowKind]:
-    return APPEND_ONLY
+    """The row that takes the place of another one may have another partner, or none."""
+    return frozenset({RowKind.INSERT, RowKind.DELETE}) if retracts(node) else APPEND_ONLY
 
 
 @takes_changes.register
 def _(node: TemporalJoin, port: int = 0) -> frozenset[RowKind]:
-    return ALL_KINDS if port == 1 and not node.is_asof else APPEND_ONLY
+    return APPEND_ONLY if port == 1 and node.is_asof else ALL_KINDS
 
 
 @reads_before.register
 def _(node: TemporalJoin, above: bool, port: int = 0) -> bool:
-    """The row that takes the place of another one says from when on."""
-    return port == 0 and above
+    """The row that takes the place of another one on the right side says from when on."""
+    return port == 0
 
 
 @why_inserts_only.register
 def _(node: TemporalJoin) -> str:
-    if node.is_asof:
-        return "a row that was the nearest one to others could be taken back"
-    return "the version that a row was joined with may be gone when the row is taken back"
+    return "a row that was the nearest one to others could be taken back"
 
 
 # --- rules ----------------------------------------------------------------------------------------------------
@@ -150,7 +174,7 @@ def _(node: TemporalJoin, port: int = 0) -> FieldsRead | None:
 @sees_arrival.register
 def _(node: TemporalJoin) -> bool:
     """Of rows of one time the last one that came counts, but where an order tells which."""
-    return not node.first_by
+    return not node.first_by or retracts(node)
 
 
 # --- texts and state ------------------------------------------------------------------------------------------
@@ -160,6 +184,7 @@ def _(node: TemporalJoin) -> bool:
 def _(node: TemporalJoin) -> str:
     when = f"newest {_order(node)}" if node.timed else "what is there when rows come"
     ttl = [f"forgets rows of the right side after {readable(node.ttl_ms)}"] if node.ttl_ms else []
+    ttl += [f"forgets partners of the left side after {readable(node.left_ttl_ms)}"] if node.left_ttl_ms else []
     parts = [node.kind.value, " AND ".join(equalities_text(node)) or "TRUE", when, *ttl]
     return f"TemporalJoin({'; '.join(parts)})"
 
@@ -171,9 +196,11 @@ def _order(node: TemporalJoin) -> str:
 
 @kernel.register
 def _(node: TemporalJoin) -> str:
-    if not node.timed:
-        return "that keeps the last row of each key"
-    return "that keeps rows until the watermark reaches them, and what they may meet"
+    keeps = "the last row of each key"
+    if node.timed:
+        keeps = "rows until the watermark reaches them, and what they may meet"
+    remembers = ", and remembers what rows that may be retracted have met" if retracts(node) else ""
+    return f"that keeps {keeps}{remembers}"
 
 
 @title_of.register
@@ -193,3 +220,7 @@ def _(node: TemporalJoin) -> Iterator[tuple[str, str]]:
         first_by = None if node.first_by is None else ", ".join(right[name] for name in node.first_by)
         yield "of equal times", "the last one" if first_by is None else f"the first one by {first_by or 'arrival'}"
     yield "time to live of the right side", readable(node.ttl_ms) if node.ttl_ms else "for ever"
+    if retracts(node):
+        left = names_of(node.left)
+        yield "left rows", f"retracted by {', '.join(left[name] for name in node.told_apart_by)}"
+        yield "time to live of the left side", readable(node.left_ttl_ms) if node.left_ttl_ms else "for ever"

@@ -43,8 +43,11 @@ def _(node: WindowJoin) -> frozenset[TimeDomain]:
 
 @window_of.register
 def _(node: WindowJoin) -> WindowInfo | None:
-    """That of the left side, where its rows are always there."""
-    return None if node.kind.padded[1] else window_of(node.left)
+    """That of a side whose rows are always there."""
+    pads_left, pads_right = node.kind.padded
+    if not pads_right:
+        return window_of(node.left)
+    return None if pads_left else window_of(node.right)
 
 
 @describe.register

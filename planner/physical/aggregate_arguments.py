@@ -117,6 +117,9 @@ def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expres
     count = _COLUMNS.get(called, len(parts.values))
     if called in _ORDERED_VALUE and parts.order:
         return [node_of(parts.order[0].this)], tuple(_constant(called, v) for v in parts.values)
+    if called == "percentile" and len(parts.values) > 2:
+        value, percentages, *frequency = parts.values
+        return [value, *frequency], (_constant(called, percentages),)
     return parts.values[:count], tuple(_constant(called, v) for v in parts.values[count:])
 
 

@@ -20,6 +20,12 @@ def keys_of(node: Node) -> tuple[str, ...]:
 
 
 @singledispatch
+def asks_outside(node: Node) -> bool:
+    """True where an operator with state asks a source outside of the plan, so that its requests are counted."""
+    return False
+
+
+@singledispatch
 def sees_arrival(node: Node) -> bool:
     """True where the results of an operator with state show in which order rows arrived; sources then tell it."""
     return True

@@ -21,17 +21,15 @@ from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Node,
 from sqlstream.planner.physical.chaining import Link, link_of
 from sqlstream.planner.physical.clocks import (
     PlanClocks,
-    WaitsFor,
     clocks_of,
     held_back_ms,
     observes_watermarks,
     told_time,
-    waiting_for,
     watermarked_nodes,
 )
 from sqlstream.planner.physical.engine import Engine
 from sqlstream.planner.physical.gears import Gear, gear_of
-from sqlstream.planner.physical.kernels import keys_of, ports_of, sees_arrival
+from sqlstream.planner.physical.kernels import asks_outside, keys_of, ports_of, sees_arrival
 from sqlstream.planner.physical.native import require_native, require_passage
 from sqlstream.planner.physical.readers import FilesToRead, candidate, files_to_read, times_between
 from sqlstream.planner.physical.steps import (
@@ -168,7 +166,7 @@ class Above:
     def _operator(self, node: Node) -> Operator:
         whole = self.whole
         number = next(whole.operators)
-        lookup = next(whole.lookups) if waiting_for(node) is WaitsFor.ANSWERS else None
+        lookup = next(whole.lookups) if asks_outside(node) else None
         chained = link_of(node, rows_wait=whole.clocks.rows_wait) if whole.engine.chains else None
         link = chained if isinstance(chained, Link) else None
         ticks = whole.clocks.ticks and uses_processing_time(node)

@@ -114,8 +114,8 @@ class Operator(Step):
     ``number`` counts the operators with state of the plan from the top. ``keys``: the keys of its exchange; empty:
     all rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
     ``ticks``: processing time comes as ticks. ``stateful_above``: the next operator with state above. ``link``: it
-    is chained to the operator below; ``apart`` says why it is not. ``lookup``: the number of a lookup that defers
-    rows, among the lookups of the plan. ``held_back_ms``: how far its watermark stays behind that of the query.
+    is chained to the operator below; ``apart`` says why it is not. ``lookup``: the number of a lookup with
+    state, among the lookups of the plan. ``held_back_ms``: how far its watermark stays behind that of the query.
     ``ports``: the exchange of each input.
     """
 

@@ -1,6 +1,7 @@
 """Runs case files: ``PASS``, ``REFUSED`` with a code, or ``FAIL`` with the first difference; nothing crashes.
 
-``DIFFERS`` is a difference in a case whose ``why`` says that the dialect decides otherwise on purpose.
+``DIFFERS`` is a difference in a case whose ``why``, or whose reason in the table of the caller, says that the dialect
+decides otherwise on purpose.
 
 A case is refused where its script uses what is not executed (SS3xx). A case with ``error`` passes where its script is
 refused as wrong (SS1xx, SS2xx, SS5xx), or its steps fail (SS4xx). A case below SQL is refused, unless the caller has a
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
@@ -58,10 +60,12 @@ def main(
     settings: Mapping[str, str] | None = None,
     printing: Callable[[], AbstractContextManager[None]] = nullcontext,
     below_sql: Driver = no_driver,
+    argued: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails.
 
-    Lines are written within ``printing()``. ``below_sql`` runs cases without a script.
+    Lines are written within ``printing()``. ``below_sql`` runs cases without a script. ``argued``: reasons by case, as
+    in ``run_cases``.
     """
 
     def on_result(result: Result) -> None:
@@ -70,7 +74,7 @@ def main(
 
     sessions = partial(LocalSession, settings)
     files = selected(case_files(cases), select)
-    summary = run_cases(files, sessions, cases_root(cases), json_file, on_result, below_sql)
+    summary = run_cases(files, sessions, cases_root(cases), json_file, on_result, below_sql, argued)
     with printing():
         sys.stdout.writelines(f"{line}\n" for line in ("", *summary.lines()))
     return 1 if summary.failed else 0
@@ -93,15 +97,16 @@ def run_cases(
     json_path: Path | None = None,
     on_result: Callable[[Result], object] = _print,
     below_sql: Driver = no_driver,
+    argued: Mapping[str, str] = MappingProxyType({}),
 ) -> Summary:
     """Run the cases of the given files one after the other, each in a session of its own.
 
-    ``below_sql`` runs cases without a script.
+    ``below_sql`` runs cases without a script. ``argued``: by the id of a case, why it need not pass.
     """
     results = []
     with importable(root):
         for path in paths:
-            results.append(run_file(path, session_factory, root, below_sql))
+            results.append(run_file(path, session_factory, root, below_sql, argued))
             on_result(results[-1])
     summary = Summary(tuple(results))
     if json_path is not None:
@@ -109,7 +114,13 @@ def run_cases(
     return summary
 
 
-def run_file(path: Path, session_factory: SessionFactory, root: Path, below_sql: Driver = no_driver) -> Result:
+def run_file(
+    path: Path,
+    session_factory: SessionFactory,
+    root: Path,
+    below_sql: Driver = no_driver,
+    argued: Mapping[str, str] = MappingProxyType({}),
+) -> Result:
     """The result of one case file; an exception nobody expected is a FAIL with its type."""
     started = time.monotonic()
     try:
@@ -117,7 +128,7 @@ def run_file(path: Path, session_factory: SessionFactory, root: Path, below_sql:
     except CaseFormatError as error:
         return Result(_name_of(path, root), Verdict.FAIL, f"no case file: {error}")
     try:
-        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory, below_sql))
+        verdict, code, message, note = _on_purpose(case, _outcome(case, session_factory, below_sql), argued)
     except (Exception, SystemExit) as error:  # functions of users may raise either
         words = str(error).strip().splitlines()
         verdict, code, note = Verdict.FAIL, None, None
@@ -135,9 +146,12 @@ def _name_of(path: Path, root: Path) -> str:
 _Outcome = tuple[Verdict, str | None, str, str | None]
 
 
-def _on_purpose(case: Case, outcome: _Outcome) -> _Outcome:
-    """A case that says why the dialect decides otherwise does not fail; the reason becomes the note."""
+def _on_purpose(case: Case, outcome: _Outcome, argued: Mapping[str, str]) -> _Outcome:
+    """Where the dialect decides otherwise, a case does not fail; the reason becomes the note."""
     verdict, code, message, _ = outcome
+    why = argued.get(case.id)
+    if why is not None and verdict is not Verdict.PASS:
+        return Verdict.DIFFERS, code, message, why
     return (Verdict.DIFFERS, code, message, case.why) if case.why and verdict is Verdict.FAIL else outcome
 
 

@@ -1,6 +1,7 @@
 """Runs a folder of cases of other engines, in SQL and below it: ``python -m tests.peers [FOLDER] [--select TEXT]``.
 
 It prints what ``sqlstream test --cases`` prints, and also drives the cases that have no script, without Spark.
+Cases that are argued in ``tests/peers/argued.py`` differ.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from sqlstream.python_path import importable
 from sqlstream.testing.cases import main
 from tests.peers import PEERS
+from tests.peers.argued import ARGUED, FUNCTIONS
 from tests.peers.below_sql import run_kernel_case
 
 
@@ -20,7 +23,8 @@ def _run(arguments: list[str]) -> int:
     parser.add_argument("--select", metavar="TEXT", help="only cases whose path contains this")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the results as JSON")
     given = parser.parse_args(arguments)
-    return main(given.folder, given.json, given.select, below_sql=run_kernel_case)
+    with importable(FUNCTIONS):
+        return main(given.folder, given.json, given.select, below_sql=run_kernel_case, argued=ARGUED)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,23 @@ lies within the error that Spark allows itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.aggregates.accumulator import Plan
 from sqlstream.udfs.aggregates.distinct import numbered
 from sqlstream.udfs.aggregates.extremes import first_extreme
 from sqlstream.udfs.aggregates.groups import Groups, Source
-from sqlstream.udfs.aggregates.lists import Values, exploded
+from sqlstream.udfs.aggregates.lists import Values, exploded, members
 from sqlstream.udfs.aggregates.numbers import column_of, doubles_of
 from sqlstream.udfs.aggregates.ordering import ranks
+
+NEGATIVE = repeating("SS448")
 
 Percentages = float | tuple[float, ...]
 
@@ -68,6 +71,39 @@ def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.nd
     same = (low == high) | (lower == upper)
     between: np.ndarray = np.where(same, lower, (high - position) * lower + (position - low) * upper)
     return between
+
+
+def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percentages) -> Plan:
+    """As ``interpolated``, of values of which each counts as often as the second column says."""
+    return Plan((Values(source, tuple(types)),), partial(_weighted, percentages))
+
+
+def _weighted(percentages: Percentages, lists: pa.Array) -> pa.Array:
+    found, groups = exploded(lists)
+    values, frequencies = members(found, 2)
+    times = frequencies.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if (times < 0).any():
+        hint = "Filter such rows out: PERCENTILE(x, 0.5, n) FILTER (WHERE n >= 0)."
+        raise ExecutionError(NEGATIVE, f"a frequency of PERCENTILE is negative: {times.min()}", hint=hint)
+    order = np.lexsort((ranks(values), groups.ids))
+    numbers, times = doubles_of(values.take(pa.array(order))), times[order]
+    ends = np.cumsum(times)
+    before = np.concatenate(([0], ends))[groups.offsets]
+    sizes, start = np.diff(before), before[:-1]
+
+    def between(percentage: float) -> np.ndarray:
+        if not len(numbers):
+            return np.zeros(groups.count)
+        place = np.maximum(sizes - 1, 0) * percentage
+        low, high = np.floor(place), np.ceil(place)
+        rows = (np.searchsorted(ends, start + p.astype(np.int64), side="right") for p in (low, high))
+        lower, upper = (numbers[np.minimum(found, len(numbers) - 1)] for found in rows)
+        same = (low == high) | (lower == upper)
+        result: np.ndarray = np.where(same, lower, (high - place) * lower + (place - low) * upper)
+        return result
+
+    missing = sizes == 0
+    return _for_each(percentages, lambda p: column_of(between(p), pa.float64(), missing), missing)
 
 
 def discrete(source: Source, type_: pa.DataType, percentages: Percentages, *, descending: bool = False) -> Plan:

@@ -320,6 +320,9 @@ def _median(call: _Call) -> Plan:
 
 def _percentile(call: _Call) -> Plan:
     call.require(_is_real)
+    if len(call.types) > 1:
+        call.require(kinds.is_integer, 1)
+        return percentiles.weighted(call.source, call.types, _percentages(call))
     return percentiles.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
@@ -401,7 +404,7 @@ _PLANNERS: dict[str, tuple[Planner, int | None]] = {
     "regr_intercept": (_comoment(comoments.regr_intercept), 2),
     "regr_r2": (_comoment(comoments.regr_r2), 2),
     "median": (_median, 1),
-    "percentile": (_percentile, 1),
+    "percentile": (_percentile, None),
     "percentile_cont": (_percentile, 1),
     "percentile_disc": (_discrete_percentile, 1),
     "percentile_approx": (_discrete_percentile, 1),

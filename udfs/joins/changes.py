@@ -38,22 +38,38 @@ def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
     """
     images = rows.select(columns)
     none = images.slice(0, 0)
-    if ROW_KIND not in rows.schema.names:
+    flags = net_flags(rows, columns, repeats=repeats)
+    if flags is None:
         return Changes(images, none, none)
+    return Changes(*(none if chosen is None else images.filter(pa.array(chosen)) for chosen in flags))
+
+
+class NetFlags(NamedTuple):
+    """Which rows are those of ``Changes``; ``repeated`` is None where nobody asked."""
+
+    added: Flags
+    removed: Flags
+    repeated: Flags | None
+
+
+def net_flags(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> NetFlags | None:
+    """As ``net``, of rows that may have more columns than those that tell them apart; None where all are added."""
+    if ROW_KIND not in rows.schema.names:
+        return None
     retracts = _flags(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTS))
     if not retracts.any():
-        return Changes(images, none, none)
-    ids = dense_ids(images, columns).ids
+        return None
+    ids = dense_ids(rows, columns).ids
     sign = np.where(retracts, -1, 1)
     weight = np.bincount(ids, sign).astype(np.int64)
     added, removed = ~retracts, retracts.copy()
     added[added] = within(ids[added], np.maximum(weight, 0))
     removed[removed] = within(ids[removed], np.maximum(-weight, 0))
     if not repeats:
-        return Changes(images.filter(pa.array(added)), images.filter(pa.array(removed)), none)
+        return NetFlags(added, removed, None)
     cancelled = ~retracts & ~added
     cancelled[cancelled] = within(ids[cancelled], _used(ids, sign) + np.minimum(weight, 0))
-    return Changes(*(images.filter(pa.array(chosen)) for chosen in (added, removed, cancelled)))
+    return NetFlags(added, removed, cancelled)
 
 
 def _used(ids: Indices, sign: Indices) -> Indices:

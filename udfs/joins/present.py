@@ -17,7 +17,7 @@ from sqlstream.udfs.joins.beside import Beside, retracted
 from sqlstream.udfs.joins.condition import Condition
 from sqlstream.udfs.joins.pairs import Indices, joinable, numbered
 from sqlstream.udfs.joins.results import Side
-from sqlstream.udfs.kernel import KEY_HASH, Context, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
@@ -27,7 +27,8 @@ from sqlstream.udfs.state.living import Living
 class PresentJoinKernel(Kernel):
     """``keys``: columns of both inputs, of which NULL equals NULL in those that are ``null_safe``. ``outer``: a left
     row without a partner comes out as well, beside NULLs. ``condition``: what a pair must fulfil beside. ``ttl``: a
-    right row is forgotten so many microseconds of processing time after it came; 0: never.
+    right row is forgotten so many microseconds of processing time after it came; 0: never. ``told_apart_by``: columns
+    of left rows that may be retracted (``Beside``).
     """
 
     sides: tuple[Side, Side]
@@ -36,6 +37,7 @@ class PresentJoinKernel(Kernel):
     null_safe: tuple[bool, ...]
     condition: Condition | None = None
     ttl: int = 0
+    told_apart_by: tuple[str, ...] = ()
 
     @property
     def ports(self) -> int:
@@ -47,7 +49,7 @@ class PresentJoinKernel(Kernel):
 
     @property
     def uses_processing_time(self) -> bool:
-        return self.ttl > 0
+        return self.ttl > 0 or self.sides[0].ttl > 0
 
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         state = KeyedState(context.store, "rows", self._stored)
@@ -59,15 +61,17 @@ class PresentJoinKernel(Kernel):
         if 0 in rows:
             left = rows[0]
             self._beside.emit(left, stored, self._partners(left, stored), context)
-        self._living.close(state, context)
+        self._close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         raise AssertionError("no timer of event time was set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
         state = KeyedState(context.store, "rows", self._stored)
-        self._living.forgotten(state, time)
-        self._living.close(state, context)
+        if self.ttl:
+            self._living.forgotten(state, time)
+        self._beside.forget(time, context)
+        self._close(state, context)
 
     def _changed(self, stored: pa.Table, rows: pa.Table, context: Context) -> pa.Table:
         """The stored right rows after the last change of each key."""
@@ -92,9 +96,15 @@ class PresentJoinKernel(Kernel):
         partner[~joinable(left, self.keys, self.null_safe)] = -1
         return partner
 
+    def _close(self, state: KeyedState, context: Context) -> None:
+        state.flush()
+        if self.uses_processing_time:
+            wakes = min(self._living.wakes(state, context), self._beside.wakes(context))
+            context.set_timer(Domain.PROCESSING, wakes)
+
     @cached_property
     def _beside(self) -> Beside:
-        return Beside(self.sides, self.keys, self.outer, self.condition)
+        return Beside(self.sides, self.keys, self.outer, self.condition, self.told_apart_by)
 
     @cached_property
     def _stored(self) -> pa.Schema:

@@ -55,7 +55,8 @@ class TemporalJoinKernel(Kernel):
     row without a partner comes out as well, beside NULLs. ``strict``: the right row is older than the left one, not of
     the same time. ``first_by``: columns of the right side in whose order the first one of a time counts, without any
     the first one that came; None: the last one that came. ``condition``: what a pair must fulfil beside. ``ttl``: a
-    right row is forgotten so many microseconds of processing time after it came; 0: never.
+    right row is forgotten so many microseconds of processing time after it came; 0: never. ``told_apart_by``: columns
+    of left rows that may be retracted (``Beside``). What retracts them waits for its time as they do.
     """
 
     sides: tuple[Side, Side]
@@ -66,6 +67,7 @@ class TemporalJoinKernel(Kernel):
     first_by: tuple[str, ...] | None = None
     condition: Condition | None = None
     ttl: int = 0
+    told_apart_by: tuple[str, ...] = ()
 
     @property
     def ports(self) -> int:
@@ -77,7 +79,7 @@ class TemporalJoinKernel(Kernel):
 
     @property
     def uses_processing_time(self) -> bool:
-        return self.ttl > 0
+        return self.ttl > 0 or self.sides[0].ttl > 0
 
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         left, right = self._left(context), self._right(context)
@@ -100,7 +102,9 @@ class TemporalJoinKernel(Kernel):
 
     def on_processing_time(self, time: int, context: Context) -> None:
         left, right = self._left(context), self._right(context)
-        self._living.forgotten(right, time)
+        if self.ttl:
+            self._living.forgotten(right, time)
+        self._beside.forget(time, context)
         self._close(left, right, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
@@ -155,7 +159,7 @@ class TemporalJoinKernel(Kernel):
 
     @cached_property
     def _beside(self) -> Beside:
-        return Beside(self.sides, self.keys, self.outer, self.condition)
+        return Beside(self.sides, self.keys, self.outer, self.condition, self.told_apart_by)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -204,8 +208,9 @@ class TemporalJoinKernel(Kernel):
         left.flush()
         right.flush()
         context.set_timer(Domain.EVENT, min(state.next_timer(Domain.EVENT) for state in (left, right)))
-        if self.ttl:
-            context.set_timer(Domain.PROCESSING, self._living.wakes(right, context))
+        if self.uses_processing_time:
+            wakes = min(self._living.wakes(right, context), self._beside.wakes(context))
+            context.set_timer(Domain.PROCESSING, wakes)
 
 
 def _later(time: Times) -> Times:

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Kernel
+from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.lookup.asking import Asker
 from sqlstream.udfs.lookup.batch import StepKeys
@@ -35,24 +36,32 @@ class DeferredLookups(Kernel):
     row in microseconds, NULL for none; None where no row has one.
 
     UNORDERED: rows with answers pass. KEY ORDERED: they wait behind those of their key; the key group is chosen by the
-    lookup key. ORDERED: they wait behind all; there is one key group.
+    lookup key. ORDERED: they wait behind all; there is one key group. With ``remembered`` rows may be retracted: they
+    wait behind those of their KEY_HASH whatever the order, so that none is retracted before it has come.
     """
 
     step: LookupStep
     input: pa.Schema
     time: str | None = None
+    remembered: Remembered | None = None
 
     def __post_init__(self) -> None:
         assert self.step.deferred in self.input.names, "the input says which rows are deferred"
 
     @cached_property
     def output(self) -> pa.Schema:
+        if self.remembered is not None:
+            return self.remembered.output
         hidden = (KEY_HASH, self.step.deferred)
         return pa.schema([column for column in self.input if column.name not in hidden]).remove_metadata()
 
     @property
     def deferring(self) -> bool:
         return True
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.remembered is not None and self.remembered.living.ttl > 0
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         self._advance(rows, context)
@@ -64,7 +73,9 @@ class DeferredLookups(Kernel):
         raise AssertionError("no timers of event time are set")
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        raise AssertionError("no timers of processing time are set")
+        assert self.remembered is not None, "no timers of processing time are set"
+        self.remembered.forget(time, context)
+        context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
 
     # --- one call ---------------------------------------------------------------------------------------------
 
@@ -75,7 +86,7 @@ class DeferredLookups(Kernel):
         answered = kept if arrived.num_rows else self._answered(kept)
         rows = pa.concat_tables([answered, self._answered(self._with_held(arrived, context))])
         waits = self._waits(rows)
-        context.emit(rows.filter(pa.array(~waits)).select(self.output.names))
+        self._leave(rows.filter(pa.array(~waits)), context)
         pending = rows.filter(pa.array(waits))
         changed = pending.num_rows and (arrived.num_rows or self._changed(kept, pending))
         if changed or pending.num_rows != kept.num_rows:
@@ -83,6 +94,13 @@ class DeferredLookups(Kernel):
             state.flush()
         held = pc.min(pending.column(HELD)).as_py()
         context.hold(END_OF_TIME if held is None else held, pending.num_rows)
+
+    def _leave(self, rows: pa.Table, context: Context) -> None:
+        if self.remembered is None:
+            context.emit(rows.select(self.output.names))
+        elif rows.num_rows:
+            context.emit(self.remembered.results(rows.select(self.remembered.columns.names), context))
+            context.set_timer(Domain.PROCESSING, self.remembered.wakes(context))
 
     def _changed(self, before: pa.Table, after: pa.Table) -> bool:
         """Has a row got its answer? Then it says that it is deferred no longer."""
@@ -128,12 +146,13 @@ class DeferredLookups(Kernel):
     def _waits(self, rows: pa.Table) -> np.ndarray:
         """The rows that stay."""
         deferred = self._is_deferred(rows)
-        match self.step.options.order:
+        order = Order.KEY_ORDERED if self.remembered is not None else self.step.options.order
+        match order:
             case Order.UNORDERED:
                 return deferred
             case Order.ORDERED:
                 return np.asarray(np.logical_or.accumulate(deferred))
-        key = dense_ids(rows, self.step.keys)
+        key = dense_ids(rows, self.step.keys if self.remembered is None else (KEY_HASH,))
         first = np.full(key.count, rows.num_rows)
         np.minimum.at(first, key.ids[deferred], np.flatnonzero(deferred))
         return np.asarray(np.arange(rows.num_rows) >= first[key.ids])
@@ -151,7 +170,7 @@ class DeferredLookups(Kernel):
 
     @cached_property
     def _stored(self) -> pa.Schema:
-        kept = [column for column in self.input if column.name != KEY_HASH]
+        kept = [column for column in self.input if column.name != KEY_HASH or self.remembered is not None]
         return pa.schema([*kept, pa.field(HELD, pa.int64())]).remove_metadata()
 
 

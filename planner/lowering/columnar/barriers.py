@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.deferred import held_from
 from sqlstream.planner.lowering.columnar.inputs import clock_of, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.lookups import held_from
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, quoted
 from sqlstream.planner.lowering.hidden import hidden, hidden_clock, passes_by

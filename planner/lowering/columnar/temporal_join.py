@@ -7,8 +7,9 @@ from pyspark.sql import DataFrame
 from sqlstream.planner.lowering.columnar.inputs import Inputs, clock_of
 from sqlstream.planner.lowering.columnar.join_inputs import column_of, condition_of, join_inputs, joined
 from sqlstream.planner.lowering.lower import Context, lower_operator
-from sqlstream.planner.operators.temporal_join import TemporalJoin
+from sqlstream.planner.operators.temporal_join import TemporalJoin, retracts
 from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.properties import uses_processing_time
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.present import PresentJoinKernel
@@ -20,17 +21,19 @@ def _(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
     def more(port: int, inputs: Inputs) -> None:
         if node.timed:
             inputs.time(node.times[port], TIME)
-        if node.ttl_ms:
+        if uses_processing_time(node):
             inputs.add_text(clock_of(inputs.below), CLOCK)
 
     sides = join_inputs(node, step, context, more)
     left, right = sides
-    shown, outer, ttl = (left.side(), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
+    shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
     null_safe = tuple(equality.null_safe for equality in node.equal)
+    by = tuple(column_of(node, left, 0, name) for name in node.told_apart_by) if retracts(node) else ()
     kernel: TemporalJoinKernel | PresentJoinKernel
     if node.timed:
         first_by = None if node.first_by is None else tuple(column_of(node, right, 1, name) for name in node.first_by)
-        kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition_of(node), ttl)
+        condition = condition_of(node)
+        kernel = TemporalJoinKernel(shown, outer, left.keys, null_safe, node.strict, first_by, condition, ttl, by)
     else:
-        kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl)
+        kernel = PresentJoinKernel(shown, outer, left.keys, null_safe, condition_of(node), ttl, by)
     return joined(node, step, sides, kernel, context)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlstream.planner.nodes import Node
 from sqlstream.planner.operators.lookup_steps import Ask
 from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.clocks import WaitsFor, waiting_for
 from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, Told
 from sqlstream.planner.properties import side_table
 from sqlstream.udfs.spark.watermark import Watermark
@@ -59,7 +60,8 @@ def _asking(lookups: Iterable[Node]) -> Iterator[str]:
 
 def _calls_of_every_key_group(step: Step) -> Iterator[str]:
     """Kernels that hold rows are called in every micro-batch."""
-    holds = isinstance(step, Operator) and (step.lookup is not None or getattr(step.node, "holds", False))
+    holds = isinstance(step, Operator) and waiting_for(step.node) is WaitsFor.ANSWERS
+    holds = holds or getattr(step.node, "holds", False)
     if holds:
         yield from ("calls of Python", "checkpoint/control-clock")
 

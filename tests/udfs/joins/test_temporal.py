@@ -203,3 +203,70 @@ def test_versions_are_forgotten_after_their_time_to_live(make):
     joining.watermark(9)
     assert results(joining) == [(2, None)]
     assert not any(store.entries for store in joining.stores)
+
+
+# --- left rows that are retracted -------------------------------------------------------------------------------
+
+
+CHANGING = side("l", (ROW_KIND, pa.string()))
+
+
+def changing(kernel, **options):
+    options = {"outer": True, "null_safe": (False,), "told_apart_by": ("key", TIME, "l"), **options}
+    return kernel((options.pop("left", CHANGING), options.pop("right", CHANGES)), keys=("key",), **options)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.booleans(), st.booleans())
+def test_retracted_left_rows_take_their_results_with_them(data, outer, restarts):
+    joining = changing(TemporalJoinKernel, outer=outer)
+    run = harness(joining, groups=data.draw(st.sampled_from([1, 3])), restarts=restarts)
+    versions = [(key, time, 10 * time) for key in "ab" for time in data.draw(st.sets(st.integers(0, 8)))]
+    run.rows({1: [row("r", *version, "+I") for version in versions]})
+    held: list[tuple[str | None, int, int]] = []
+    net: Counter[tuple[int, int | None]] = Counter()
+    watermark = 0
+    for _ in range(data.draw(st.integers(1, 4))):
+        batch = []
+        for _ in range(data.draw(st.integers(0, 5))):
+            if held and data.draw(st.booleans()):
+                gone = held.pop(data.draw(st.integers(0, len(held) - 1)))
+                batch.append(row("l", *gone, kind=data.draw(st.sampled_from(["-U", "-D"]))))
+            else:
+                time = data.draw(st.integers(watermark + 1, 12))
+                held.append((data.draw(st.sampled_from(["a", "b", None])), time, data.draw(st.integers(0, 1))))
+                batch.append(row("l", *held[-1], kind=data.draw(st.sampled_from(["+I", "+U"]))))
+        run.rows({0: batch})
+        watermark = data.draw(st.integers(watermark, 11))
+        run.watermark(watermark)
+        _add_up(net, run)
+    run.watermark(END_OF_TIME)
+    _add_up(net, run)
+    expected: Counter[tuple[int, int | None]] = Counter()
+    for key, time, value in held:
+        known = [(at, rate) for of, at, rate in versions if of == key and at <= time]
+        if known or outer:
+            expected[value, max(known)[1] if known else None] += 1
+    assert +net == expected
+
+
+def _add_up(net, run):
+    for *result, kind in results(run):
+        net[tuple(result)] += -1 if kind == "-D" else 1
+        assert net[tuple(result)] >= 0, "only what came out is retracted"
+
+
+def test_a_row_goes_with_the_partner_that_it_came_with():
+    run = harness(changing(PresentJoinKernel, outer=False))
+    run.rows({1: [row("r", "a", 0, 1, "+I")], 0: [row("l", "a", 0, 5, "+I"), row("l", "b", 0, 6, "+I")]})
+    run.rows({1: [row("r", "a", 0, 2, "+U"), row("r", "b", 0, 3, "+I")]})
+    run.rows({0: [row("l", "a", 0, 5, "-U"), row("l", "a", 0, 7, "+U"), row("l", "b", 0, 6, "-D")]})
+    assert results(run) == [(5, 1, "+I"), (5, 1, "-D"), (7, 2, "+I")]
+
+
+def test_partners_are_forgotten_after_the_time_of_the_left_side():
+    left = Side(CHANGING.input, CHANGING.outputs, ttl=10 * SECOND)
+    run = harness(changing(PresentJoinKernel, outer=False, left=left))
+    run.batch({1: [row("r", "a", 0, 1, "+I")], 0: [row("l", "a", 0, 5, "+I")]}, processing_time=SECOND)
+    run.batch({0: [row("l", "a", 0, 5, "-D")]}, processing_time=12 * SECOND)
+    assert results(run) == [(5, 1, "+I")]

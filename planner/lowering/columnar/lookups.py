@@ -1,0 +1,111 @@
+"""Lookups with state, asked as all lookups are. What an operator keeps stands behind the requests:
+
+* ON TIMEOUT DEFER: rows whose time is up wait for their answers. They hold the watermark for operators above, and rows
+  behind them wait where the order of rows asks for it.
+* Rows that may be retracted are remembered with their answers; what retracts them asks for nothing.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.lowering.columnar.inputs import clock_of, passed_on, row_kind, with_key_hash
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columns import column, quoted
+from sqlstream.planner.lowering.hidden import hidden, hidden_clock
+from sqlstream.planner.lowering.lookup import Asked, asked, joined, step_of
+from sqlstream.planner.lowering.lookup_answers import require_array_functions
+from sqlstream.planner.lowering.lower import Context, lower_operator
+from sqlstream.planner.nodes import Node
+from sqlstream.planner.operators.lookup import Lookup, remembered_by, remembers, told_apart_by
+from sqlstream.planner.operators.lookup_steps import NumberedLookup
+from sqlstream.planner.physical.steps import Operator
+from sqlstream.planner.properties import window_of
+from sqlstream.udfs.changes.remembered import Remembered
+from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
+from sqlstream.udfs.lookup.deferred import DeferredLookups
+from sqlstream.udfs.lookup.remembered import RememberedLookups
+from sqlstream.udfs.state.living import Living
+
+_HELD = "__held"
+_CAME = "__came"
+
+
+@lower_operator.register
+def _(node: Lookup, step: Operator, context: Context) -> DataFrame:
+    assert step.lookup is not None, step
+    lookup = Asked(NumberedLookup(step.lookup, node))
+    require_array_functions(node, context)
+    rows = asked(context.lower(step.input), (lookup,), context, with_keys=node.options.defers)
+    hashed = tuple(_fields(node, remembered_by(node))) if remembers(node) else lookup.keys
+    projected = with_key_hash(_projected(rows, lookup), hashed)
+    kernel = _kernel(lookup, kernel_schema(projected), context)
+    output = spark_schema(kernel.output, projected.schema)
+    emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)
+    return joined(_named(emitted, lookup), (lookup,), context)
+
+
+def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
+    remembered = _remembered(lookup, rows) if remembers(lookup.node) else None
+    if lookup.node.options.defers:
+        return DeferredLookups(step_of(lookup, context), rows, _HELD, remembered)
+    assert remembered is not None, lookup
+    return RememberedLookups(remembered)
+
+
+def _remembered(lookup: Asked, rows: pa.Schema) -> Remembered:
+    node = lookup.node
+    kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
+    columns = pa.schema([rows.field(name) for name in kept])
+    return Remembered(columns, tuple(_fields(node, told_apart_by(node))), Living(1000 * node.ttl_ms), lookup.error)
+
+
+def _projected(rows: DataFrame, lookup: Asked) -> DataFrame:
+    """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
+    node = lookup.node
+    fields = [column(name).alias(own) for own, name in _fields(node).items()]
+    added = [column(name) for name in _answered(lookup)]
+    if node.options.defers:
+        assert lookup.deferred is not None, lookup
+        added += [*map(column, (*lookup.keys, lookup.deferred)), held_from(node.input).alias(_HELD)]
+    if not remembers(node):
+        added += [c.alias(_CAME) for c in hidden_clock(rows)]
+    else:
+        added.append(row_kind())
+        # Rows that come before the first tick of the clock have all their time to live, too.
+        added += [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
+    return rows.select(*fields, *added, *passed_on(rows))
+
+
+def _fields(node: Lookup, names: tuple[str, ...] | None = None) -> dict[str, str]:
+    """Fields of the input by the kernel's own names for them: these, or all."""
+    own = {f"__field_{i}": field.name for i, field in enumerate(node.input.schema)}
+    return own if names is None else {name: field for name, field in own.items() if field in names}
+
+
+def _named(rows: DataFrame, lookup: Asked) -> DataFrame:
+    """What the kernel emits, under the names of the plan."""
+    fields = [column(own).alias(name) for own, name in _fields(lookup.node).items()]
+    clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []
+    return rows.select(*fields, *map(column, _answered(lookup)), *clock, *hidden(rows))
+
+
+def _answered(lookup: Asked) -> tuple[str, ...]:
+    return tuple(name for name in (lookup.answers, lookup.error) if name is not None)
+
+
+def held_from(node: Node) -> Column:
+    """The watermark that would pass a row, in microseconds: that of its times and windows; NULL where it has none."""
+    times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
+    window = window_of(node)
+    if window is not None and window.end is not None and _is_event_time(window.domain):
+        times.append(f"unix_millis(CAST({quoted(window.end)} AS TIMESTAMP)) - 1")
+    return F.expr(f"array_min(array({', '.join(times)})) * 1000" if times else "CAST(NULL AS BIGINT)")
+
+
+def _is_event_time(domain: TimeDomain | None) -> bool:
+    return domain not in (None, TimeDomain.PROCESSING)

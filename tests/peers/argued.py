@@ -1,0 +1,32 @@
+"""Cases of peers in which the dialect decides otherwise, each with the reason.
+
+They differ on purpose: ``python -m tests.peers`` prints DIFFERS with the reason in place of FAIL or REFUSED. Cases in
+the folder ``_differs`` of the peers say their reasons themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+FUNCTIONS = Path(__file__).parent / "functions"
+"""Where the Python functions are that scripts of cases name."""
+
+_ENDED_CHANNEL = "It aborts a barrier when a channel ends; in the dialect an ended channel counts as arrived."
+_ORDER_OF_GROUPS = (
+    "It shows in which order the groups of an aggregate below change, one row after the other. A micro-batch changes "
+    "each group once, and changes are in order per key, not between keys."
+)
+_CLOCK_OF_THE_MACHINE = (
+    "In tests an operator above another one with state counts the time to live by the clock of the machine, which the "
+    "steps of a case do not move. Here it is a join above tables that change by key."
+)
+
+ARGUED: Mapping[str, str] = {
+    "flink-barrier-aligned/MultiChannelJumpingOverCheckpoint__kernel": _ENDED_CHANNEL,
+    "flink-barrier-buffer/MultiChannelJumpingOverCheckpoint__kernel": _ENDED_CHANNEL,
+    "flink-barrier-buffer/MultiChannelSkippingCheckpoints__kernel": _ENDED_CHANNEL,
+    "flink-barrier-buffer/MultiChannelTrailingBlockedData__kernel": _ENDED_CHANNEL,
+    "flink-sql-ordinary/Agg_ListAggRetract": _ORDER_OF_GROUPS,
+    "flink-sql-ordinary/JoinTtl_InnerSameRetention": _CLOCK_OF_THE_MACHINE,
+}

@@ -1,0 +1,110 @@
+"""Rows that may be retracted, beside what was found for them: they go with what they came with.
+
+The rows that are there are state, with what was found. What a micro-batch changes of them comes out as retractions,
+then additions; what it adds and retracts at once does not come out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.joins.changes import Changes, Flags, found_among, net_flags
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context
+from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.living import Living
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """``columns``: KEY_HASH, ROW_KIND, those of the rows and those of what was found. Rows that are equal in ``by``
+    have one KEY_HASH, and each retracts one of the others. ``without``: a column that is set in rows which gave no
+    result, so that nothing is retracted with them."""
+
+    columns: pa.Schema
+    by: tuple[str, ...]
+    living: Living
+    without: str | None = None
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return pa.schema([column for column in self.columns if column.name != KEY_HASH]).remove_metadata()
+
+    def results(self, rows: pa.Table, context: Context) -> pa.Table:
+        """What changes of the results, -D and then +I, with these changes of rows in order of arrival."""
+        changes = self._net(rows)
+        state = self._state(context)
+        known = self._known(state, changes, context)
+        gone, seen = found_among(known, changes.removed, self.by)
+        context.count(IGNORED, int(np.count_nonzero(~seen)))
+        stay = known.filter(pa.array(~gone))
+        again, there = found_among(stay, changes.repeated, self.by)
+        # What was retracted after its time and is added again, is new.
+        added = pa.concat_tables([changes.added, changes.repeated.filter(pa.array(~there))])
+        if len(gone):
+            state.replace(self._refreshed(stay, again, context))
+        if added.num_rows:
+            state.append(self._kept(added, context))
+        state.flush()
+        retracted = known.filter(pa.array(gone))
+        if self.without is not None:
+            retracted = retracted.filter(pc.is_null(retracted.column(self.without)))
+        return pa.concat_tables([self._of_kind("-D", retracted), self._of_kind("+I", added)])
+
+    def forget(self, time: int, context: Context) -> None:
+        """Rows whose time to live is up are no longer known."""
+        assert self.living.ttl, "rows are remembered for ever"
+        state = self._state(context)
+        self.living.forgotten(state, time)
+        state.flush()
+
+    def wakes(self, context: Context) -> int:
+        """When to call ``forget``."""
+        return self.living.wakes(self._state(context), context)
+
+    def _net(self, rows: pa.Table) -> Changes:
+        none = rows.slice(0, 0)
+        flags = net_flags(rows, self.by, repeats=self.living.ttl > 0)
+        if flags is None:
+            return Changes(rows, none, none)
+        return Changes(*(none if chosen is None else rows.filter(pa.array(chosen)) for chosen in flags))
+
+    def _known(self, state: KeyedState, changes: Changes, context: Context) -> pa.Table:
+        """The rows in state that the changes may be about; to add rows, none need be read."""
+        asked = [found.column(KEY_HASH).to_numpy() for found in (changes.removed, changes.repeated) if found.num_rows]
+        return self.living.alive(state.load(np.concatenate(asked)), context) if asked else self._stored.empty_table()
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def _state(self, context: Context) -> KeyedState:
+        return KeyedState(context.store, "remembered", self._stored)
+
+    def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
+        columns = [rows.column(name) for name in self._names]
+        return pa.Table.from_arrays([*columns, *self.living.timers(rows.num_rows, context)], schema=self._stored)
+
+    def _refreshed(self, rows: pa.Table, again: Flags, context: Context) -> pa.Table:
+        """Rows that have come again live as long as new ones."""
+        if not again.any():
+            return rows
+        timers = np.where(again, self.living.ends(context), rows.column(PROCESSING_TIMER).to_numpy())
+        return rows.set_column(rows.schema.get_field_index(PROCESSING_TIMER), PROCESSING_TIMER, pa.array(timers))
+
+    def _of_kind(self, kind: str, rows: pa.Table) -> pa.Table:
+        kinds = pa.repeat(kind, rows.num_rows)
+        columns = [kinds if column.name == ROW_KIND else rows.column(column.name) for column in self.output]
+        return pa.Table.from_arrays(columns, schema=self.output)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [name for name in self.columns.names if name != ROW_KIND]
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        columns = [self.columns.field(name) for name in self._names]
+        return pa.schema([*columns, *self.living.timer]).remove_metadata()

@@ -9,7 +9,7 @@ IN_PROCESSES = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers lint types fmt differential endurance bless bench bench-windows bench-joins bench-sql bench-top-n bench-kernels bench-lookup bench-checkpoints kill-deferred test-faults fuzz fuzz-expressions docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -41,9 +41,14 @@ fmt: $(READY) ## format the code, mend what ruff can mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-differential: java $(READY) ## random queries through both gears and a plain model, a hundred of them
+differential: java $(READY) ## random queries beside models, DuckDB and Spark SQL; golden queries over finished data
 	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_gears.py
 	@SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest tests/udfs/windows/test_micro_batches.py
+	@SQLSTREAM_EXAMPLES=3000 $(BIN)/python -m pytest tests/differential/test_without_spark.py
+	@SQLSTREAM_EXAMPLES=20 SQLSTREAM_ALL_GOLDEN=1 $(BIN)/python -m pytest tests/differential/test_on_spark.py
+
+endurance: java $(READY) ## an hour of updating queries at 20,000 events per second: memory, state, lag, and no row lost
+	@$(BIN)/python -m examples.throughput.endurance
 
 bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
 	@$(BIN)/python -m pytest tests/golden --bless

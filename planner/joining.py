@@ -105,6 +105,9 @@ def _(node: Join) -> frozenset[frozenset[str]]:
     one_left, one_right = (_is_unique(keys, node, side) for side, keys in enumerate((left, right)))
     pads_left, pads_right = node.kind.padded
     unique: set[frozenset[str]] = {left_key | right_key for left_key in left for right_key in right}
+    if pads_left and pads_right:  # or rows of both sides without a partner may be NULL in all of the key
+        present = {field.name for side in node.inputs for field in side.schema if not field.nullable}
+        unique = {key for key in unique if key & present}
     if one_right and not pads_right:
         unique |= left
     if one_left and not pads_left:

@@ -185,7 +185,10 @@ class Subqueries:
             return self._beside(scope, rows, rows.single(), node), value
         if rows.read.default is None:
             return self._beside(scope, rows, rows.all(), node), value
-        value = exp.Case().when(_is_null(rows.reference("there")), rows.read.default).else_(value)
+        kind, default = rows.values[0].type, rows.read.default
+        if not kind.is_unknown and default.find(exp.Null) is not None:  # NULL alone tells no type
+            default = exp.cast(default, kind.to_sqlglot())
+        value = exp.Case().when(_is_null(rows.reference("there")), default).else_(value)
         return self._beside(scope, rows, rows.with_there(), node), exp.Paren(this=value)
 
     # --- joins --------------------------------------------------------------------------------------------------

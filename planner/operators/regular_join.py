@@ -54,9 +54,12 @@ def _(node: RegularJoin, port: int = 0) -> frozenset[RowKind]:
 
 @upsert_keys.register
 def _(node: RegularJoin) -> frozenset[frozenset[str]]:
-    """Changes of a key follow each other in the key group of what must be equal: one side of it must be in the key."""
+    """Changes of a key follow each other in the key group of what must be equal: one side of it must be in the key.
+    Not one whose rows may be missing: what then is NULL does not tell the key group."""
     sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in node.equal)) for port in (0, 1)]
-    held = sides if node.kind.pairs else sides[:1]
+    pads_left, pads_right = node.kind.padded
+    held = [sides[0]] if not pads_right else []
+    held += [sides[1]] if node.kind.pairs and not pads_left else []
     return frozenset(key for key in unique_keys(node) if any(side <= key for side in held))
 
 

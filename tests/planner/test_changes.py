@@ -23,9 +23,11 @@ from sqlstream.planner.naming import field_of
 from sqlstream.planner.nodes import Insert, Item, Node, Output, Project, Scan, Union
 from sqlstream.planner.operators.normalize import Normalize
 from sqlstream.planner.operators.over import Over
+from sqlstream.planner.operators.regular_join import RegularJoin
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical import Engine, physical_plan
 from sqlstream.planner.physical.steps import Read
+from sqlstream.planner.properties import unique_keys
 from sqlstream.planner.rules import optimize
 from sqlstream.types import INT, STRING, DataType
 from tests.planner.plans import plan
@@ -111,6 +113,38 @@ def test_casts_that_tell_all_values_apart_keep_keys(kind, keeps):
 def test_windows_are_part_of_the_key():
     aggregate = found(f"SELECT item, COUNT(*) {TUMBLE} {RETRACTING}", WindowAggregate)
     assert upsert_keys(aggregate) == {frozenset({"item", "window_start", "window_end"})}
+
+
+JOINED = """
+CREATE TABLE l (id INT NOT NULL, a INT, PRIMARY KEY (id) NOT ENFORCED)
+    WITH ('connector' = 'test', 'changelog-mode' = 'I,UB,UA,D');
+CREATE TABLE r (k INT NOT NULL, v INT, PRIMARY KEY (k) NOT ENFORCED)
+    WITH ('connector' = 'test', 'changelog-mode' = 'I,UB,UA,D');
+"""
+
+
+@pytest.mark.parametrize(
+    ("join", "keys"),
+    [
+        ("JOIN r ON id = k", ["id", "k", "id k"]),
+        ("LEFT JOIN r ON id = k", ["id", "id k"]),
+        ("RIGHT JOIN r ON id = k", ["k", "id k"]),
+        ("JOIN r ON a = k", ["id k"]),
+        ("LEFT JOIN r ON a = k", []),
+        ("FULL JOIN r ON id = k", []),
+        ("LEFT SEMI JOIN r ON id = k", ["id"]),
+    ],
+)
+def test_changes_of_a_join_are_about_keys_that_tell_the_key_group(join, keys):
+    """A row without a partner has NULL for what the other side must equal."""
+    node = next(n for n in plan(f"SELECT * FROM l {join}", JOINED).walk() if isinstance(n, RegularJoin))
+    assert upsert_keys(node) == {frozenset(key.split()) for key in keys}
+
+
+def test_rows_of_a_full_join_may_be_null_in_all_of_a_key():
+    groups = "(SELECT a, COUNT(*) AS n FROM l GROUP BY a) AS g FULL JOIN (SELECT MAX(v) AS m FROM r) AS x ON n = m"
+    node = next(n for n in plan(f"SELECT * FROM {groups}", JOINED).walk() if isinstance(n, RegularJoin))
+    assert unique_keys(node) == frozenset()
 
 
 # --- who reads -U ---------------------------------------------------------------------------------------------

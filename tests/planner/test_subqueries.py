@@ -209,3 +209,10 @@ def test_subqueries_of_groups_and_joins(text: str, operators: list[str]) -> None
 )
 def test_what_is_refused(text: str, code: str) -> None:
     assert error(text, TABLES).startswith(code)
+
+
+def test_values_of_no_rows_have_the_type_of_the_others() -> None:
+    """So they can be compared in ON of an outer join."""
+    value = "(SELECT MIN(c) + 1 FROM r WHERE d = b)"
+    found = plan(f"SELECT x.v FROM (SELECT {value} AS v FROM l) AS x LEFT JOIN r ON x.v > r.c", TABLES)
+    assert [field.type.name for field in found.schema] == ["INT"]

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.catalog import FunctionKind
 from sqlstream.planner.functions.kinds import spark_name
-from sqlstream.planner.lowering.functions import called_function, cast_arguments
+from sqlstream.planner.lowering.functions import called_function, cast_arguments, ship
 from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.nodes import Item
@@ -63,7 +63,9 @@ def split_call(name: str, expression: exp.Expression, result: pa.DataType, runti
     function = called_function(parts.call, runtime)
     if function is not None and function.kind is FunctionKind.AGGREGATE:
         values = cast_arguments(exp.Anonymous(this=function.name, expressions=parts.values), function)
-        return _split(name, function.name, parts, values, (), result, runtime.implementation(function))
+        implementation = runtime.implementation(function)
+        ship(implementation)
+        return _split(name, function.name, parts, values, (), result, implementation)
     called = spark_name(parts.call)
     assert called is not None, f"{parts.call!r} is no aggregate call"
     values, constants = values_and_constants(called, parts)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pickle
+import sys
+
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.grammar import parse_query
@@ -31,6 +36,18 @@ def split(text: str, result: pa.DataType | None = None) -> SplitCall:
 
 def columns(text: str) -> list[str]:
     return [expression.sql("spark") for _, expression in split(text).columns]
+
+
+def test_aggregates_of_users_travel_by_value(monkeypatch, tmp_path):
+    """Workers need not have the module that the user wrote them in."""
+    tmp_path.joinpath("of_a_user.py").write_text("class Total:\n    pass\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    user = importlib.import_module("of_a_user")
+    monkeypatch.setattr(Runtime, "implementation", lambda *_: user.Total)
+    shipped = cloudpickle.dumps(split("total(x)").call)
+    monkeypatch.undo()
+    del sys.modules["of_a_user"]
+    assert pickle.loads(shipped).implementation.__name__ == "Total"
 
 
 def test_arguments_filters_and_orderings_become_columns():

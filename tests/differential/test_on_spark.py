@@ -1,0 +1,36 @@
+"""Random queries in one job of Spark, restarted and spread anew; golden queries over finished data."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.differential.golden_in_batch import cases, difference
+from tests.differential.on_spark import compared
+
+pytestmark = pytest.mark.spark
+
+ROUNDS = int(os.environ.get("SQLSTREAM_EXAMPLES", "1"))
+QUERIES = 5
+_SAMPLE = {"hop", "session", "late_data", "window_join", "interval_join", "cascade"}
+_ALL = "SQLSTREAM_ALL_GOLDEN" in os.environ
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_changes_amount_to_the_rows_of_spark_sql(spark, seed):
+    assert list(compared(spark, seed, QUERIES)) == []
+
+
+def _chosen():
+    """All, or the first query of some files."""
+    seen = set()
+    for case in cases():
+        if _ALL or (case.path.stem in _SAMPLE and case.path.stem not in seen):
+            seen.add(case.path.stem)
+            yield pytest.param(case, id=case.name)
+
+
+@pytest.mark.parametrize("case", _chosen())
+def test_batches_are_streams_of_which_no_row_is_late(case):
+    assert difference(case) is None

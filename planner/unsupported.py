@@ -91,8 +91,14 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "emit without window": Unsupported(
         "SS313",
-        "EMIT clauses other than EMIT CHANGES on a query without a window",
+        "EMIT clauses other than EMIT CHANGES and EMIT ON WINDOW CLOSE on a query without a window",
         "Leave EMIT out: the rows of a query without a window come out at once.",
+    ),
+    "emit on close": Unsupported(
+        "SS313",
+        "EMIT ON WINDOW CLOSE clauses on rows that no watermark makes final",
+        "Select the column named by WATERMARK FOR, with GROUP BY as one of its keys; or group by a window of it.",
+        "No column of the result is a time attribute: GROUP BY keeps its key one, a join without bounds on times none.",
     ),
     "window columns in aggregates": Unsupported(
         "SS320",

@@ -8,11 +8,15 @@ from sqlglot import exp
 
 from sqlstream.grammar.nodes import Emit, EmitKind, StreamClauses
 from sqlstream.planner.binder.apart import apart
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.triggers import Fired
+from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.changes import upsert_keys
 from sqlstream.planner.nodes import Filter, Node, Project, Union
+from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import window_of
@@ -32,8 +36,7 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
     if emit is None:
         return node
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:
-        _check_closes(emit, node, context)
-        return node
+        return _closing(emit, node, context)
     if not any(isinstance(n, WindowAggregate | AssignWindows) for n in node.walk()):
         if emit.kind is not EmitKind.CHANGES:
             context.refuse("emit without window", emit.span)
@@ -41,12 +44,19 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
     return _emitting(emit, node, select, context)
 
 
-def _check_closes(emit: Emit, node: Node, context: Context) -> None:
+def _closing(emit: Emit, node: Node, context: Context) -> Node:
+    """Windows below emit when they close; without any, rows wait until the watermark has passed their time."""
     windows = [n for n in node.walk() if isinstance(n, WindowAggregate | AssignWindows)]
-    if not windows:
-        context.refuse("emit without window", emit.span)
     if any(isinstance(n, WindowAggregate) and n.firing.trigger is not None for n in windows):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
+    if windows:
+        return node
+    time = next((field.name for field in node.schema if field.time is TimeDomain.EVENT), None)
+    if time is None:
+        context.refuse("emit on close", emit.span)
+        return node
+    keys = sorted(upsert_keys(node), key=lambda key: (len(key), sorted(key)))
+    return check_changes(TemporalSort(node, time, keys=tuple(sorted(keys[0])) if keys else ()), context, emit.span)
 
 
 def _emitting(emit: Emit, node: Node, select: exp.Expr, context: Context) -> Node:

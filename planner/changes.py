@@ -113,10 +113,17 @@ def _(node: Unary) -> Node | None:
     return None if below is None else with_inputs(node, (below,))
 
 
+@singledispatch
+def prefers_inserts(node: Node) -> bool:
+    """True where a node that takes changes does as well with each row once it is final, and keeps less then."""
+    return False
+
+
 def with_final_rows(node: NodeT) -> NodeT:
-    """The node, over inputs that emit each row once it is final, where it takes inserts only and they can."""
+    """The node, over inputs that emit each row once it is final, where it wants inserts only and they can."""
     inputs = list(node.inputs)
-    for port, _ in not_taken(node):
+    changing = (port for port, below in enumerate(inputs) if changelog_mode(below) != APPEND_ONLY)
+    for port in changing if prefers_inserts(node) else [port for port, _ in not_taken(node)]:
         final = with_inserts(inputs[port])
         if final is not None and changelog_mode(final) <= takes_changes(node, port):
             inputs[port] = final

@@ -78,15 +78,16 @@ FEATURES: dict[str, Unsupported] = {
         "EMIT clauses on rows of a window table function that nothing aggregates",
         "Aggregate in the windows, or leave EMIT out.",
     ),
-    "emit of rows that are not final": Unsupported(
-        "SS313",
-        "EMIT ON WINDOW CLOSE clauses on rows without an event time, or that later ones may replace,",
-        "Select the column named by WATERMARK FOR, or leave EMIT out: rows come out at once.",
-    ),
     "emit without window": Unsupported(
         "SS313",
-        "EMIT clauses other than EMIT CHANGES on a query without a window",
+        "EMIT clauses other than EMIT CHANGES and EMIT ON WINDOW CLOSE on a query without a window",
         "Leave EMIT out: the rows of a query without a window come out at once.",
+    ),
+    "emit on close": Unsupported(
+        "SS313",
+        "EMIT ON WINDOW CLOSE clauses on rows that no watermark makes final",
+        "Select the column named by WATERMARK FOR, with GROUP BY as one of its keys; or group by a window of it.",
+        "No column of the result is a time attribute: GROUP BY keeps its key one, a join without bounds on times none.",
     ),
     "window columns in aggregates": Unsupported(
         "SS320",

@@ -24,6 +24,9 @@ class RowCount:
 
 Measure = int | RowCount
 
+CLOSES_AT_ONCE = 1
+"""The size in milliseconds of windows that close when the watermark has passed their rows."""
+
 
 @dataclass(frozen=True)
 class Tumble:

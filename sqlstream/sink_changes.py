@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sqlstream import connectors
 from sqlstream.connectors import connector
@@ -57,7 +58,7 @@ def _hint(plan: Insert, instead: str | None) -> str:
 def _ways(table: Table, instead: str | None) -> Iterator[str]:
     if instead is not None:
         yield instead
-    if _replaces(table.connector) and table.changelog == APPEND_ONLY:
+    if _would_replace(table):
         yield f'declare the PRIMARY KEY of "{table.name}", by which it replaces rows'
     else:
         upserting = [name for name in connectors.NAMES if _replaces(name)]
@@ -65,6 +66,12 @@ def _ways(table: Table, instead: str | None) -> Iterator[str]:
             "write to a table of the connector print, of memory with 'changelog-mode' = 'I,UB,UA,D', "
             f"or with a PRIMARY KEY of {', '.join(upserting)}"
         )
+
+
+def _would_replace(table: Table) -> bool:
+    """True for tables that take changes once they have a PRIMARY KEY."""
+    keyed = replace(table, primary_key=tuple(c.name for c in table.physical_columns[:1]))
+    return RowKind.UPDATE_AFTER in connector(table.connector).takes_changes(keyed) and table.changelog == APPEND_ONLY
 
 
 def _replaces(name: str) -> bool:

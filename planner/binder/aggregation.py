@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import clauses_of
+from sqlstream.grammar.nodes import EmitKind
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.aggregate_calls import Groups
@@ -34,7 +35,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import window_of
 from sqlstream.planner.rewriting import columns_of
-from sqlstream.planner.windows import AlignedWindow, Window, WindowColumns
+from sqlstream.planner.windows import CLOSES_AT_ONCE, AlignedWindow, Tumble, Window, WindowColumns
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], conte
 
 def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequence[str], context: Context) -> Relation:
     """By its window, or that of its input; else results are updated for ever. ``tables``: those of FROM."""
+    if grouping.window is None and not _groups_by_window(grouping, scope):
+        grouping = _closed_by_time(select, grouping, scope)
     if grouping.window is not None:
         return _aggregate(select, grouping, _window_from_clause(grouping, scope), context)
     if _groups_by_window(grouping, scope):
@@ -78,6 +81,21 @@ def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequenc
             "unbounded window aggregate", span_of(select.args.get("group") or select.expressions[0])
         )
     return bind_group_aggregate(select, grouping, scope, ttl_ms_of(tables, context), context)
+
+
+def _closed_by_time(select: exp.Select, grouping: Grouping, scope: Scope) -> Grouping:
+    """With EMIT ON WINDOW CLOSE groups of a time are closed when the watermark has passed it: those in its window of a
+    millisecond."""
+    emit = clauses_of(select).emit
+    if emit is None or emit.kind is not EmitKind.ON_WINDOW_CLOSE:
+        return grouping
+    for number, key in enumerate(grouping.keys):
+        field = scope.fields.get(key.bound.name) if isinstance(key.bound, exp.Column) else None
+        in_all = all(number in found for found in grouping.sets or ())
+        if field is not None and field.time is TimeDomain.EVENT and in_all:
+            window = GroupedWindow(Tumble(CLOSES_AT_ONCE), field, spark=False, span=emit.span)
+            return replace(grouping, window=window)
+    return grouping
 
 
 def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
@@ -153,10 +171,10 @@ def _aggregate(select: exp.Select, grouping: Grouping, windowed: Windowed, conte
     firing = _firing(select, windowed, context)
     context.stop_if_wrong()
     node = _node(windowed, grouping, groups.items, grouping_id, context, select)
-    node = check_changes(node, context, select.args.get("group") or select)
     read = set().union(*map(columns_of, [*results, *([having] if having is not None else [])]))
     pane, pane_index = (name if name in read else None for name in panes)
     node = apart(replace(node, firing=firing, pane=pane, pane_index=pane_index), select)
+    node = check_changes(node, context, select.args.get("group") or select)
     return projected(Filter(node, having) if having is not None else node, selected, results, scope, context)
 
 

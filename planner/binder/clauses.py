@@ -9,12 +9,13 @@ from sqlglot import exp
 
 from sqlstream.grammar.nodes import Emit, EmitKind, StreamClauses
 from sqlstream.planner.binder.apart import apart
+from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.firing import bind_firing
 from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.binder.triggers import Fired
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
-from sqlstream.planner.changes import with_inserts
+from sqlstream.planner.changes import upsert_keys, with_inserts
 from sqlstream.planner.nodes import Filter, Node, Project, Union
 from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.temporal_sort import TemporalSort
@@ -47,26 +48,25 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
 
 
 def _closing(emit: Emit, node: Node, context: Context) -> Node:
-    """The rows of windows that fire once; without windows rows wait until the watermark has passed them."""
+    """Windows below emit when they close; without any, rows wait until the watermark has passed their time."""
     windows = [n for n in node.walk() if isinstance(n, WindowAggregate | AssignWindows)]
-    if not windows:
-        return _held(emit, node, context)
     if any(isinstance(n, WindowAggregate) and n.firing.trigger is not None for n in windows):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-    return node
+    return node if windows else _held(emit, node, context)
 
 
 def _held(emit: Emit, node: Node, context: Context) -> Node:
-    """Rows that are only added, once the watermark has passed them. Operators that wait for it have done so already."""
+    """The rows that are left when the watermark has passed them. Operators that wait for it have done so already."""
     final = node if changelog_mode(node) == APPEND_ONLY else with_inserts(node)
-    sources = list(_sources(node if final is None else final))
-    if final is not None and all(map(_waits, sources)):
+    if final is not None and all(map(_waits, _sources(final))):
         return final
-    time = next((f.name for f in node.schema if f.time in (TimeDomain.EVENT, TimeDomain.INGESTION)), None)
-    if final is None or time is None or any(map(keeps_state, sources)):
-        context.refuse("emit of rows that are not final", emit.span)
+    held = node if final is None else final
+    time = next((f.name for f in held.schema if f.time in (TimeDomain.EVENT, TimeDomain.INGESTION)), None)
+    if time is None:
+        context.refuse("emit on close", emit.span)
         return node
-    return TemporalSort(final, time)
+    keys = sorted(upsert_keys(held), key=lambda key: (len(key), sorted(key)))
+    return check_changes(TemporalSort(held, time, keys=tuple(sorted(keys[0])) if keys else ()), context, emit.span)
 
 
 def _sources(node: Node) -> Iterator[Node]:

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import taken_by
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.changes import prefers_inserts, taken_by, takes_changes, why_inserts_only
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
@@ -26,6 +26,7 @@ from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
     WindowInfo,
     awaited_by,
+    changelog_mode,
     keeps_state,
     unique_keys,
     uses_processing_time,
@@ -124,6 +125,27 @@ def _(node: Over) -> WindowInfo | None:
 
 
 # --- changes --------------------------------------------------------------------------------------------------
+
+
+@changelog_mode.register
+def _(node: Over) -> frozenset[RowKind]:
+    """Rows come out when no change of them is expected any more."""
+    return APPEND_ONLY
+
+
+@takes_changes.register
+def _(node: Over, port: int = 0) -> frozenset[RowKind]:
+    return ALL_KINDS if node.domain is TimeDomain.EVENT else APPEND_ONLY
+
+
+@prefers_inserts.register
+def _(node: Over) -> bool:
+    return True
+
+
+@why_inserts_only.register
+def _(node: Over) -> str | None:
+    return "a row does not go at the time at which it came" if node.domain is TimeDomain.PROCESSING else None
 
 
 @taken_by.register
@@ -258,6 +280,8 @@ def _(node: Over) -> Iterator[tuple[str, str]]:
         ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
     )
     yield "columns", rows_fact(node.input)
+    if changelog_mode(node.input) != APPEND_ONLY:
+        yield "rows", "come and go"
 
 
 def function_text(call: OverCall, names: Meanings, in_time: bool = True) -> str:

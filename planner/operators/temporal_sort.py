@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.changes import taken_by
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.changes import prefers_inserts, takes_changes
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import names_of
@@ -14,9 +14,9 @@ from sqlstream.planner.nodes import Node, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
-from sqlstream.planner.physical.state_facts import rows_fact, state_facts, title_of
+from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, keeps_state, unique_keys, window_of
+from sqlstream.planner.properties import WindowInfo, awaited_by, changelog_mode, keeps_state, unique_keys, window_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import passes
 from sqlstream.planner.rules.remove_unused_time import needed_below
@@ -25,10 +25,12 @@ from sqlstream.planner.rules.remove_unused_time import needed_below
 @dataclass(frozen=True)
 class TemporalSort(Unary):
     """The rows in the order of ``time``, then of ``ties``, then as they came. A row comes out when the watermark has
-    passed it; rows behind the watermark are late, and dropped. All rows are in one key group."""
+    passed it; rows behind the watermark are late, and dropped. Rows are in this order where they have equal ``keys``,
+    of which changes of a row have the same; without keys all rows are in one key group."""
 
     time: str
     ties: tuple[Sorted, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 # --- properties -----------------------------------------------------------------------------------------------
@@ -54,9 +56,20 @@ def _(node: TemporalSort) -> WindowInfo | None:
     return window_of(node.input)
 
 
-@taken_by.register
-def _(node: TemporalSort) -> str:
-    return "ORDER BY"
+@changelog_mode.register
+def _(node: TemporalSort) -> frozenset[RowKind]:
+    """Rows come out when no change of them is expected any more."""
+    return APPEND_ONLY
+
+
+@takes_changes.register
+def _(node: TemporalSort, port: int = 0) -> frozenset[RowKind]:
+    return ALL_KINDS
+
+
+@prefers_inserts.register
+def _(node: TemporalSort) -> bool:
+    return True
 
 
 # --- rules ----------------------------------------------------------------------------------------------------
@@ -64,7 +77,7 @@ def _(node: TemporalSort) -> str:
 
 @pruned.register
 def _(node: TemporalSort, required: Names) -> Node:
-    return replace(node, input=pruned(node.input, required | {node.time, *(tie.name for tie in node.ties)}))
+    return replace(node, input=pruned(node.input, required | {node.time, *node.keys, *(tie.name for tie in node.ties)}))
 
 
 @passes.register
@@ -82,7 +95,8 @@ def _(node: TemporalSort, needed: Names) -> Names:
 
 @describe.register
 def _(node: TemporalSort) -> str:
-    return f"TemporalSort({', '.join([node.time, *map(sorted_text, node.ties)])})"
+    keys = f"keys {', '.join(node.keys)}; " if node.keys else ""
+    return f"TemporalSort({keys}{', '.join([node.time, *map(sorted_text, node.ties)])})"
 
 
 @kernel.register
@@ -95,7 +109,7 @@ def _(node: TemporalSort) -> str:
 
 @keys_of.register
 def _(node: TemporalSort) -> tuple[str, ...]:
-    return ()
+    return node.keys
 
 
 @only_columnar.register
@@ -125,3 +139,7 @@ def _(node: TemporalSort) -> Iterator[tuple[str, str]]:
         ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
     )
     yield "columns", rows_fact(node.input)
+    if node.keys:
+        yield "keys", keys_fact(node.input, node.keys, names)
+    if changelog_mode(node.input) != APPEND_ONLY:
+        yield "rows", "come and go"

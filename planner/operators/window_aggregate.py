@@ -120,12 +120,14 @@ class WindowAggregate(Unary):
 
 @changelog_mode.register
 def _(node: WindowAggregate) -> frozenset[RowKind]:
-    """RETRACTING retracts what it emitted before; only windows that merge take a result back for good."""
+    """RETRACTING retracts what it emitted before; only windows that merge, or whose rows go, take a result back for
+    good."""
     if node.firing.accumulation is not Accumulation.RETRACTING or not fires_again(node.firing):
         return APPEND_ONLY
     window = window_of(node)
     merges = window is not None and isinstance(window.window, (Session, UserWindow))
-    return frozenset(RowKind) if merges else frozenset(RowKind) - {RowKind.DELETE}
+    goes = merges or changelog_mode(node.input) != APPEND_ONLY
+    return frozenset(RowKind) if goes else frozenset(RowKind) - {RowKind.DELETE}
 
 
 @keeps_state.register

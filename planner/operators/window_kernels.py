@@ -7,7 +7,7 @@ from enum import Enum
 
 from sqlglot import exp
 
-from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.firing import DEFAULT_FIRING, AfterProcessingTime, AfterWatermark
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
@@ -16,8 +16,17 @@ from sqlstream.planner.physical.clocks import told_time
 from sqlstream.planner.physical.kernels import keys_of, sees_arrival
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.text import before_exchange, kernel, native_state
-from sqlstream.planner.properties import keeps_rows
-from sqlstream.planner.windows import CountWindow, Cumulate, Hop, RowMeasured, Session, Tumble, UserWindow
+from sqlstream.planner.properties import changelog_mode, keeps_rows
+from sqlstream.planner.windows import (
+    CLOSES_AT_ONCE,
+    CountWindow,
+    Cumulate,
+    Hop,
+    RowMeasured,
+    Session,
+    Tumble,
+    UserWindow,
+)
 
 ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg",
                      "string_agg", "mode"})  # fmt: skip
@@ -45,6 +54,8 @@ def kind_of(node: AssignWindows | WindowAggregate) -> WindowKernelKind:
             return WindowKernelKind.CUT_SESSIONS
         case Session() if isinstance(node, WindowAggregate) and _fires_once(node):
             return WindowKernelKind.SESSIONS
+        case Tumble(size_ms=size) if size == CLOSES_AT_ONCE:  # a pane per time would be one for each row
+            return WindowKernelKind.GENERAL
         case Tumble() | Hop() | Cumulate() if isinstance(node, WindowAggregate) and _shares_panes(node):
             return WindowKernelKind.PANES
     return WindowKernelKind.GENERAL
@@ -99,7 +110,13 @@ def _fires_by_time(node: WindowAggregate) -> bool:
 @kernel.register(WindowAggregate)
 def _(node: AssignWindows | WindowAggregate) -> str:
     reason = keeps_rows(node)
-    return f"of {kind_of(node).value}, {f'rows kept ({reason})' if reason else 'aggregates of the rows kept'}"
+    kept = f"rows kept ({reason})" if reason else "aggregates of the rows kept"
+    return f"of {kind_of(node).value}, {kept}{', also when rows go' if rows_go(node) else ''}"
+
+
+def rows_go(node: AssignWindows | WindowAggregate) -> bool:
+    """True where some rows of the input are no inserts."""
+    return changelog_mode(node.input) != APPEND_ONLY
 
 
 # --- the exchange ---------------------------------------------------------------------------------------------
@@ -128,7 +145,7 @@ def _(node: WindowAggregate, port: int = 0) -> str | None:
 
 @only_columnar.register
 def _(node: WindowAggregate) -> str | None:
-    return only_columnar_window(node.window) or _clause(node)
+    return only_columnar_window(node.window) or _clause(node) or ("a window over changes" if rows_go(node) else None)
 
 
 def _clause(node: WindowAggregate) -> str | None:

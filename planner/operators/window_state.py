@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.explain.window_text import firing_text, window_text
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.meanings import Names, meaning, names_of
@@ -15,6 +16,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.window_kernels import WindowKernelKind, kind_of
 from sqlstream.planner.operators.windows import names_of_columns
 from sqlstream.planner.physical.state_facts import keys_fact, reads_windows, state_facts, title_of
+from sqlstream.planner.properties import changelog_mode
 
 
 @names_of.register
@@ -49,6 +51,8 @@ def _(node: WindowAggregate) -> Iterator[tuple[str, str]]:
     yield "aggregates", ", ".join(meaning(a.expression, names) for a in node.aggregates)
     yield "types of aggregates", ", ".join(types_of_aggregate(a, node.input.schema) for a in node.aggregates)
     yield "firing", "; ".join(_firing(node)) or "once, when the window closes"
+    if changelog_mode(node.input) != APPEND_ONLY:
+        yield "rows", "come and go"
     yield "columns of the pane", ", ".join(n for n, c in (("kind", node.pane), ("index", node.pane_index)) if c)
     # The other kernels may keep rows, under names made of expressions.
     if kind_of(node) not in (WindowKernelKind.PANES, WindowKernelKind.SESSIONS):

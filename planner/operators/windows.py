@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
 from sqlstream.planner.changes import reads_before, taken_by, upsert_keys, with_inserts
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import window_text
@@ -27,6 +27,7 @@ from sqlstream.planner.properties import (
     acts_by_clock,
     arrival_order,
     awaited_by,
+    changelog_mode,
     is_joint,
     keeps_rows,
     keeps_state,
@@ -213,7 +214,8 @@ def _(node: AssignWindows) -> bool:
 
 @only_columnar.register
 def _(node: AssignWindows) -> str | None:
-    return only_columnar_window(node.window)
+    changes = keeps_state(node) and changelog_mode(node.input) != APPEND_ONLY
+    return only_columnar_window(node.window) or ("a window over changes" if changes else None)
 
 
 _ONLY_COLUMNAR: dict[type[Window], str] = {
@@ -277,6 +279,8 @@ def _(node: AssignWindows) -> Iterator[tuple[str, str]]:
     yield "kind of time", node.domain.value
     if keeps_state(node):
         yield "columns", rows_fact(node.input)
+        if changelog_mode(node.input) != APPEND_ONLY:
+            yield "rows", "come and go"
 
 
 # --- changes --------------------------------------------------------------------------------------------------

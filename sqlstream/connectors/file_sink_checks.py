@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlstream.connectors.connector import PATH_ERROR, Stay
 from sqlstream.connectors.file_columns import is_hidden
 from sqlstream.connectors.file_sink_log import LOG, newest_folder, newest_logged
+from sqlstream.connectors.upsert_files import ROWS, is_foreign
 from sqlstream.errors import ConnectorError, ExecutionError, repeating
 from sqlstream.planner.catalog import Table
 
@@ -34,6 +35,17 @@ def require_log(table: Table, folder: Path, stay: Stay | None, after: int, strea
     until = after if stay.until is None else stay.until
     if streamed and ((there and nothing_told) or (stay.since < until and (logged is None or logged < until))):
         raise _log_gone(table, folder, until)
+
+
+def require_rows(table: Table, folder: Path, stay: Stay | None) -> None:
+    """Errors as those of ``require_log``, for a directory that holds the rows of now."""
+    has_written = stay is not None and stay.until is not None and stay.since < stay.until
+    if has_written and not (folder / ROWS).exists():
+        message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'
+        hint = "Give it back from a copy, or start the job anew, without its checkpoint."
+        raise ExecutionError(SINK_LOG_GONE, message, hint=hint)
+    if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+        raise not_empty(table, folder)
 
 
 def require_logged(table: Table, folder: Path, batch: int) -> None:

@@ -44,7 +44,7 @@ from sqlstream.connectors.file_columns import (
     wrong_columns_through_spark,
 )
 from sqlstream.connectors.file_lookup import LOOKUP_OPTIONS, file_lookup, filters
-from sqlstream.connectors.file_sink_checks import not_empty, require_log, require_logged
+from sqlstream.connectors.file_sink_checks import not_empty, require_log, require_logged, require_rows
 from sqlstream.connectors.file_sink_log import begin_after, newest_batch
 from sqlstream.connectors.formats import (
     CORRUPT,
@@ -62,14 +62,16 @@ from sqlstream.connectors.formats import (
 )
 from sqlstream.connectors.odd_files import walk, wrong_files
 from sqlstream.connectors.unheld import refusing
+from sqlstream.connectors.upsert_files import holds_rows_now, is_foreign, replace_rows
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import BAD, tolerates_bad_rows
+from sqlstream.planner.catalog import UPSERT, RowKind, Table
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Table
 from sqlstream.planner.missing_columns import FORMATS as WITH_NAMES
 from sqlstream.planner.missing_columns import missing_are_null
 from sqlstream.secrets import secret_texts, shown_value
+from sqlstream.spark.connect import shares_files
 from sqlstream.types import DataType
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import ROW_KIND
@@ -472,7 +474,14 @@ def lookup(environment: Environment, table: Table, request: Request) -> LookupSo
 # --- sink -----------------------------------------------------------------------------------------------------
 
 
+def takes_kinds(table: Table) -> frozenset[RowKind]:
+    """What the sink takes: all changes where its format has them, or where its directory holds the rows of now."""
+    return UPSERT if holds_rows_now(table) else takes_changes(table)
+
+
 def write(environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+    if holds_rows_now(table):
+        return rows.writeStream.foreachBatch(_replace_batches(environment, table))
     target = _target(environment, table)
     local = local_path(target.path)
     if environment.after is not None and local is not None:
@@ -482,7 +491,27 @@ def write(environment: Environment, table: Table, rows: DataFrame) -> DataStream
     return writer.partitionBy(*target.partitions) if target.partitions else writer
 
 
+def _replace_batches(environment: Environment, table: Table) -> BatchWriter:
+    path = CONNECTOR.values(table)["path"]
+    local = local_path(path)
+    if local is None or not shares_files(environment.spark):
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" is not on this machine'
+        detail = "Files of another system cannot be put into the place of each other by one step."
+        hint = "Give a local path, leave out PRIMARY KEY, or write into a database."
+        raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+    folder = Path(local)
+    try:
+        if folder.exists() and (not folder.is_dir() or is_foreign(folder)):
+            raise not_empty(table, folder)
+        _require_directory_above(local, table)
+    except (OSError, ValueError) as error:
+        raise SqlStreamError.of([_unusable(table, path, error)]) from None
+    return partial(replace_rows, folder, table.primary_key, environment.run)
+
+
 def write_batches(environment: Environment, table: Table) -> BatchWriter:
+    if holds_rows_now(table):
+        return _replace_batches(environment, table)
     target = _target(environment, table)
 
     def write_batch(batch: DataFrame, number: int) -> None:
@@ -562,6 +591,9 @@ def require_intact(environment: Environment, table: Table, stay: Stay | None, st
     if not environment.resumed or environment.anew or environment.after is None or local is None:
         return
     try:
+        if holds_rows_now(table):
+            require_rows(table, Path(local), stay)
+            return
         require_log(table, Path(local), stay, environment.after, streamed)
     except (OSError, ValueError) as error:
         raise SqlStreamError.of([_unusable(table, local, error)]) from None
@@ -569,7 +601,7 @@ def require_intact(environment: Environment, table: Table, stay: Stay | None, st
 
 def require_batch(table: Table, number: int) -> None:
     local = local_path(table.option("path") or "")
-    if local is not None:
+    if local is not None and not holds_rows_now(table):
         require_logged(table, Path(local), number)
 
 
@@ -584,7 +616,7 @@ def _require_directory_above(local: str, table: Table) -> None:
 CONNECTOR = Connector(
     name="filesystem",
     doc="Files of a directory as a stream of rows, or as a table for lookups, held in memory; a directory that a job "
-    "appends files to, each batch exactly once.",
+    "appends files to, each batch exactly once, or, as parquet with a PRIMARY KEY, keeps the rows of now in.",
     options=(
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
@@ -635,7 +667,7 @@ CONNECTOR = Connector(
     has_places=has_places,
     write=write,
     write_batches=write_batches,
-    takes_changes=takes_changes,
+    takes_changes=takes_kinds,
     has_kinds=has_kinds,
     bounded=is_bounded,
     check=check,

@@ -88,7 +88,8 @@ def reading(values: Mapping[str, Any]) -> dict[str, str]:
         comments = {"comment": "#"} if values["csv.allow-comments"] else {}
         return {"nullValue": _NO_FIELD} | csv_settings(values) | comments | _lines(values)
     pattern = timestamp_pattern(values)
-    return {} if pattern is None else {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
+    times = {} if pattern is None else {"timestampFormat": pattern + "[XXX]", "timestampNTZFormat": pattern}
+    return times | {"allowUnquotedControlChars": "true"}  # as Flink: a tab in a text may stand as it is
 
 
 def timestamp_pattern(values: Mapping[str, Any]) -> str | None:

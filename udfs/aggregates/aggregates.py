@@ -14,7 +14,7 @@ from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
 from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall
 from sqlstream.udfs.aggregates.extremes import Extreme
 from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
-from sqlstream.udfs.aggregates.registry import plan_of, shows_arrival
+from sqlstream.udfs.aggregates.registry import plan_of, plan_over_changes, shows_arrival
 
 # Infinity and NaN are values of SQL; no warning is due.
 _as_in_sql = np.errstate(all="ignore")
@@ -32,12 +32,18 @@ class Aggregates:
 
     ``retracting``: rows are also taken out again, by merging with their ``negated`` accumulators. That is for calls of
     which ``retracts`` is true.
+
+    ``updating``: the kind of each row stands in ROW_KIND, and those that go are taken out again, from whatever call.
+    Where a result shows the order of rows, a row takes the place of the last one with the same arguments and the same
+    values of ``told_by``. Rows that are equal so must be in one part, if parts are merged in any order.
     """
 
     calls: tuple[AggregateCall, ...]
     input: pa.Schema
     by_number: bool = False
     retracting: bool = False
+    updating: bool = False
+    told_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert len({c.name for c in self.calls}) == len(self.calls), "results have names of their own"
@@ -131,6 +137,8 @@ class Aggregates:
     @cached_property
     def _plans(self) -> tuple[Plan, ...]:
         by_number, retracting = self.by_number, self.retracting
+        if self.updating:
+            return tuple(plan_over_changes(c, self.input, self.told_by, by_number=by_number) for c in self.calls)
         return tuple(plan_of(c, self.input, by_number=by_number, retracting=retracting) for c in self.calls)
 
     @cached_property

@@ -27,6 +27,7 @@ class AggregateCall:
     ``constants`` are the arguments that are no columns: the separator of LISTAGG, the percentages of percentiles.
     ``ignore_nulls`` is said of functions that pick a row, ``respect_nulls`` of lists, which leave NULLs out otherwise.
     ``result`` is the type of the result column ``name``. ``implementation`` is the class of a user's aggregate.
+    ``every_change``: rows that go count as those that come do.
     """
 
     name: str
@@ -40,3 +41,4 @@ class AggregateCall:
     ignore_nulls: bool = False
     respect_nulls: bool = False
     implementation: Any = None
+    every_change: bool = False

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs.row_kinds import gone_of
+
 
 class Groups:
     """``ids``: the group of each row, int64 in ``[0, count)``."""
@@ -90,6 +92,15 @@ class Batch:
         kept = (frozenset(source.filters), frozenset(c for c in source.required if self._column(c).null_count))
         columns = tuple(self._selected(name, kept) for name in source.columns)
         return Selection(columns, self._rows_of(kept)[1])
+
+    @cached_property
+    def by_kind(self) -> tuple[Batch, Batch | None]:
+        """The rows that come, and those that go; None for none of these."""
+        gone = gone_of(self._rows)
+        return (self, None) if gone is None else (self._where(~gone), self._where(gone))
+
+    def _where(self, chosen: np.ndarray) -> Batch:
+        return Batch(self._rows.filter(pa.array(chosen)), Groups(self._groups.ids[chosen], self._groups.count))
 
     def _rows_of(self, kept: tuple[frozenset[str], frozenset[str]]) -> tuple[np.ndarray | None, Groups]:
         """The rows that are left over (None: all of them) and their groups."""

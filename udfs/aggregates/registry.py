@@ -16,6 +16,7 @@ from sqlstream.udfs.aggregates.accumulator import Accumulator, Plan
 from sqlstream.udfs.aggregates.averages import average, interval_average, retracting_average
 from sqlstream.udfs.aggregates.bits import Bits
 from sqlstream.udfs.aggregates.call import ARRIVAL, AggregateCall, Ordering
+from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
 from sqlstream.udfs.aggregates.counts import Count
 from sqlstream.udfs.aggregates.decimals import DecimalSum, decimal_average, sum_type
 from sqlstream.udfs.aggregates.distinct import over_distinct
@@ -28,6 +29,7 @@ from sqlstream.udfs.aggregates.picks import Picked, PickedByNumber, PickedByOrde
 from sqlstream.udfs.aggregates.sketches import approximate_count
 from sqlstream.udfs.aggregates.sums import FloatSum, IntegerSum
 from sqlstream.udfs.aggregates.user import user_aggregate
+from sqlstream.udfs.kernel import ROW_KIND
 
 NOT_EXECUTED = "SS395"
 
@@ -133,6 +135,24 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
     return planner(typed_call)
 
 
+def plan_over_changes(
+    call: AggregateCall, schema: pa.Schema, told_by: tuple[str, ...] = (), *, by_number: bool = False
+) -> Plan:
+    """How the call is computed over rows that come and go, as ROW_KIND, one of the columns, says. ``told_by``: as in
+    ``Aggregates``."""
+    plain = plan_of(call, schema, retracting=True)
+    if call.every_change:
+        return plain
+    subtracting = less_what_went(plain)
+    if subtracting is not None:
+        return subtracting
+    ordered = shows_arrival(call)
+    known = _Call(call, schema, by_number and ordered)
+    columns, own, inner = _apart(known, distinct=call.distinct, told_by=told_by if ordered else ())
+    source = Source((*columns, ROW_KIND), known.filters)
+    return over_net_rows(source, own, inner, ordered=ordered, by_number=known.by_number)
+
+
 def _over_distinct(call: _Call) -> Plan:
     """The function over the distinct arguments, as columns 0, 1, …; orderings come after them."""
     columns, schema, inner = _apart(call)
@@ -146,15 +166,17 @@ def _over_rows(call: _Call) -> Plan:
     return over_rows(Source(columns, call.filters), schema.remove(len(schema) - 1), inner)
 
 
-def _apart(call: _Call) -> tuple[tuple[str, ...], pa.Schema, Plan]:
+def _apart(
+    call: _Call, *, distinct: bool = False, told_by: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], pa.Schema, Plan]:
     """The columns that the function reads, as columns 0, 1, … of a schema, and its plan over these: the arguments,
-    the orderings, and the numbers of rows, which the function itself does not see."""
+    the orderings, and what the function itself does not see, ``told_by`` and the numbers of rows."""
     arguments, order = call.call.arguments, tuple(o.column for o in call.call.order)
-    columns = (*arguments, *order, *([ARRIVAL] if call.by_number else []))
+    columns = (*arguments, *order, *told_by, *([ARRIVAL] if call.by_number else []))
     schema = pa.schema([(str(i), call.schema.field(name).type) for i, name in enumerate(columns)])
     renamed = tuple(replace(o, column=str(len(arguments) + i)) for i, o in enumerate(call.call.order))
     places = tuple(map(str, range(len(arguments))))
-    inner = replace(call.call, arguments=places, order=renamed, filter=None, distinct=False)
+    inner = replace(call.call, arguments=places, order=renamed, filter=None, distinct=distinct)
     return columns, schema, plan_of(inner, schema)
 
 

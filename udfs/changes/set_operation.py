@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.changes.set_kinds import SetKind
-from sqlstream.udfs.groups.changed import gone_of
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.keys import dense_ids, places
+from sqlstream.udfs.row_kinds import gone_of
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
 

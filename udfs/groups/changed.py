@@ -8,14 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import ROW_KIND, Context
+from sqlstream.udfs.kernel import Context
 
 Indices = np.ndarray
 Flags = np.ndarray
-
-_RETRACTS = pa.array(["-U", "-D"])
 
 
 class StoredGroups(NamedTuple):
@@ -71,11 +68,3 @@ class AggregateStrategy(ABC):
         """Drops the state of groups that are over, because all their rows were retracted or their time to live has
         passed. ``groups`` has KEY_HASH and the keys. State that expires by itself may stay."""
         return
-
-
-def gone_of(rows: pa.Table) -> Flags | None:
-    """True for rows that go; None where all of them come."""
-    if ROW_KIND not in rows.schema.names:
-        return None
-    gone = np.asarray(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTS).to_numpy(), np.bool_)
-    return gone if gone.any() else None

@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.groups.changed import AggregateStrategy, Changed, Flags, Indices, StoredGroups, gone_of
+from sqlstream.udfs.groups.changed import AggregateStrategy, Changed, Flags, Indices, StoredGroups
 from sqlstream.udfs.groups.distinct import DistinctValues
 from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, differ, places
+from sqlstream.udfs.row_kinds import gone_of
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
 

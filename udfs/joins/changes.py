@@ -8,13 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlstream.udfs.joins.pairs import Indices, in_order, numbered
-from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import dense_ids
-
-_RETRACTS = pa.array(["-U", "-D"])
+from sqlstream.udfs.row_kinds import gone_of
 
 Flags = np.ndarray
 
@@ -54,10 +51,8 @@ class NetFlags(NamedTuple):
 
 def net_flags(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> NetFlags | None:
     """As ``net``, of rows that may have more columns than those that tell them apart; None where all are added."""
-    if ROW_KIND not in rows.schema.names:
-        return None
-    retracts = _flags(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTS))
-    if not retracts.any():
+    retracts = gone_of(rows)
+    if retracts is None:
         return None
     ids = dense_ids(rows, columns).ids
     sign = np.where(retracts, -1, 1)
@@ -101,7 +96,3 @@ def found_among(rows: pa.Table, wanted: pa.Table, columns: Sequence[str]) -> tup
     count = int(max(ids.max(), of_wanted.max())) + 1
     there, asked = np.bincount(ids, minlength=count), np.bincount(of_wanted, minlength=count)
     return within(ids, asked), within(of_wanted, there)
-
-
-def _flags(column: pa.ChunkedArray) -> Flags:
-    return np.array(column.to_numpy(), np.bool_)

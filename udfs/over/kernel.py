@@ -2,7 +2,8 @@
 
 In event time a row comes out when the watermark has reached its time, or that of the last row that its frames may
 hold; rows come out in order of time, and by arrival among equal times. A row is late, and dropped, when the watermark
-had reached its time before it came. In processing time rows come out as they arrive. As Flink's OVER operators do
+had reached its time before it came. Rows that go take those with them that wait, so results are final: a row that goes
+behind the watermark is late, too. In processing time rows come out as they arrive. As Flink's OVER operators do
 (RowTimeRowsBoundedPrecedingFunction and its kin), with FOLLOWING beside them.
 
 State: the rows that wait or that later frames may hold, and of each key one row of totals, which stand for all rows
@@ -21,12 +22,13 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners.assigner import times_of
-from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, LATE_ROWS, Context, Domain, Kernel
+from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import Flags, Indices, Line, Times, by_key_and_time
 from sqlstream.udfs.over.totals import COUNTED, GROUPS, StoredTotals, Totals
+from sqlstream.udfs.row_kinds import retracts, unmatched
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
@@ -72,6 +74,7 @@ class OverKernel(Kernel):
         frames = self._frames
         assert self.domain is Domain.EVENT or not any(f.rows_after or f.time_after for f in frames), "no row follows"
         assert not any(isinstance(f, Nth) and f.frame.unbounded for f in self.functions), "totals have no single rows"
+        assert self.domain is Domain.EVENT or ROW_KIND not in self.input.names, "rows that came out stay"
 
     @cached_property
     def output(self) -> pa.Schema:
@@ -125,6 +128,9 @@ class OverKernel(Kernel):
         """Emits the rows that are complete; those that stay."""
         passed = rows.column(TIME).to_numpy() <= now
         waiting = _chosen(rows, ~passed)
+        if ROW_KIND in rows.column_names and passed.any():
+            rows = self._there(_chosen(rows, passed), context)
+            passed = np.ones(rows.num_rows, np.bool_)
         if not passed.any():
             return waiting
         rows, line = self._lined_up(rows, np.flatnonzero(passed))
@@ -135,6 +141,16 @@ class OverKernel(Kernel):
         timer = self._timers(line, complete)
         timer[timer <= now] = END_OF_TIME  # kept for rows that wait, until these are complete
         return pa.concat_tables([_chosen(self._table(rows, line.time, complete, timer), ~gone), waiting])
+
+    def _there(self, rows: pa.Table, context: Context) -> pa.Table:
+        """The rows that have come and not gone, now that no change of them comes any more."""
+        goes = retracts(rows.column(ROW_KIND).combine_chunks())
+        if not goes.any():
+            return rows
+        columns = [name for name in (*self._kept, TIME) if name != ROW_KIND]
+        stays = unmatched(dense_ids(rows, columns).ids, np.where(goes, -1, 1))
+        context.count(IGNORED, int((stays & goes).sum()))
+        return _chosen(rows, stays & ~goes)
 
     def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line]:
         """The rows that have passed, in the order of their line."""
@@ -287,7 +303,8 @@ class OverKernel(Kernel):
     def _kept(self) -> list[str]:
         """The columns of the input that keys, functions and results read."""
         read = [*self.passed, *(name for function in self.functions for name in columns_of(function))]
-        return list(dict.fromkeys((KEY_HASH, *self.keys, *read)))
+        kind = [ROW_KIND] if ROW_KIND in self.input.names else []
+        return list(dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)))
 
     @cached_property
     def _aggregates(self) -> dict[Frame, Aggregates]:

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import Cumulate, Hop, Tumble
 from sqlstream.udfs.assigners.assigner import Flags, Times, micros
 from sqlstream.udfs.assigners.zones import end_of, start_of, to_wall
@@ -32,11 +32,11 @@ from sqlstream.udfs.windows.numbering import number, renumbered, runs
 from sqlstream.udfs.windows.pane_contents import Entries, compact, read_entries
 from sqlstream.udfs.windows.pane_results import Due, Firing, PaneResults, collapse
 from sqlstream.udfs.windows.panes import CLOSES_BEFORE_END, Panes
+from sqlstream.udfs.windows.rows_there import counted, rows_that_came, rows_there
 
 PANE = "__pane_start"
 """BIGINT column of combined rows: the pane of the accumulators, on the clock of the windows' zone."""
 
-_ROWS = "__rows"
 _BEGIN, _STOP = "__begin", "__stop"
 _PROCESSING_TIME_PANE = 0
 
@@ -52,7 +52,8 @@ class AlignedWindows(Kernel):
 
     Late rows are counted; with ``late_columns`` they also come out of ``emit_late``, with the bounds of the last of
     their windows; with ``fails_on_late`` the first one is ExecutionError SS406. Rows are combined in neither case.
-    In processing time rows belong to the windows that are open when their batch comes.
+    In processing time rows belong to the windows that are open when their batch comes. A window of which all rows have
+    gone has no result.
     """
 
     keys: tuple[str, ...]
@@ -156,7 +157,7 @@ class AlignedWindows(Kernel):
         return first_open <= self._panes.last_end(panes)
 
     def _row_count(self, parts: pa.Table) -> int:
-        return int(self._counted.finish(parts).column(_ROWS).to_numpy().sum())
+        return int(rows_that_came(self._counted.finish(parts)).sum())
 
     def _timely(self, rows: pa.Table, context: Context) -> pa.Table:
         """Parts; where late rows go out, without these."""
@@ -239,9 +240,11 @@ class AlignedWindows(Kernel):
         return map(self._results, results.parts())
 
     def _results(self, firing: Firing) -> pa.Table:
-        values = self._counted.finish(firing.accumulators).select(self.aggregates.results.names)
+        found = self._counted.finish(firing.accumulators)
+        values = found.select(self.aggregates.results.names)
         columns = [*firing.keys.columns, *map(bounds, self._bounds(firing.end)), *values.columns]
-        return pa.Table.from_arrays(columns, schema=self.output)
+        results = pa.Table.from_arrays(columns, schema=self.output)
+        return results.filter(pa.array(rows_there(found) > 0)) if self.aggregates.updating else results
 
     def _bounds(self, end: Times) -> tuple[Times, Times]:
         zone = self.assigner.zone
@@ -266,10 +269,9 @@ class AlignedWindows(Kernel):
 
     @cached_property
     def _counted(self) -> Aggregates:
-        """Adds the number of rows to the aggregates: it tells how many rows are late, and exists where nothing else is
+        """Adds numbers of rows to the aggregates: they tell how many rows are late, and exist where nothing else is
         asked for."""
-        rows = AggregateCall(_ROWS, "count", (), pa.int64())
-        return Aggregates((*self.aggregates.calls, rows), self.aggregates.input)
+        return counted(self.aggregates)
 
     @cached_property
     def _key_fields(self) -> list[pa.Field]:

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.evictors import Evictor, KeepInterval, KeepRows, Panes
-from sqlstream.udfs.kernel import KEY_HASH, Context
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.row_kinds import retracts, unmatched
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.triggers.positions import spread
 from sqlstream.udfs.triggers.trigger import Fires, Run
@@ -30,6 +31,8 @@ from sqlstream.udfs.windows.instances import END, START, Instances, joined, rows
 Values = np.ndarray[Any, np.dtype[Any]]
 
 ROWS_AT_ONCE = 1 << 21
+
+_FIRING = "__firing"
 
 
 @dataclass(frozen=True)
@@ -230,12 +233,22 @@ class _Rows:
         position = np.concatenate([pane[1] for pane in panes])
         order = np.argsort(owner, kind="stable")
         owner, rows = owner[order], sequence.rows.take(position[order])
+        if ROW_KIND in rows.column_names:
+            there = self._there(rows, owner)
+            owner, rows = owner[there], rows.filter(pa.array(there))
         empty = np.bincount(owner, minlength=count) == 0
         function = self.contents.measured
         if isinstance(function, Aggregates):
             results = function.finish(function.lift(rows, owner, count))
             return pane_of(results, self.contents.results.names)._replace(empty=empty)
         return self._rows_as_they_are(rows, owner, count, empty)
+
+    def _there(self, rows: pa.Table, owner: Values) -> Values:
+        """True for the rows of a firing that came and did not go. Of equal ones the last goes."""
+        values = rows.select(self.contents.results.names).append_column(_FIRING, pa.array(owner))
+        goes = retracts(rows.column(ROW_KIND).combine_chunks())
+        there: Values = unmatched(dense_ids(values, values.column_names).ids, np.where(goes, -1, 1)) & ~goes
+        return there
 
     def _rows_as_they_are(self, rows: pa.Table, owner: Values, count: int, empty: Values) -> Pane:
         pane = Pane(rows.select(self.contents.results.names), owner, empty=empty)

@@ -246,7 +246,9 @@ class WindowCall:
         pane: Pane,
     ) -> None:
         start, end = self._bounds(window_bounds, pane)
-        firings = Firings(index, when, start, end, kinds, pane.results, pane.of)
+        firings = Firings(index, when, start, end, kinds, pane.results, pane.of, pane.gone)
+        if not self.kernel.retracting:
+            pane, firings = pane.without(pane.gone), firings._replace(gone=None)
         self.emitted.append(self.kernel.emission.emit(instances, _without_empty(firings, pane.empty)))
 
     def _bounds(self, window_bounds: tuple[Values, Values], pane: Pane) -> tuple[pa.Array, pa.Array]:
@@ -316,7 +318,8 @@ def _without_empty(firings: Firings, empty: Values | None) -> Firings:
     else:
         owner = (np.cumsum(kept) - 1)[owner]
     start, end = (column.filter(pa.array(kept)) for column in (firings.start, firings.end))
-    return Firings(firings.instance[kept], firings.when[kept], start, end, firings.pane[kept], results, owner)
+    gone = None if firings.gone is None else firings.gone[kept]
+    return Firings(firings.instance[kept], firings.when[kept], start, end, firings.pane[kept], results, owner, gone)
 
 
 def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:

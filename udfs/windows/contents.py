@@ -18,6 +18,7 @@ from sqlstream.udfs.kernel import Context
 from sqlstream.udfs.triggers.trigger import Fires, Run
 from sqlstream.udfs.windows.arrival import numbered
 from sqlstream.udfs.windows.instances import Instances, joined, with_rows
+from sqlstream.udfs.windows.rows_there import counted, rows_there
 
 Values = np.ndarray[Any, np.dtype[Any]]
 
@@ -26,14 +27,15 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 class Pane(NamedTuple):
     """The results of the window function. ``of``: the firing of each row, None if each firing has exactly one.
-    ``oldest`` and ``newest``: the times of the rows of each firing, for windows without bounds. ``empty``: firings
-    without rows."""
+    ``oldest`` and ``newest``: the times of the rows of each firing, for windows without bounds. ``empty``: firings of
+    which nothing comes out. ``gone``: firings of windows whose rows have all gone again, which have no result."""
 
     results: pa.Table
     of: Values | None = None
     oldest: pa.Array | None = None
     newest: pa.Array | None = None
     empty: Values | None = None
+    gone: Values | None = None
 
     def without(self, silent: Values | None) -> Pane:
         """Firings of which nothing shall come out."""
@@ -111,7 +113,15 @@ class Accumulated:
 
     @cached_property
     def measured(self) -> Aggregates:
-        return with_bounds(self.aggregates, self.time)
+        found = with_bounds(self.aggregates, self.time)
+        return counted(found) if found.updating else found
+
+    def pane_of(self, results: pa.Table) -> Pane:
+        """Firings of ``measured``."""
+        pane = pane_of(results, self.results.names)
+        if not self.aggregates.updating:
+            return pane
+        return pane._replace(results=results.select(self.results.names), gone=rows_there(results) <= 0)
 
     @property
     def held(self) -> pa.Schema:
@@ -141,7 +151,7 @@ class _Accumulators:
         instances.filled = np.ones(instances.count, bool)
         if len(fires.position) == 0:
             instances.held = self._added(instances.held, self._lifted(run, _owners(run), run.count))
-            return pane_of(self._aggregates.finish(self.contents.fresh(0)), self.contents.results.names)
+            return self.contents.pane_of(self._aggregates.finish(self.contents.fresh(0)))
         return self._with_firings(instances, run, fires)
 
     def _lifted(self, run: Run, groups: Values, count: int) -> pa.Table:
@@ -167,7 +177,7 @@ class _Accumulators:
         rest = sums.take(chains.position[instances.count + parts.last])
         instances.held = with_rows(rest, chains.emptied, self.contents.fresh(len(chains.emptied)))
         instances.filled[chains.emptied] = False
-        return pane_of(results, self.contents.results.names)
+        return self.contents.pane_of(results)
 
     def _along(self, accumulators: pa.Table, chains: _Chains) -> pa.Table:
         """Each accumulator merged with those before it in its chain: with the nearest 1, 2, 4, … of them in turn."""
@@ -183,7 +193,7 @@ class _Accumulators:
     def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
         results = self._aggregates.finish(instances.held.take(index))
         self.drop(instances, index[purges])
-        return pane_of(results, self.contents.results.names)
+        return self.contents.pane_of(results)
 
     def drop(self, instances: Instances, index: Values) -> None:
         instances.held = with_rows(instances.held, index, self.contents.fresh(len(index)))

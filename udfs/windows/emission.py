@@ -30,6 +30,7 @@ class Firings(NamedTuple):
     orders it among the firings of one call, ``start`` and ``end``: bounds in microseconds, ``pane``: EARLY and so on.
 
     ``results`` are rows of the window function, ``of``: the firing of each of them; None where each has exactly one.
+    ``gone``: firings of windows whose rows have all gone again; None for none.
     """
 
     instance: Values
@@ -39,6 +40,7 @@ class Firings(NamedTuple):
     pane: Values
     results: pa.Table
     of: Values | None = None
+    gone: Values | None = None
 
 
 class Emitted(NamedTuple):
@@ -88,36 +90,44 @@ class Emission:
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
     def _emit_changes(self, instances: Instances, firings: Firings) -> Emitted:
-        """-U of what was emitted last and +U of the new result, +I for a first one, nothing where it is the same."""
+        """-U of what was emitted last and +U of the new result, +I for a first one, nothing where it is the same; -D
+        where all rows have gone."""
         assert firings.of is None, "rows as they are are not retracted"
         count = len(firings.instance)
+        there = np.ones(count, bool) if firings.gone is None else ~firings.gone
+        chosen, had = self._changed(instances, firings, there)
+        there, of = there[chosen], firings.instance[chosen]
+        index = np.zeros(len(chosen), np.int64)
+        index[there] = _number(instances, of[there])
+        rows = self._values(firings, chosen, index)
+        before = _previous(of)
+        old = pa.concat_tables([rows, instances.last.take(of)]).combine_chunks()
+        old = old.take(np.where(before < 0, len(chosen) + np.arange(len(chosen)), before))
+        when, withdrawn, added = firings.when[chosen], np.flatnonzero(had), np.flatnonzero(there)
+        kinds = np.where(there, BEFORE, DELETE)[withdrawn]
+        taken_back = self._output(instances, of[withdrawn], old.take(withdrawn), kinds, when[withdrawn])
+        kinds = np.where(had, AFTER, INSERT)[added]
+        new = self._output(instances, of[added], rows.take(added), kinds, when[added])
+        newest = _newest(of)
+        instances.keep_last(of[newest], rows.take(newest), there[newest])
+        order = np.argsort(np.concatenate([2 * withdrawn, 2 * added + 1]), kind="stable")
+        both = pa.concat_tables([taken_back.rows, new.rows]).combine_chunks()
+        return Emitted(both.take(order), np.concatenate([taken_back.when, new.when])[order])
+
+    def _changed(self, instances: Instances, firings: Firings, there: Values) -> tuple[Values, Values]:
+        """The firings that change what was emitted last, and of each of these whether something was. ``there``: the
+        firing has a result."""
+        count = len(there)
         rows = self._values(firings, np.arange(count), np.zeros(count, np.int64))
         previous = _previous(firings.instance)
         candidates = pa.concat_tables([rows, instances.last.take(firings.instance)]).combine_chunks()
         compared = dense_ids(candidates, [WINDOW_START, WINDOW_END, *self.results.names]).ids
         first = previous < 0
         other = np.where(first, count + np.arange(count), previous)
-        had = ~first | instances.emitted[firings.instance]
-        changed = ~had | (compared[:count] != compared[other])
+        had = np.where(first, instances.emitted[firings.instance], there[previous])
+        changed = np.where(there, ~had | (compared[:count] != compared[other]), had)
         chosen = np.flatnonzero(changed)
-        index = _number(instances, firings.instance[chosen])
-        rows = self._values(firings, chosen, index)
-        before = _previous(firings.instance[chosen])
-        old = pa.concat_tables([rows, instances.last.take(firings.instance[chosen])]).combine_chunks()
-        old = old.take(np.where(before < 0, len(chosen) + np.arange(len(chosen)), before))
-        had = had[chosen]
-        newest = _newest(firings.instance[chosen])
-        retracted = self._output(
-            instances, firings.instance[chosen][had], old.take(np.flatnonzero(had)), np.full(had.sum(), BEFORE),
-            firings.when[chosen][had],
-        )  # fmt: skip
-        added = self._output(
-            instances, firings.instance[chosen], rows, np.where(had, AFTER, INSERT), firings.when[chosen]
-        )
-        instances.keep_last(firings.instance[chosen][newest], rows.take(newest))
-        order = np.argsort(np.concatenate([2 * np.flatnonzero(had), 2 * np.arange(len(chosen)) + 1]), kind="stable")
-        changes = pa.concat_tables([retracted.rows, added.rows]).combine_chunks()
-        return Emitted(changes.take(order), np.concatenate([retracted.when, added.when])[order])
+        return chosen, had[chosen]
 
     def _values(self, firings: Firings, firing_of_row: Values, index: Values) -> pa.Table:
         """One row for each entry of ``firing_of_row``; ``index``: pane numbers by firing or entry."""

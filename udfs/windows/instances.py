@@ -147,10 +147,10 @@ class Instances:
             joined(self.last, other.last),
         )
 
-    def keep_last(self, index: Values, rows: pa.Table) -> None:
-        """The results that some instances have emitted last."""
+    def keep_last(self, index: Values, rows: pa.Table, there: Values) -> None:
+        """The results that some instances have emitted last; where not ``there``, they have been withdrawn."""
         self.last = with_rows(self.last, index, rows)
-        self.emitted[index] = True
+        self.emitted[index] = there
 
     def windows(self, watermark: int, processing_time: int, domain: Domain) -> Windows:
         return Windows(self.start, self.end, watermark, processing_time, domain)

@@ -1,6 +1,8 @@
 """Sessions that fire once, when the clock closes them. One row of state per session; a batch costs one pass over its
 rows and over the sessions of their keys.
 
+As in Flink, rows that go hold a session together as those that come do; one of which all rows have gone has no result.
+
 Where lateness is allowed, late rows fire sessions again one after another; that is for the general operator. Here a
 late row that meets a live session joins it, and all others are late.
 """
@@ -15,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.assigners import LATE, Session, Windows, late_windows, merge_sessions
 from sqlstream.udfs.assigners.assigner import RowIndices
 from sqlstream.udfs.assigners.merging import MILLISECOND
@@ -29,8 +31,7 @@ from sqlstream.udfs.windows.emission import bounds
 from sqlstream.udfs.windows.instances import END, START
 from sqlstream.udfs.windows.kept_rows import KeptRows
 from sqlstream.udfs.windows.late import Lateness
-
-_ROWS = "__rows"
+from sqlstream.udfs.windows.rows_there import counted, rows_that_came, rows_there
 
 
 class Live(NamedTuple):
@@ -129,16 +130,19 @@ class SessionKernel(Kernel):
     def waits(self, context: Context) -> Iterator[Wait]:
         """Until their sessions close."""
         rows = self._state(context).load_all()
-        count = self._function.finish(rows.select(self._function.accumulators.names)).column(_ROWS).to_numpy()
+        count = rows_that_came(self._function.finish(rows.select(self._function.accumulators.names)))
         return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)
 
     # --- output and state -------------------------------------------------------------------------------------
 
     def _results(self, rows: pa.Table) -> pa.Table:
         accumulators = rows.select(self._function.accumulators.names)
-        results = self._function.finish(accumulators).select(self.function.results.names).columns
+        found = self._function.finish(accumulators)
+        values = found.select(self.function.results.names).columns
         start, end = (bounds(rows.column(name).to_numpy()) for name in (START, END))
-        return pa.Table.from_arrays([*rows.select(list(self.keys)).columns, start, end, *results], schema=self.output)
+        columns = [*rows.select(list(self.keys)).columns, start, end, *values]
+        results = pa.Table.from_arrays(columns, schema=self.output)
+        return results.filter(pa.array(rows_there(found) > 0)) if self.function.updating else results
 
     def _rows(self, keys: pa.Table, live: Live) -> pa.Table:
         _, start, end = live.windows
@@ -154,9 +158,8 @@ class SessionKernel(Kernel):
 
     @cached_property
     def _function(self) -> Aggregates:
-        """The aggregates, with the number of rows, from which it is known how many rows wait."""
-        rows = AggregateCall(_ROWS, "count", (), pa.int64())
-        return Aggregates((*self.function.calls, rows), self.function.input).for_merging_windows()
+        """The aggregates, with numbers of rows, from which it is known how many rows wait."""
+        return counted(self.function).for_merging_windows()
 
     @cached_property
     def _keys(self) -> pa.Schema:

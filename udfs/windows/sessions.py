@@ -244,7 +244,7 @@ def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values
         when = growth.arrived.row[growth.first[groups[retracted]]]
         call.emitted.append(call.kernel.emission.retract(sources, retracted, when))
     kept = np.flatnonzero(sources.emitted & alone)
-    joint.keep_last(groups[kept], sources.last.take(kept))
+    joint.keep_last(groups[kept], sources.last.take(kept), np.ones(len(kept), bool))
     return joint
 
 

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from sqlstream.planner.lowering.columnar.assigners import assigner_of
-from sqlstream.planner.lowering.columnar.inputs import Inputs, inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import Inputs, inputs_of, key, kinds_of, passed_on, with_key_hash
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.triggers import domain_of
@@ -37,7 +37,7 @@ def _(node: AssignWindows, step: Operator, context: Context) -> DataFrame:
         key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.partition_by, keys, strict=True)
     )
     design = design_of(node, keys, inputs)
-    projected = with_key_hash(rows.select(*values, *inputs.columns(), *passed_on(rows)), keys)
+    projected = with_key_hash(rows.select(*values, *inputs.columns(), *kinds_of(node), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     kernel = kernel_of(design, AllRows(tuple(fields)), schema)
     output = spark_schema(kernel.output, projected.schema)

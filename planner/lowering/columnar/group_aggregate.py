@@ -14,8 +14,8 @@ from sqlstream.planner.lowering.columnar.inputs import (
     Inputs,
     clock_of,
     key,
+    kinds_of,
     passed_on,
-    row_kind,
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
@@ -44,7 +44,7 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
     if node.ttl_ms:  # rows that come before the first tick of the clock have all their time to live, too
         inputs.add_text(clock_of(rows), CLOCK)
     keys = (*_keys(node), *set_keys(node))
-    own = (*_key_columns(node, rows), *inputs.columns(), *_kinds(node, rows))
+    own = (*_key_columns(node, rows), *inputs.columns(), *kinds_of(node))
     projected = with_key_hash(rows.select(*own, *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     named = [replace(call.call, name=f"__result_{i}") for i, call in enumerate(calls)]
@@ -69,12 +69,6 @@ def _key_columns(node: GroupAggregate, rows: DataFrame) -> list[Column]:
     keys = {own: key(name, rows.schema[name].dataType) for own, name in _keys(node).items()}
     in_set = (key_in_sets(node, _keys(node)[own], value).alias(own) for own, value in keys.items())
     return [*in_set, *map(column, set_keys(node))]
-
-
-def _kinds(node: GroupAggregate, rows: DataFrame) -> list[Column]:
-    if changelog_mode(node.input) == APPEND_ONLY:
-        return []
-    return [row_kind()]
 
 
 def _results(node: GroupAggregate) -> list[Column]:

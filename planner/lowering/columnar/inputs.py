@@ -10,16 +10,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
-from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind
 from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Schema
+from sqlstream.planner.nodes import Schema, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.planner.properties import uses_processing_time
+from sqlstream.planner.properties import changelog_mode, uses_processing_time
 from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 
@@ -112,6 +112,11 @@ def passed_on(rows: DataFrame) -> list[Column]:
 def row_kind() -> Column:
     """ROW_KIND of rows of which some are no inserts."""
     return F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)
+
+
+def kinds_of(node: Unary) -> list[Column]:
+    """ROW_KIND, where some rows of the node's input are no inserts."""
+    return [] if changelog_mode(node.input) == APPEND_ONLY else [row_kind()]
 
 
 def key(name: str, kind: DataType) -> Column:

@@ -13,7 +13,15 @@ from sqlglot import exp
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs, clock_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import (
+    InputField,
+    Inputs,
+    clock_of,
+    key,
+    kinds_of,
+    passed_on,
+    with_key_hash,
+)
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column
@@ -43,7 +51,7 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
         inputs.time(node.time)
     keys = tuple(key_name(i) for i in range(len(node.keys)))
     by_key = [key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.keys, keys, strict=True)]
-    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *passed_on(rows)), keys)
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds_of(node), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     column_names = {f.name: field_name(i) for i, f in enumerate(node.input.schema)}
     kernel = OverKernel(

@@ -14,7 +14,7 @@ from sqlstream.udfs.over.kernel import OverKernel, Tie
 
 @lower_operator.register
 def _(node: TemporalSort, step: Operator, context: Context) -> DataFrame:
-    ranked = ranked_input(node, (), context.lower(step.input), time=node.time)
+    ranked = ranked_input(node, node.keys, context.lower(step.input), time=node.time)
     ties = tuple(Tie(ranked.fields[tie.name], tie.descending, tie.nulls_first) for tie in node.ties)
-    kernel = OverKernel(ranked.schema, (), TIME, ranked.passed, (), ties=ties)
+    kernel = OverKernel(ranked.schema, ranked.keys, TIME, ranked.passed, (), ties=ties)
     return ranked.results(ranked.emitted(kernel, step, context))

@@ -9,7 +9,14 @@ from pyspark.sql import Column, DataFrame
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
 from sqlstream.planner.lowering.columnar.chains import Prepared, handover_of
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
-from sqlstream.planner.lowering.columnar.inputs import InputField, inputs_of, key, passed_on, with_key_hash
+from sqlstream.planner.lowering.columnar.inputs import (
+    InputField,
+    inputs_of,
+    key,
+    kinds_of,
+    passed_on,
+    with_key_hash,
+)
 from sqlstream.planner.lowering.columnar.kernels import design_of, kernel_of
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.columns import column, micros
@@ -22,6 +29,7 @@ from sqlstream.planner.physical.chaining import Link
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.handover import Handed
+from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.windows.emission import PANE, PANE_INDEX, WINDOW_END, WINDOW_START
 
 
@@ -44,9 +52,12 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     keys = _key_columns(node, rows)
     names = (*map(_key, range(len(node.keys))), *set_keys(node))
     design = design_of(node, names, inputs)
-    projected = with_key_hash(rows.select(*keys, *inputs.columns(), *passed_on(rows)), names)
+    projected = with_key_hash(rows.select(*keys, *inputs.columns(), *kinds_of(node), *passed_on(rows)), names)
     schema = kernel_schema(projected)
-    aggregates = Aggregates(tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls)), schema)
+    named = tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls))
+    updating = ROW_KIND in schema.names
+    told_by = (design.time,) if updating and node.time is not None else ()
+    aggregates = Aggregates(named, schema, updating=updating, told_by=told_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     operator = replace(operator, late_table=late_marker(node, step.number))

@@ -20,6 +20,7 @@ GOOD = [
     b'{"a": 4, "o": {"x": {"y": []}}}\t',
     '{"a": 5, "b": "é☃}"}'.encode(),
     b'{"a": 6, "b": "]"}',
+    b'{"a": 7, "b": "a tab\tas it is"}',
     b"",
     b"  \t ",
 ]
@@ -59,7 +60,7 @@ def test_what_follows_a_json_object_makes_a_bad_record_and_nothing_else_does(
         .start()
     )
     query.awaitTermination()
-    assert sorted(a for a, _, error in collected if error is None) == [1, 2, 3, 4, 5, 6]
+    assert sorted(a for a, _, error in collected if error is None) == [1, 2, 3, 4, 5, 6, 7]
     assert {bytes(record): error for _, record, error in collected if error is not None} == {
         record: f"SS402: {wrong}" for record, wrong in BAD_ONES.items()
     }

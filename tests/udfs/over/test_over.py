@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import KEY_HASH, Domain
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, LATE_ROWS, ROW_KIND, Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
 from sqlstream.udfs.over.kernel import OverKernel, Tie
@@ -253,3 +253,69 @@ def test_rows_of_any_time_change_nothing_for_other_keys_and_come_out(frame):
     assert sorted(row for row in collected[WILD] if row[0] != "wild") == sorted(collected[()])
     assert sum(row[0] == "wild" for row in collected[WILD]) == 2 * len(WILD) - late
     assert late == 3
+
+
+# --- rows that come and go ------------------------------------------------------------------------------------
+
+UPDATING = SCHEMA.append(pa.field(ROW_KIND, pa.string()))
+
+
+@st.composite
+def changing(draw: Any) -> list[tuple[list[tuple[str, Row]], int]]:
+    """Micro-batches of rows that come, and go until the watermark has passed them, with the watermark behind each."""
+    held: list[Row] = []
+    batches, watermark = [], 0
+    for _ in range(draw(st.integers(1, 5))):
+        changes = []
+        for _ in range(draw(st.integers(0, 6))):
+            if held and draw(st.booleans()):
+                changes.append((draw(st.sampled_from(["-U", "-D"])), held.pop(draw(st.integers(0, len(held) - 1)))))
+            else:
+                time = st.integers(watermark - 2, watermark + 9)
+                held.append(draw(st.tuples(st.sampled_from("ab"), time, st.sampled_from([1, 2, None]))))
+                changes.append((draw(st.sampled_from(["+I", "+U"])), held[-1]))
+        watermark += draw(st.integers(0, 5))
+        held = [row for row in held if row[1] > watermark]
+        batches.append((changes, watermark))
+    return batches
+
+
+@settings(max_examples=100, deadline=None)
+@given(script=changing(), groups=st.sampled_from([1, 3]), restarts=st.booleans())
+def test_rows_that_go_before_the_watermark_were_never_there(script, groups, restarts):
+    frames: tuple[OverFunction, ...] = (
+        aggregated("s", ALL),
+        aggregated("w", Frame(rows=True, start=-1, end=1)),
+        *NUMBERS,
+    )
+    kernel = OverKernel(UPDATING, ("k",), "ts", ("k", "v"), frames)
+    harness = KernelHarness(kernel, UPDATING, ["k"], groups=groups, restarts=restarts)
+    left: list[Row] = []
+    watermark, late = -(10**6), 0
+    for changes, reached in script:
+        kinds = ({ROW_KIND: kind} for kind, _ in changes)
+        rows = [row | kind for row, kind in zip(dicts([row for _, row in changes]), kinds, strict=True)]
+        late += sum(row[1] <= watermark for _, row in changes)
+        for kind, row in changes:
+            if row[1] > watermark and kind[0] == "+":
+                left.append(row)
+            elif row[1] > watermark:
+                del left[max(i for i, other in enumerate(left) if other == row)]
+        harness.rows(rows)
+        harness.watermark(reached * MS)
+        watermark = reached
+    harness.finish()
+    plain = KernelHarness(over(*frames), SCHEMA, ["k"])
+    plain.rows(dicts(left))
+    plain.finish()
+    assert Counter(values(harness)) == Counter(values(plain))
+    assert (harness.counters[LATE_ROWS], harness.counters[IGNORED]) == (late, 0)
+
+
+def test_a_row_that_goes_and_never_came_is_counted():
+    kernel = OverKernel(UPDATING, ("k",), "ts", ("k", "v"), ())
+    harness = KernelHarness(kernel, UPDATING, ["k"], restarts=True)
+    harness.rows([dicts([("a", 5, 1)])[0] | {ROW_KIND: "-D"}])
+    harness.finish()
+    assert values(harness) == []
+    assert harness.counters[IGNORED] == 1

@@ -1,0 +1,135 @@
+"""Aggregates over rows that come and go, as windows have them: accumulators that rows are taken out of, too.
+
+``Signed`` subtracts the rows that go, where the function lets it. For all other functions, such as MIN, and for
+DISTINCT, ``NetRows`` keeps the values themselves, and the function runs over those that are left when a result is asked
+for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from sqlstream.udfs.aggregates.accumulator import Accumulator, Columns, Plan
+from sqlstream.udfs.aggregates.distinct import numbered
+from sqlstream.udfs.aggregates.groups import Batch, Groups, Source
+from sqlstream.udfs.aggregates.lists import by_number, exploded, item_type, items, members
+from sqlstream.udfs.row_kinds import by_id, retracts, unmatched
+
+Indices = np.ndarray
+
+
+@dataclass(frozen=True)
+class Signed(Accumulator):
+    """``inner``, which ``retracts``, of the rows that come less those that go."""
+
+    inner: Accumulator
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return self.inner.types
+
+    def lift(self, batch: Batch) -> Columns:
+        come, gone = batch.by_kind
+        added = self.inner.lift(come)
+        if gone is None:
+            return added
+        left = self.inner.negated(self.inner.lift(gone))
+        every = np.arange(len(added[0]))
+        both = tuple(pa.concat_arrays(pair) for pair in zip(added, left, strict=True))
+        return self.inner.merge(both, Groups(np.concatenate([every, every]), len(every)))
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        return self.inner.merge(columns, groups)
+
+    def of_ranges(self, columns: Columns, start: Indices, stop: Indices) -> Columns | None:
+        return self.inner.of_ranges(columns, start, stop)
+
+
+@dataclass(frozen=True)
+class NetRows(Accumulator):
+    """A list per group of values and how many rows have them, less those that went.
+
+    The source's columns are the values, then, where rows have them (``by_number``), the numbers of rows, then ROW_KIND.
+    ``ordered``: the result shows the order of rows, so each of them is kept, in order of arrival, as 1; of equal ones
+    the last goes, and rows that went and were not there yet are -1. Else equal values are kept once.
+    """
+
+    columns: tuple[pa.DataType, ...]
+    ordered: bool
+    by_number: bool = False
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.list_(item_type((*self.columns, pa.int64()))),)
+
+    def lift(self, batch: Batch) -> Columns:
+        selection = batch.select(self.source)
+        *values, kinds = selection.columns
+        times = np.where(retracts(kinds), -1, 1)
+        return self._net(tuple(values), times, selection.groups)
+
+    def merge(self, columns: Columns, groups: Groups) -> Columns:
+        values, lists = exploded(columns[0])
+        *found, times = members(values, len(self.columns) + 1)
+        return self._net(tuple(found), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
+
+    def left(self, values: Columns, times: np.ndarray, groups: Groups) -> Indices:
+        """The kept rows that are there, each as often as it is."""
+        if not self.ordered or (times > 0).all():
+            return np.repeat(np.arange(len(times)), np.maximum(times, 0))
+        order, ends, sizes = by_id(numbered(self._compared(values), groups)[0])
+        counts = np.maximum(np.add.reduceat(times[order], ends + 1 - sizes), 0)
+        return np.sort(order[_newest(times[order], counts, ends, sizes)])
+
+    def _net(self, values: Columns, times: np.ndarray, groups: Groups) -> Columns:
+        if self.by_number:
+            order = by_number(values[-1], groups)
+            values, times = tuple(column.take(pa.array(order)) for column in values), times[order]
+            groups = Groups(groups.ids[order], groups.count)
+        ids, first = numbered(self._compared(values), groups)
+        if self.ordered:
+            kept = np.flatnonzero(unmatched(ids, times)) if (times < 0).any() else np.arange(len(times))
+            times = times[kept]
+        else:
+            times = np.bincount(ids, times, len(first)).astype(np.int64)
+            kept, times = first[times != 0], times[times != 0]
+        found = items([*(column.take(pa.array(kept)) for column in values), pa.array(times)])
+        return (Groups(groups.ids[kept], groups.count).lists(found),)
+
+    def _compared(self, values: Columns) -> Columns:
+        return values[:-1] if self.by_number else values
+
+
+def _newest(signs: np.ndarray, counts: np.ndarray, ends: Indices, sizes: Indices) -> np.ndarray:
+    """True for the last rows of each id that come, as many as ``counts`` has for it."""
+    comes = np.cumsum(signs > 0)
+    behind = np.repeat(comes[ends], sizes) - comes
+    return np.asarray((signs > 0) & (behind < np.repeat(counts, sizes)))
+
+
+def less_what_went(inner: Plan) -> Plan | None:
+    """The same results over rows that come and go, where all accumulators let rows be subtracted; else None."""
+    if not all(accumulator.retracts for accumulator in inner.accumulators):
+        return None
+    return Plan(tuple(Signed(a.source, a) for a in inner.accumulators), inner.finish)
+
+
+def over_net_rows(source: Source, schema: pa.Schema, inner: Plan, *, ordered: bool, by_number: bool) -> Plan:
+    """``inner``, planned over ``schema``, over the rows of the source's columns that have come and not gone. ``schema``
+    has their types, but for that of ROW_KIND."""
+    kept = NetRows(source, tuple(schema.types), ordered, by_number)
+    return Plan((kept,), partial(_finish, kept, schema, inner))
+
+
+def _finish(kept: NetRows, schema: pa.Schema, inner: Plan, lists: pa.Array) -> pa.Array:
+    values, groups = exploded(lists)
+    *found, times = members(values, len(schema) + 1)
+    columns = tuple(found)
+    rows = kept.left(columns, times.to_numpy(), groups)
+    table = pa.Table.from_arrays([column.take(pa.array(rows)) for column in columns], schema=schema)
+    batch = Batch(table, Groups(groups.ids[rows], groups.count))
+    return inner.finish(*(column for a in inner.accumulators for column in a.lift(batch)))

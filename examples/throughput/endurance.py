@@ -198,10 +198,11 @@ def run(folder: Path, minutes: float, rate: int, ttl: str, interval: str) -> int
         session.sql(f"SET 'execution.checkpointing.interval' = '{interval}'")
         job = job_of(session, folder, ttl)
         producer.start()
-        started = time.monotonic()
+        started, minute = time.monotonic(), 1
         while (passed := time.monotonic() - started) < 60 * minutes and not job.wait(1):
-            if int(passed) % 60 == 59:
+            if passed >= 60 * minute:
                 print(line(session, job, folder, passed / 60, rate), flush=True)
+                minute += 1
         over.set()
         producer.join()
         _read_all(job, folder, rate)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
-from typing import NamedTuple
+from itertools import count as counting
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,10 @@ BYTES_PER_CUT = 1 << 27
 
 BYTES_PER_BLOB = 200_000
 """The most that a blob holds, unless one row is larger: Spark hands 10,000 blobs at once to a worker, at most 2 GB."""
+
+
+BYTES_PER_BATCH = 1 << 22
+"""How much of blobs goes on at once: few batches, and no larger pieces of memory than are used again."""
 
 
 class Content(IntEnum):
@@ -100,6 +105,12 @@ class Blob(NamedTuple):
     port: int = 0
 
 
+Filled: TypeAlias = tuple[Blob, pa.Table | None]
+"""A blob, and the rows that it is to hold."""
+
+_BYTES = BLOBS.get_field_index("bytes")
+
+
 @dataclass(frozen=True)
 class Exchange:
     """Cuts rows by key group, of which there are ``groups``, after the kernel has combined what it can.
@@ -118,15 +129,13 @@ class Exchange:
     spread: tuple[str, ...] = ()
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Batches of schema BLOBS for the batches of one partition."""
-        number = 0
+        """Batches of schema BLOBS for the batches of one partition, of BYTES_PER_BATCH and little more."""
+        numbers = counting()
         for table in gathered(batches):
             marks = (self._passing(table), self._holds(table), self._ticks(table), self._lifts(table))
-            new_blobs = [*chain(*marks), *self._rows(table)]
-            placed = [blob._replace(partition=partition, number=number + i) for i, blob in enumerate(new_blobs)]
-            number += len(placed)
-            if placed:
-                yield _batch_of(placed)
+            marked = chain(((blob, None) for blob in chain(*marks)), self._rows(table))
+            placed = ((blob._replace(partition=partition, number=next(numbers)), rows) for blob, rows in marked)
+            yield from _batches_of(placed)
 
     def calls(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A tick for every key group, with the newest time of TICK, the only column of ``batches``; NULL for none."""
@@ -138,7 +147,7 @@ class Exchange:
         """The blob with content READ."""
         return _batch_of([Blob(0, 0, 0, Content.READ, rows)])
 
-    def _rows(self, table: pa.Table) -> Iterator[Blob]:
+    def _rows(self, table: pa.Table) -> Iterator[Filled]:
         rows = self._with_hash(_of_data(table))
         if EMITTED_AHEAD in rows.column_names:
             ahead = pc.fill_null(rows.column(EMITTED_AHEAD), False)
@@ -155,7 +164,7 @@ class Exchange:
             hashes[nulls] = nulls
         return rows.add_column(0, KEY_HASH, pa.array(hashes))
 
-    def _cut(self, rows: pa.Table, content: Content) -> Iterator[Blob]:
+    def _cut(self, rows: pa.Table, content: Content) -> Iterator[Filled]:
         if not rows.num_rows:
             return
         clock = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
@@ -166,7 +175,7 @@ class Exchange:
             for piece in pieces(group_rows):
                 here, ordered = ordered[: piece.num_rows], ordered[piece.num_rows :]
                 split_counts = _counted(places, ends, here) if places != (_NO_PLACE,) else None
-                yield Blob(group, 0, 0, content, clock, None, to_bytes(piece), split_counts, self.port)
+                yield Blob(group, 0, 0, content, clock, parts=split_counts, port=self.port), piece
 
     def _ticks(self, table: pa.Table) -> Iterator[Blob]:
         """The newest tick, for every key group."""
@@ -205,9 +214,53 @@ def _newest(times: pa.ChunkedArray) -> int | None:
     return newest
 
 
-def _batch_of(blobs: Sequence[Blob]) -> pa.RecordBatch:
-    columns = zip(zip(*blobs, strict=True), BLOBS, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in columns], schema=BLOBS)
+def _batch_of(blobs: Sequence[Blob], contents: pa.Array | None = None) -> pa.RecordBatch:
+    """``contents``: the bytes of the blobs, where they do not have them themselves."""
+    arrays = [pa.array(column, f.type) for column, f in zip(zip(*blobs, strict=True), BLOBS, strict=True)]
+    if contents is not None:
+        arrays[_BYTES] = contents
+    return pa.RecordBatch.from_arrays(arrays, schema=BLOBS)
+
+
+def _batches_of(filled: Iterable[Filled]) -> Iterator[pa.RecordBatch]:
+    """Rows are written where the column of all blobs of a batch has its bytes: a copy of them costs as much as the cut.
+    Where such a column is large, the system gives it new pages each time, which costs as much again."""
+    blobs: list[Blob] = []
+    contents = _Contents()
+    for blob, rows in filled:
+        blobs.append(blob)
+        contents.add(blob.bytes if rows is None else rows)
+        if contents.size >= BYTES_PER_BATCH:
+            yield _batch_of(blobs, contents.column())
+            blobs, contents = [], _Contents()
+    if blobs:
+        yield _batch_of(blobs, contents.column())
+
+
+class _Contents:
+    """The column of bytes of some blobs, as it is written."""
+
+    def __init__(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._ends = [0]
+        self._filled: list[bool] = []
+
+    def add(self, content: pa.Table | bytes | None) -> None:
+        if isinstance(content, pa.Table):
+            _write(content, self._sink)
+        elif content is not None:
+            self._sink.write(content)
+        self._filled.append(content is not None)
+        self._ends.append(self.size)
+
+    @property
+    def size(self) -> int:
+        return int(self._sink.tell())
+
+    def column(self) -> pa.Array:
+        _, valid = pa.array(self._filled).buffers()
+        ends = pa.py_buffer(np.array(self._ends, np.int32))
+        return pa.Array.from_buffers(pa.binary(), len(self._filled), [valid, ends, self._sink.getvalue()])
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -333,9 +386,13 @@ def key_groups(rows: pa.Table, groups: int) -> np.ndarray:
 
 def to_bytes(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
+    _write(rows, sink)
+    return bytes(sink.getvalue())
+
+
+def _write(rows: pa.Table, sink: pa.BufferOutputStream) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return bytes(sink.getvalue())
 
 
 def from_bytes(blob: bytes) -> pa.Table:

@@ -21,6 +21,7 @@ from sqlstream.udfs.groups.totals import Totals
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids, differ, places
 from sqlstream.udfs.row_kinds import gone_of
+from sqlstream.udfs.sorting import in_order
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
 
@@ -144,7 +145,7 @@ class GroupAggregateKernel(Kernel):
         # The rows of before stand in front of those of after.
         rows = [groups[0] + len(lives), updated, groups[2] + len(lives), over]
         kinds = np.repeat(_KINDS, [len(of_kind) for of_kind in groups])
-        order = np.argsort(np.concatenate(groups), kind="stable")
+        order = in_order([np.concatenate(groups)])
         if len(order):
             images = pa.concat_tables([before, after]).take(pa.array(np.concatenate(rows)[order]))
             context.emit(images.append_column(ROW_KIND, pa.array(kinds[order])))

@@ -4,12 +4,13 @@ A row is kept until the clock says that no row of the other side comes any more 
 is late, and still matches what is kept. Pairs come out when the later of their rows comes, a row without a partner when
 it is not kept any longer: as Flink's TimeIntervalJoin.
 
-State: the rows of each side by key. Rows that nobody waits for are dropped a little later, many at once.
+State: the rows of each side by key. Rows that nobody waits for are dropped a little later, many at once. Beside them
+are, of the last micro-batch, those that are expected to be over in the next (``short_lived``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,8 +22,9 @@ from sqlstream.udfs.joins.deciding import fulfilling
 from sqlstream.udfs.joins.kinds import JoinKind
 from sqlstream.udfs.joins.pairs import Bounds, Indices, Pairs, Times, joinable, matching
 from sqlstream.udfs.joins.results import JoinResults, Side
-from sqlstream.udfs.kernel import KEY_HASH, Context, Domain, Kernel
-from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
+from sqlstream.udfs.joins.short_lived import ShortLived
+from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Buckets
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
 
@@ -32,6 +34,7 @@ TIME = "__row_time"
 MATCHED = "__matched"
 
 _NAMES = ("left", "right")
+_BRIEF = ("left_brief", "right_brief")
 _LEAST_SLACK = 1_000_000
 
 
@@ -65,12 +68,14 @@ class IntervalJoinKernel(Kernel):
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
         now = self._now(context)
         states = self._states(context)
+        brief = self._brief(context)
+        self._age(states, brief, now)
         new = [self._arrived(port, rows.get(port), now) for port in (0, 1)]
         sides = [self._rows(self._kept(port, states[port], new[1 - port], now), new[port]) for port in (0, 1)]
         self._match(sides[0], sides[1], context)
         for port, side in enumerate(sides):
-            self._settle(port, side, states[port], now, context)
-        self._finish(states, context)
+            self._settle(port, side, states[port], brief.get(port), now, context)
+        self._finish(states, brief, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
         self._expire(watermark, context)
@@ -134,7 +139,9 @@ class IntervalJoinKernel(Kernel):
 
     # --- rows that stay -------------------------------------------------------------------------------------------
 
-    def _settle(self, port: int, side: _Rows, state: KeyedState, now: int, context: Context) -> None:
+    def _settle(
+        self, port: int, side: _Rows, state: KeyedState, brief: ShortLived | None, now: int, context: Context
+    ) -> None:
         """Keeps rows for what is still to come, and emits those of which all is known."""
         ends = self._ends(port, side.rows)
         stays = (ends > now) & side.joinable
@@ -147,12 +154,30 @@ class IntervalJoinKernel(Kernel):
         rows = self._with_timers(port, side, ends)
         if self._follows(port) and (side.matched[: side.old] != side.before).any():
             state.replace(rows.slice(0, side.old).filter(pa.array(stays[: side.old])))
-        state.append(rows.slice(side.old).filter(pa.array(stays[side.old :])))
+        rows, stays, ends = rows.slice(side.old), stays[side.old :], ends[side.old :]
+        if brief is not None and len(stays):
+            soon = stays & brief.chosen(side.time[side.old :], ends, now)
+            brief.add(rows.select(self._sides[port].input.names).filter(pa.array(soon)), ends[soon])
+            stays = stays & ~soon
+        state.append(rows.filter(pa.array(stays)))
+
+    def _age(self, states: Sequence[KeyedState], brief: Mapping[int, ShortLived], now: int) -> None:
+        """Rows that were thought to be over, and are not, become state as others."""
+        for port, short_lived in brief.items():
+            for rows in short_lived.left_over(now):
+                ends = self._ends(port, rows)
+                chosen = ends > now
+                timed = rows.append_column(self._timer, pa.array(self._later(ends)))
+                states[port].append(timed.cast(self._schemas[port]).filter(pa.array(chosen)))
+
+    def _later(self, ends: Times) -> Times:
+        """When rows that go at these times are dropped: many at once."""
+        slack = max((self.bounds.upper - self.bounds.lower) // 4, _LEAST_SLACK)
+        return (ends // slack + 1) * slack
 
     def _with_timers(self, port: int, side: _Rows, ends: Times) -> pa.Table:
         """A row that comes out alone has its end as timer; the others are dropped later, many at once."""
-        slack = max((self.bounds.upper - self.bounds.lower) // 4, _LEAST_SLACK)
-        timer = (ends // slack + 1) * slack
+        timer = self._later(ends)
         columns = {self._timer: timer}
         if self._follows(port):
             columns[MATCHED] = side.matched
@@ -165,14 +190,15 @@ class IntervalJoinKernel(Kernel):
 
     def _expire(self, now: int, context: Context) -> None:
         """Lets go of the rows whose partners have all come."""
-        states = self._states(context)
+        states, brief = self._states(context), self._brief(context)
+        self._age(states, brief, now)
         for port, state in enumerate(states):
             rows = state.due(self.domain, now)
             gone = self._ends(port, rows) <= now
             if self.kind.padded[port]:
                 self._emit_alone(port, rows, gone & ~_flags(rows), context)
             state.replace(rows.filter(pa.array(~gone)))
-        self._finish(states, context)
+        self._finish(states, brief, context)
 
     def _emit_alone(self, port: int, rows: pa.Table, chosen: np.ndarray, context: Context) -> None:
         """Rows of a side, with NULLs for the other where pairs come out."""
@@ -182,7 +208,11 @@ class IntervalJoinKernel(Kernel):
 
     @cached_property
     def _results(self) -> JoinResults:
-        return JoinResults(self.kind, (self.left, self.right))
+        return JoinResults(self.kind, self._sides)
+
+    @property
+    def _sides(self) -> tuple[Side, Side]:
+        return self.left, self.right
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -209,16 +239,35 @@ class IntervalJoinKernel(Kernel):
         extra = [pa.field(self._timer, pa.int64())]
         return tuple(
             pa.schema([*side.input, *extra, *([pa.field(MATCHED, pa.bool_())] if self._follows(port) else [])])
-            for port, side in enumerate((self.left, self.right))
+            for port, side in enumerate(self._sides)
         )
 
     def _states(self, context: Context) -> list[KeyedState]:
+        names = [name for port, name in enumerate(_BRIEF) if not self._follows(port)]
+        keys = [key for name in _NAMES for key in Buckets.keys(name)]
+        # All that each call reads comes in one exchange with the store, which keeps it.
+        context.store.get([*keys, *(key for name in names for key in ShortLived.keys(name))])
         return [KeyedState(context.store, name, schema) for name, schema in zip(_NAMES, self._schemas, strict=True)]
 
-    def _finish(self, states: list[KeyedState], context: Context) -> None:
-        for state in states:
+    def _brief(self, context: Context) -> dict[int, ShortLived]:
+        """By port, where rows go without a word. What the clock of processing time lets go of is known to come then."""
+        if self.domain is Domain.PROCESSING:
+            return {}
+        return {
+            port: ShortLived(context.store, _BRIEF[port], side.input)
+            for port, side in enumerate(self._sides)
+            if not self._follows(port)
+        }
+
+    def _finish(self, states: Sequence[KeyedState], brief: Mapping[int, ShortLived], context: Context) -> None:
+        for port, state in enumerate(states):
             state.flush()
-        context.set_timer(self.domain, min(state.next_timer(self.domain) for state in states))
+            if port in brief:
+                brief[port].flush(alone=not state.rows())
+        ends = [short_lived.next_end for short_lived in brief.values()]
+        timers = [state.next_timer(self.domain) for state in states]
+        timers += self._later(np.array([end for end in ends if end != END_OF_TIME], np.int64)).tolist()
+        context.set_timer(self.domain, min(timers))
 
 
 class _Rows:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs import sorting
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.windows.ranges import Ranges, expanded
 
@@ -86,7 +87,7 @@ def moved(pairs: Pairs, rows: Indices) -> Pairs:
 def in_order(ids: Indices) -> Indices:
     """The rows by their numbers, then as they come. Small numbers are sorted by radix."""
     small = len(ids) > 0 and int(ids.max()) < 2**16
-    return np.argsort(ids.astype(np.uint16) if small else ids, kind="stable")
+    return np.argsort(ids.astype(np.uint16), kind="stable") if small else sorting.in_order([ids])
 
 
 def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Times, *, strict: bool) -> Indices:
@@ -101,12 +102,17 @@ def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Ti
 def _in_bounds(
     of_left: Indices, of_right: Indices, left: Times, right: Times, bounds: Bounds
 ) -> tuple[Indices, Indices, Indices]:
-    """The right rows in order of key and time, and the range of them that each left row matches."""
-    first, last = left - bounds.upper, left - bounds.lower
-    order = np.lexsort((right, of_right))
+    """The right rows in order of key and time, and the range of them that each left row matches.
+
+    The left rows are asked for in order, too: numpy sorts them faster than it finds them in any order.
+    """
+    order = sorting.in_order([of_right, right])
     ordered, times = of_right[order], right[order]
-    start = places_of(ordered, times, of_left, first, behind_equal=False)
-    stop = places_of(ordered, times, of_left, last, behind_equal=True)
+    asked = sorting.in_order([of_left, left])
+    of, at = of_left[asked], left[asked]
+    start, stop = np.empty(len(asked), np.int64), np.empty(len(asked), np.int64)
+    start[asked] = places_of(ordered, times, of, at - bounds.upper, behind_equal=False)
+    stop[asked] = places_of(ordered, times, of, at - bounds.lower, behind_equal=True)
     return order, start, np.maximum(start, stop)
 
 

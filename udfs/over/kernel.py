@@ -26,9 +26,10 @@ from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, LATE_ROWS, ROW
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
-from sqlstream.udfs.over.line import Flags, Indices, Line, Times, by_key_and_time
+from sqlstream.udfs.over.line import Flags, Indices, Line, Times
 from sqlstream.udfs.over.totals import COUNTED, GROUPS, StoredTotals, Totals
 from sqlstream.udfs.row_kinds import retracts, unmatched
+from sqlstream.udfs.sorting import in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.waiting import Pending, Wait, waits
@@ -120,27 +121,35 @@ class OverKernel(Kernel):
         now = context.watermark if self.domain is Domain.EVENT else context.processing_time
         rows = state.due(self.domain, now)
         if rows.num_rows:
-            state.replace(self._step(rows, now, context))
+            self._step(rows, now, state, context)
         state.flush()
         context.set_timer(self.domain, state.next_timer(self.domain))
 
-    def _step(self, rows: pa.Table, now: int, context: Context) -> pa.Table:
-        """Emits the rows that are complete; those that stay."""
+    def _step(self, rows: pa.Table, now: int, state: KeyedState, context: Context) -> None:
+        """Emits the rows that are complete, and keeps those that stay."""
         passed = rows.column(TIME).to_numpy() <= now
+        if not passed.any():
+            state.replace(rows)
+            return
         waiting = _chosen(rows, ~passed)
-        if ROW_KIND in rows.column_names and passed.any():
+        if ROW_KIND in rows.column_names:
             rows = self._there(_chosen(rows, passed), context)
             passed = np.ones(rows.num_rows, np.bool_)
-        if not passed.any():
-            return waiting
-        rows, line = self._lined_up(rows, np.flatnonzero(passed))
+            if not rows.num_rows:
+                state.replace(waiting)
+                return
+        rows, line, appeared = self._lined_up(rows, np.flatnonzero(passed))
         emitted = rows.column(EMITTED).to_numpy(zero_copy_only=False)
         complete = emitted | self._complete(line, now)
         gone = self._droppable(line, complete, now)
-        self._emit(rows, line, np.flatnonzero(complete & ~emitted), gone, context)
+        fires = np.flatnonzero(complete & ~emitted)
+        fires = fires[in_order([line.time[fires], appeared[fires]])]
+        self._emit(rows, line, fires, gone, context)
         timer = self._timers(line, complete)
         timer[timer <= now] = END_OF_TIME  # kept for rows that wait, until these are complete
-        return pa.concat_tables([_chosen(self._table(rows, line.time, complete, timer), ~gone), waiting])
+        # Each in the order of the state, which so need not sort them: what waits comes behind what has passed.
+        state.replace(_chosen(self._table(rows, line.time, complete, timer), ~gone))
+        state.append(waiting)
 
     def _there(self, rows: pa.Table, context: Context) -> pa.Table:
         """The rows that have come and not gone, now that no change of them comes any more."""
@@ -152,27 +161,32 @@ class OverKernel(Kernel):
         context.count(IGNORED, int((stays & goes).sum()))
         return _chosen(rows, stays & ~goes)
 
-    def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line]:
-        """The rows that have passed, in the order of their line."""
+    def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line, Indices]:
+        """The rows that have passed, in the order of their line, and for each which key appeared first.
+
+        Keys are in the order of their hashes, as they are in the state.
+        """
         # A table without columns would not know its rows, so KEY_HASH is there where no key is.
-        key = dense_ids(_picked(rows.select([KEY_HASH, *self.keys]), passed), self.keys).ids
+        keys = _picked(rows.select([KEY_HASH, *self.keys]), passed)
+        appeared = dense_ids(keys, self.keys)
+        key = _ranked(keys.column(KEY_HASH).to_numpy()[appeared.first])[appeared.ids]
         time = rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
-            order = np.argsort(key, kind="stable")
+            order = in_order([key])
             line = Line(key[order], never_back(key[order], time[order]), peers=False)
         elif self.ties:
             tie = self._ranks(_picked(rows.select([tie.column for tie in self.ties]), passed))
-            order = np.lexsort((tie, time, key))
+            order = in_order([key, time, tie])
             line = Line(key[order], time[order], tie=tie[order])
         else:
-            order = by_key_and_time(key, time)
+            order = in_order([key, time])
             line = Line(key[order], time[order])
-        return rows.take(pa.array(passed[order])).combine_chunks(), line
+        return rows.take(pa.array(passed[order])).combine_chunks(), line, appeared.ids[order]
 
     def _ranks(self, rows: pa.Table) -> Indices:
         """The rank of each row by its ties alone; equal ones have one."""
-        ranks = [_ranks(rows.column(tie.column), tie) for tie in reversed(self.ties)]
-        order = np.lexsort(ranks)
+        ranks = [_ranks(rows.column(tie.column), tie) for tie in self.ties]
+        order = in_order(ranks)
         begins = np.logical_or.reduce([np.diff(rank[order], prepend=-1) != 0 for rank in ranks])
         rank = np.empty(len(order), np.int64)
         rank[order] = np.cumsum(begins)
@@ -211,7 +225,7 @@ class OverKernel(Kernel):
     # --- results ------------------------------------------------------------------------------------------------
 
     def _emit(self, rows: pa.Table, line: Line, fires: Indices, gone: Flags, context: Context) -> None:
-        """The complete rows in order of time, and totals with what is gone."""
+        """The complete rows, which ``fires`` has in order, and totals with what is gone."""
         if self._totals is None:
             self._emit_with(rows, line, None, fires, context)
             return
@@ -227,9 +241,8 @@ class OverKernel(Kernel):
     ) -> None:
         if not len(fires):
             return
-        chosen = fires[np.argsort(line.time[fires], kind="stable")]
-        results = self._results(rows, line, stored, chosen)
-        columns = [*(rows.column(name).take(pa.array(chosen)) for name in self.passed), *results]
+        results = self._results(rows, line, stored, fires)
+        columns = [*(rows.column(name).take(pa.array(fires)) for name in self.passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
     def _results(self, rows: pa.Table, line: Line, stored: StoredTotals | None, chosen: Indices) -> list[pa.Array]:
@@ -347,6 +360,13 @@ class OverKernel(Kernel):
     @cached_property
     def _time_after(self) -> int:
         return max((frame.time_after for frame in self._frames), default=0)
+
+
+def _ranked(values: Indices) -> Indices:
+    """The place of each value among all of them, in order."""
+    places = np.empty(len(values), np.int64)
+    places[in_order([values])] = np.arange(len(values))
+    return places
 
 
 def _ranks(column: pa.ChunkedArray, tie: Tie) -> Indices:

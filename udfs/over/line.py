@@ -92,11 +92,6 @@ class Line:
         return np.clip(positions, self.first, self.end)
 
 
-def by_key_and_time(key: Indices, time: Times) -> Indices:
-    """The order of one or more rows by key, by time and by arrival: one sort of one column costs less than two."""
-    return np.argsort(_codes(key, time, time)[0], kind="stable")
-
-
 def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
     """Times and times that are asked for as numbers of one line, on which those of different keys do not mix."""
     low = int(min(time.min(), asked.min()))

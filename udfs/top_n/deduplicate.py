@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.keys import dense_ids, differ, places
+from sqlstream.udfs.sorting import in_order
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.order import Flags, Numbers
@@ -121,7 +122,7 @@ class DeduplicateKernel(Kernel):
         if self.before and updates.any():
             old = was.take(pa.array(stored_row[takes[updates]]))
             old = old.append_column(ROW_KIND, pa.repeat("-U", old.num_rows))
-            order = np.argsort(np.concatenate([takes[updates], takes]), kind="stable")
+            order = in_order([np.concatenate([takes[updates], takes])])
             after = pa.concat_tables([old, after]).take(pa.array(order))
         context.emit(after.cast(self.output))
 

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from sqlstream.udfs.joins.changes import Changes, found_among, net
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel, Store
-from sqlstream.udfs.keys import dense_ids, differ
+from sqlstream.udfs.keys import differ
+from sqlstream.udfs.sorting import in_order
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.state.living import Living
@@ -76,10 +77,10 @@ class TopNKernel(Kernel):
         """Drops the rows that other rows of the same batch push out."""
         if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
             return rows
-        keys = dense_ids(rows, self.ranking.keys).count
-        if rows.num_rows < _WORTH_COMBINING * self.ranking.last * keys:
+        places = self.ranking.places(rows)
+        if rows.num_rows < _WORTH_COMBINING * self.ranking.last * places.keys_there:
             return rows
-        return rows.filter(pa.array(self.ranking.best(rows)))
+        return rows.filter(pa.array(self.ranking.best(places)))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         changes = net(rows.replace_schema_metadata(None), self._kept, repeats=False)
@@ -184,8 +185,8 @@ class TopNKernel(Kernel):
         numbers = np.concatenate([change.numbers for change in parts])
         kind = np.repeat(np.arange(len(parts)), [len(change.rows) for change in parts])
         phase = (kind > 1).astype(np.int64)
-        sort_keys = (phase, numbers) if self._in_slots else (numbers, phase)
-        order = np.lexsort((*sort_keys, ids[chosen]))
+        sort_keys = (numbers, phase) if self._in_slots else (phase, numbers)
+        order = in_order([ids[chosen], *sort_keys])
         columns = [rows.column(name).take(pa.array(chosen[order])) for name in self.passed]
         if self.number is not None:
             columns.append(pa.array(numbers[order], pa.int32()))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.udfs import sorting
 from sqlstream.udfs.over.functions import Number
 
 Numbers = npt.NDArray[np.int64]
@@ -110,4 +111,4 @@ def _changes(values: Numbers) -> Flags:
 
 def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
     """The rows by id, in the order of the keys, and as they are where these are equal."""
-    return np.lexsort((*reversed(keys), ids)) if len(ids) else np.zeros(0, np.int64)
+    return sorting.in_order([ids, *keys])

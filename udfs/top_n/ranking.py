@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.udfs import sorting
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.top_n.order import Flags, Numbers, Order, in_order, numbers_of, sort_keys
@@ -41,9 +42,8 @@ class Ranking:
             keys = [*keys, -np.arange(rows.num_rows)]
         return Places(dense_ids(rows, self.keys).ids, keys)
 
-    def best(self, rows: pa.Table) -> Flags:
-        """True for those that no others of these rows keep from being among the best ``last`` of their key."""
-        places = self.places(rows)
+    def best(self, places: Places) -> Flags:
+        """True for rows that no others of these keep from being among the best ``last`` of their key."""
         numbers = places.numbers(self.function, places.in_order())
         return numbers <= self.last
 
@@ -53,6 +53,11 @@ class Places(NamedTuple):
 
     ids: Numbers
     keys: Sequence[Numbers]
+
+    @property
+    def keys_there(self) -> int:
+        """The number of different keys, of rows whose ids leave none out."""
+        return int(self.ids.max(initial=-1)) + 1
 
     def where(self, chosen: Flags) -> Places:
         return Places(self.ids[chosen], [key[chosen] for key in self.keys])
@@ -73,7 +78,7 @@ class Places(NamedTuple):
         ids, reaches = self.ids[:best_count], np.ones(len(self.ids), np.bool_)
         if not best_count or not self.keys or ranking.function is Number.DENSE_RANK:
             return reaches
-        by_id = np.argsort(ids, kind="stable")
+        by_id = sorting.in_order([ids])
         begins = np.flatnonzero(np.diff(ids[by_id], prepend=-1))
         full = np.diff(begins, append=best_count) >= ranking.last
         worst = np.full(int(self.ids.max()) + 1, np.iinfo(np.int64).max)

@@ -40,7 +40,7 @@ class WindowTopNKernel(Kernel):
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """Drops the rows that other rows of the same batch push out."""
-        return rows.filter(pa.array(self.ranking.best(rows)))
+        return rows.filter(pa.array(self.ranking.best(self.ranking.places(rows))))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         closes = rows.column(self.closes).to_numpy()

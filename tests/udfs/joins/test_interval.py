@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.harness import KernelHarness
+from sqlstream.udfs.joins import short_lived
 from sqlstream.udfs.joins.condition import Compare, Comparison, Operand
 from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel
 from sqlstream.udfs.joins.kinds import JoinKind
@@ -121,8 +123,11 @@ STEPS = st.lists(st.tuples(ROWS, ROWS, st.integers(0, 4)), max_size=6)
     st.booleans(),
     st.booleans(),
     st.sampled_from([1, SECOND]),
+    st.sampled_from([1, short_lived.LEAST]),
 )
-def test_pairs_and_rows_alone_are_those_of_the_model(steps, kind, lower, width, null_safe, condition, restarts, unit):
+def test_pairs_and_rows_alone_are_those_of_the_model(
+    steps, kind, lower, width, null_safe, condition, restarts, unit, least
+):
     bounds = Bounds(lower * unit, (lower + width) * unit)
     rest = Compare(Comparison.LESS_OR_EQUAL, Operand(0, "l"), Operand(1, "r")) if condition else None
     model = Model(kind, bounds, null_safe, condition)
@@ -132,7 +137,8 @@ def test_pairs_and_rows_alone_are_those_of_the_model(steps, kind, lower, width, 
         watermark = END_OF_TIME if moved is None else watermark + moved * unit
         new = [[(key, time * unit, value) for key, time, value in rows] for rows in (left, right)]
         given_rows = {port: [row("lr"[port], *one) for one in rows] for port, rows in enumerate(new) if rows}
-        joining.batch(given_rows, watermark=watermark)
+        with patch.object(short_lived, "LEAST", least):
+            joining.batch(given_rows, watermark=watermark)
         assert results(joining) == Counter(model.step(new, watermark))
     assert not any(store.entries for store in joining.stores)
 
@@ -183,6 +189,30 @@ def test_only_keys_that_rows_come_for_are_read():
     joining.rows({1: [row("r", "7", 0, 1)]})
     assert results(joining) == {(7, 1): 1}
     assert joining.traffic.bytes_read - read < sum(store.size for store in joining.stores) / 5
+
+
+def test_rows_that_the_watermark_passes_in_the_next_batch_are_not_read_again():
+    joining = harness(kernel(lower=0, upper=2 * SECOND), groups=1)
+    for batch in range(5):
+        start = batch * 100 * SECOND
+        joining.batch({0: bids(start)}, watermark=start - 4 * SECOND)
+        read = joining.traffic.bytes_read
+    joining.batch({1: [row("r", "7", start + 98 * SECOND, 1)]}, watermark=start + 96 * SECOND)
+    assert results(joining)[7, 1] == 4
+    assert joining.traffic.bytes_read - read < joining.traffic.bytes_written / 5 / 4  # of a batch
+
+
+def test_rows_that_the_watermark_has_not_passed_as_expected_still_match():
+    joining = harness(kernel(lower=0, upper=2 * SECOND), groups=1)
+    joining.batch({0: bids(0)}, watermark=-4 * SECOND)
+    joining.batch({0: bids(100 * SECOND)}, watermark=96 * SECOND)
+    joining.batch({1: [row("r", "7", 110 * SECOND, 1)]}, watermark=105 * SECOND)
+    assert results(joining)[7, 1] == 4
+
+
+def bids(start):
+    """50 per second and key 7 twice among them, over 100 seconds."""
+    return [row("l", str(i % 25), start + i * SECOND // 50, i % 25) for i in range(5000)]
 
 
 def test_a_pair_needs_its_condition_and_rows_without_one_come_alone():

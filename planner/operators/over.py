@@ -26,6 +26,7 @@ from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
     WindowInfo,
     awaited_by,
+    is_joint,
     keeps_state,
     unique_keys,
     uses_processing_time,
@@ -99,6 +100,11 @@ class Over(Unary):
 @keeps_state.register
 def _(node: Over) -> bool:
     return True
+
+
+@is_joint.register
+def _(node: Over) -> bool:
+    return node.domain is TimeDomain.EVENT
 
 
 @awaited_by.register

@@ -294,8 +294,8 @@ def _(node: StatementSet) -> ArrivalOrder:
 
 @singledispatch
 def is_joint(node: Node) -> bool:
-    """True where one micro-batch or several come to the same: the node emits at once what a row gives alone, or else
-    only where a watermark closes a window. Triggers, joins and changelogs emit in between."""
+    """True where one micro-batch or several come to the same rows: the node emits at once what rows give whatever else
+    comes, or else only what a watermark has passed. Triggers, changelogs and processing time tell the batches apart."""
     return False
 
 

@@ -33,6 +33,7 @@ from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCal
 from sqlstream.planner.operators.top_n import INT
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.rewriting import conjunction, conjuncts, has_subquery
+from sqlstream.planner.rules.fold_constants import folded
 from sqlstream.planner.type_inference import call_arguments
 from sqlstream.udfs.over.frames import Frame
 
@@ -239,6 +240,7 @@ class _Binding:
     def _positional(self, call: exp.Expr, called: str, has_frame: bool, domain: TimeDomain | None) -> exp.Expression:
         """ROW_NUMBER and its kin, LAG, LEAD, NTH_VALUE with bound arguments."""
         arguments = [bind(a, self._scope, self._context, _PLACE) for a in call_arguments(call)]
+        arguments[1:2] = map(folded, arguments[1:2])
         wrong: str | None = None
         if called in NUMBERS and arguments:
             wrong = f"{called.upper()} takes no argument"

@@ -16,7 +16,7 @@ from sqlstream.planner.physical.clocks import held_back_ms, told_time
 from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import acts_by_clock, awaited_by, uses_processing_time
+from sqlstream.planner.properties import acts_by_clock, awaited_by, is_joint, uses_processing_time
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.remove_unused_time import needed_below
 
@@ -57,6 +57,11 @@ def _(node: IntervalJoin, required: Names) -> Node:
 @needed_below.register
 def _(node: IntervalJoin, needed: Names) -> Names:
     return needed | {node.left_time, node.right_time}
+
+
+@is_joint.register
+def _(node: IntervalJoin) -> bool:
+    return node.domain is TimeDomain.EVENT
 
 
 @awaited_by.register

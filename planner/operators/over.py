@@ -27,6 +27,7 @@ from sqlstream.planner.properties import (
     WindowInfo,
     awaited_by,
     changelog_mode,
+    is_joint,
     keeps_state,
     unique_keys,
     uses_processing_time,
@@ -100,6 +101,11 @@ class Over(Unary):
 @keeps_state.register
 def _(node: Over) -> bool:
     return True
+
+
+@is_joint.register
+def _(node: Over) -> bool:
+    return node.domain is TimeDomain.EVENT
 
 
 @awaited_by.register

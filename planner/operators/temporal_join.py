@@ -26,7 +26,7 @@ from sqlstream.planner.physical.kernels import sees_arrival
 from sqlstream.planner.physical.readers import FieldsRead, fields_read
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import awaited_by, changelog_mode, unique_keys, uses_processing_time
+from sqlstream.planner.properties import awaited_by, changelog_mode, is_joint, unique_keys, uses_processing_time
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import Conditions, filtered, into, passes
@@ -79,6 +79,11 @@ class TemporalJoin(Join):
 
 
 # --- properties -----------------------------------------------------------------------------------------------
+
+
+@is_joint.register
+def _(node: TemporalJoin) -> bool:
+    return node.domain is TimeDomain.EVENT
 
 
 @awaited_by.register

@@ -16,7 +16,15 @@ from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, changelog_mode, keeps_state, unique_keys, window_of
+from sqlstream.planner.properties import (
+    WindowInfo,
+    awaited_by,
+    changelog_mode,
+    is_joint,
+    keeps_state,
+    unique_keys,
+    window_of,
+)
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import passes
 from sqlstream.planner.rules.remove_unused_time import needed_below
@@ -37,6 +45,11 @@ class TemporalSort(Unary):
 
 
 @keeps_state.register
+def _(node: TemporalSort) -> bool:
+    return True
+
+
+@is_joint.register
 def _(node: TemporalSort) -> bool:
     return True
 

@@ -26,6 +26,7 @@ from sqlstream.planner.properties import (
     WindowInfo,
     awaited_by,
     changelog_mode,
+    is_joint,
     keeps_state,
     unique_keys,
     uses_processing_time,
@@ -116,6 +117,11 @@ def rows_wanted(plan: Node) -> Wanted | None:
 @keeps_state.register
 def _(node: TopN) -> bool:
     return True
+
+
+@is_joint.register
+def _(node: TopN) -> bool:
+    return node.closes is not None
 
 
 @awaited_by.register

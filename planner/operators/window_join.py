@@ -13,7 +13,7 @@ from sqlstream.planner.meanings import names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.state_facts import state_facts, title_of
 from sqlstream.planner.physical.text import kernel
-from sqlstream.planner.properties import WindowInfo, awaited_by, window_of
+from sqlstream.planner.properties import WindowInfo, awaited_by, is_joint, window_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
 
 
@@ -34,6 +34,11 @@ class WindowJoin(Join):
 @pruned.register
 def _(node: WindowJoin, required: Names) -> Node:
     return pruned_below(node, required | node.read | {*node.ends})
+
+
+@is_joint.register
+def _(node: WindowJoin) -> bool:
+    return True
 
 
 @awaited_by.register

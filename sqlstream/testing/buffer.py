@@ -8,12 +8,13 @@ batch exactly if the row would have been judged the same way after it:
 * A row later than the watermark W is late for nothing, because its windows end after W.
 * Nor does it extend a session that W has closed, if it is later than W + 1 ms: a session closes at W >= end - 1 ms
   and takes up rows until its end.
+* Nor does it belong among rows that came out at W because no earlier row, or no partner, comes any more.
 
 Any other row waits until the watermark before it has gone out, with all rows of its call: the rows of a call are judged
 by what came before the call, as a job judges those of a micro-batch. The watermark is the least of those of all tables
-that have one. Operators that emit at each row, or at each step of
-the clock, see the difference between one batch and two: for them ``joint`` is False and only the rows of one step go
-together, which they take in order of arrival.
+that have one. Operators that update results row by row, or act at each step of the clock, see the difference between
+one batch and two: for them ``joint`` is False and only the rows of one step go together, which they take in order of
+arrival.
 """
 
 from __future__ import annotations

@@ -17,6 +17,10 @@ TABLE = (
     " WITH ('connector' = 'test');"
 )
 
+BOUNDS = "window_start, window_end"
+WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
+EQUAL = "a.k = b.k AND a.window_start = b.window_start AND a.window_end = b.window_end"
+
 
 def traits(query: str) -> PlanTraits:
     with LocalSession() as session:
@@ -32,6 +36,24 @@ def test_only_plans_that_emit_when_windows_close_share_micro_batches():
     windows = traits("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)")
     assert windows.joint
     assert not PlanTraits(physical(Eager(windows.root))).joint
+
+
+@pytest.mark.parametrize(
+    ("query", "joint"),
+    [
+        ("SELECT k, COUNT(*) OVER (PARTITION BY k ORDER BY ts) FROM t", True),
+        ("SELECT k, COUNT(*) OVER (PARTITION BY k ORDER BY pt) FROM t", False),
+        ("SELECT k FROM t ORDER BY ts", True),
+        (f"SELECT a.k FROM {WINDOWS} a JOIN {WINDOWS} b ON {EQUAL}", True),
+        ("SELECT a.k FROM t a, t b WHERE a.k = b.k AND a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' DAY", True),
+        ("SELECT a.k FROM t a JOIN t b ON a.k = b.k", False),
+        (f"SELECT k FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY {BOUNDS} ORDER BY k) n FROM {WINDOWS}) WHERE n < 3",
+         True),
+        ("SELECT k FROM (SELECT k, ROW_NUMBER() OVER (ORDER BY k) n FROM t) WHERE n < 3", False),
+    ],
+)  # fmt: skip
+def test_rows_that_wait_for_a_watermark_share_micro_batches(query, joint):
+    assert traits(query).joint is joint
 
 
 @pytest.mark.parametrize(

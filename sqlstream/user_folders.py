@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-
-import platformdirs
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.texts import reason_of
@@ -23,19 +20,22 @@ _NAME = "sqlstream"
 
 def state_folder() -> Path | None:
     """``$XDG_STATE_HOME/sqlstream``, by default in ``~/.local/state``; None where nobody knows a home."""
-    return _of_user(platformdirs.user_state_path)
+    return _of_user("user_state_path")
 
 
 def cache_folder() -> Path | None:
     """``$XDG_CACHE_HOME/sqlstream``, by default in ``~/.cache``; None where nobody knows a home."""
-    return _of_user(platformdirs.user_cache_path)
+    return _of_user("user_cache_path")
 
 
-def _of_user(folder: Callable[[str], Path]) -> Path | None:
+def _of_user(kind: str) -> Path | None:
+    import platformdirs  # which workers, who have their own Python, may lack
+
     try:
-        return folder(_NAME)
+        folder: Path = getattr(platformdirs, kind)(_NAME)
     except RuntimeError:
         return None
+    return folder
 
 
 def made(folder: Path | None) -> Path | None:

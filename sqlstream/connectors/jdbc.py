@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlstream.connectors.connector import Connector, upserts
 from sqlstream.connectors.database_tables import filters
-from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, write_batches
+from sqlstream.connectors.postgres import OPTIONS, check_types, lookup, place, require_intact, write_batches
 from sqlstream.connectors.postgres_server import of_url
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option, one_of
@@ -81,6 +81,7 @@ CONNECTOR = Connector(
     scans=True,
     filters=filters,
     place=place,
+    require_intact=require_intact,
     refused=_REFUSED,
     variables=("password", "url", "username"),
 )

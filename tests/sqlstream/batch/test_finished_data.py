@@ -220,13 +220,15 @@ def test_what_is_refused_has_our_code_and_its_place(session: Session, text: str)
 
 
 def test_what_spark_alone_refuses_has_a_code(session: Session) -> None:
-    assert error(session, "SELECT MAX((SELECT city FROM shops GROUP BY shop)) FROM sales").startswith("SS602: ")
+    assert error(
+        session, "SELECT * FROM (SELECT city FROM shops GROUP BY shop) PIVOT (COUNT(*) FOR city IN ('x'))"
+    ).startswith("SS602: ")
 
 
 def test_a_mistake_in_a_view_has_its_place_there(session: Session) -> None:
-    session.sql("CREATE VIEW broken AS SELECT nope FROM sales HAVING MAX(shop) IN (SELECT shop FROM shops)")
+    session.sql("CREATE VIEW broken AS SELECT nope FROM sales PIVOT (SUM(amount) FOR kind IN ('a'))")
     assert error(session, "SELECT * FROM broken").splitlines()[1:4] == [
-        "LINE 1: CREATE VIEW broken AS SELECT nope FROM sales HAVING MAX(shop) IN (SELECT shop FROM shops)",
+        "LINE 1: CREATE VIEW broken AS SELECT nope FROM sales PIVOT (SUM(amount) FOR kind IN ('a'))",
         "                                     ^^^^",
         'DETAIL: In view "broken".',
     ]

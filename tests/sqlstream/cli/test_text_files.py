@@ -106,10 +106,12 @@ def test_what_is_no_directory_of_jobs_is_a_usage_error(name, message, capsys):
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"no json", b"[1]", b'{"a":' * 100_000])
-def test_a_record_that_is_damaged_is_named(text, tmp_path, capsys):
+def test_a_record_that_is_damaged_is_named_beside_the_others(text, tmp_path, capsys):
     (tmp_path / "j").mkdir()
     (tmp_path / "j" / "job.json").write_bytes(text)
-    assert run(["jobs", "list", "--dir", str(tmp_path)]) == 3
+    assert run(["jobs", "list", "--dir", str(tmp_path)]) == 0
+    assert "DAMAGED" in capsys.readouterr().out
+    assert run(["jobs", "stop", "j", "--dir", str(tmp_path)]) == 3
     shown = capsys.readouterr().err
     assert "SS45" in shown and "j/job.json" in shown and "HINT: " in shown
 

@@ -16,6 +16,7 @@ from prompt_toolkit.output import DummyOutput
 
 import sqlstream
 from sqlstream.errors import ExecutionError
+from sqlstream.shell import loop
 from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file, is_finished, line_editor
 from sqlstream.shell.loop import Shell, lines_of
 
@@ -218,7 +219,7 @@ def test_a_failed_background_job_is_told_of_once(shell, capsys):
 @pytest.mark.spark
 def test_long_results_show_a_page_of_each_batch(shell, monkeypatch):
     running, out = shell
-    monkeypatch.setattr(running, "_page", lambda: 2)
+    monkeypatch.setattr(loop, "page_of_terminal", lambda: 2)
     running.read(io.StringIO(NUMBERS + "SELECT n FROM numbers;"))
     assert out.getvalue().endswith(" 1\n 2\n  … 1 more\n(3 rows, 2 shown)\n")
 

@@ -53,7 +53,7 @@ TEXTS = [
     *(f"approx_count_distinct({c})" for c in ALL),
     *(f"percentile({c}, 0.3)" for c in "ihdf"),
     *(f"percentile({c}, array(0.25, 0.5, 1))" for c in "id"),
-    *(f"percentile({c}, array(0.0, 0.3, 0.5, 1.0), {times})" for c in "if" for times in ("abs(h) % 4", "3")),
+    *(f"percentile({c}, array(0.0, 0.3, 0.5, 1.0), {times})" for c in "if" for times in ("abs(h % 4)", "3")),
     *(f"percentile_approx({c}, 0.3)" for c in "ilhfdta"),
     *(f"approx_percentile({c}, array(0.0, 0.5, 1.0), 1000)" for c in "if"),
     *(f"{f}(0.4) WITHIN GROUP (ORDER BY {c})" for f in ("percentile_cont", "percentile_disc") for c in ("i", "f DESC")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,3 +43,12 @@ class AggregateCall:
     respect_nulls: bool = False
     implementation: Any = None
     every_change: bool = False
+
+    def over(self, names: Mapping[str, str]) -> AggregateCall:
+        """The same call over columns of other names, each by the name that it has here."""
+        return replace(
+            self,
+            arguments=tuple(names[argument] for argument in self.arguments),
+            filter=None if self.filter is None else names[self.filter],
+            order=tuple(replace(ordering, column=names[ordering.column]) for ordering in self.order),
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
@@ -61,6 +61,14 @@ class Inputs:
         if kind is None and isinstance(expression, exp.Column):
             self.fields_of[name] = InputField(expression.name)
         return name
+
+    def value(self, expression: exp.Expression, name: str) -> str:
+        """The column with an expression's value: that of a field which is passed on, else a column called ``name``."""
+        if isinstance(expression, exp.Column):
+            for to, given in self.fields_of.items():
+                if given.field == expression.name and not given.micros:
+                    return to
+        return self.add(expression, name=name)
 
     def field(self, name: str, to: str) -> str:
         """A field as it is."""
@@ -125,6 +133,23 @@ def key(name: str, kind: DataType) -> Column:
     if isinstance(kind, (FloatType, DoubleType)):
         return F.when(value == 0, F.lit(0).cast(kind)).otherwise(value)
     return F.map_from_entries(_entries(value)) if isinstance(kind, MapType) else value
+
+
+_REWRITTEN = (FloatType, DoubleType, MapType)
+"""Types whose equal values may have other bytes."""
+
+
+def keys_among(rows: DataFrame, names: Sequence[str], fields: Mapping[str, str]) -> tuple[list[Column], dict[str, str]]:
+    """The keys by the names of their fields: the columns of these in ``fields`` where equal values look alike, else
+    columns that are computed besides, which come first."""
+    computed: list[Column] = []
+    keys: dict[str, str] = {}
+    for name in names:
+        kind = rows.schema[name].dataType
+        keys[name] = f"__key_{len(computed)}" if isinstance(kind, _REWRITTEN) else fields[name]
+        if keys[name] != fields[name]:
+            computed.append(key(name, kind).alias(keys[name]))
+    return computed, keys
 
 
 def _entries(value: Column) -> Column:

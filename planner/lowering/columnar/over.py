@@ -17,7 +17,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
     clock_of,
-    key,
+    keys_among,
     kinds_of,
     passed_on,
     with_key_hash,
@@ -42,18 +42,16 @@ _ANY_FRAME = Frame(rows=True, start=0)
 def _(node: Over, step: Operator, context: Context) -> DataFrame:
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
-    for i, field in enumerate(node.input.schema):
-        inputs.field(field.name, field_name(i))
+    column_names = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
     functions = tuple(functions_of(node.calls, inputs))
     if node.domain is TimeDomain.PROCESSING:
         inputs.add_text(clock_of(rows), TIME)
     else:
         inputs.time(node.time)
-    keys = tuple(key_name(i) for i in range(len(node.keys)))
-    by_key = [key(name, rows.schema[name].dataType).alias(own) for name, own in zip(node.keys, keys, strict=True)]
+    by_key, key_names = keys_among(rows, node.keys, column_names)
+    keys = tuple(key_names.values())
     projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds_of(node), *passed_on(rows)), keys)
     schema = kernel_schema(projected)
-    column_names = {f.name: field_name(i) for i, f in enumerate(node.input.schema)}
     kernel = OverKernel(
         schema,
         keys,
@@ -66,7 +64,7 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     output = spark_schema(kernel.output, projected.schema)
     operator = running(step, context.plan, kernel, output)
     hashed = hashed_by_exchange(keys, schema)
-    fields_of = {**inputs.fields_of, **{key_name(i): InputField(name) for i, name in enumerate(node.keys)}}
+    fields_of = {**inputs.fields_of, **{own: InputField(name) for name, own in key_names.items()}}
     files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     fields = [column(own).alias(name) for name, own in column_names.items()]
@@ -81,9 +79,8 @@ def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = T
         frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME
         if not isinstance(expression, exp.Anonymous) or expression.name not in NUMBERS | SHIFTS | {NTH}:
             split_call = split(replace(call.item, name=name), inputs.below, inputs.context)
-            for read, value in split_call.columns:
-                inputs.add(value, name=read)
-            yield Aggregated(split_call.call, frame)
+            names = {read: inputs.value(value, read) for read, value in split_call.columns}
+            yield Aggregated(split_call.call.over(names), frame)
         elif expression.name in NUMBERS:
             yield Numbered(name, Number(expression.name), pa.int32())
         else:
@@ -92,14 +89,12 @@ def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = T
 
 def _of_another_row(name: str, call: exp.Anonymous, frame: Frame, inputs: Inputs) -> OverFunction:
     value, *rest = call.expressions
-    argument = inputs.add(value, name=f"{name}_value")
+    argument = inputs.value(value, f"{name}_value")
     kind = kernel_schema(inputs.below.select(F.expr(inputs.texts[argument]).alias(argument))).field(argument).type
     count = int(rest[0].name) if rest else 1
     if call.name == NTH:
         return Nth(name, argument, count, frame, kind)
-    default = f"{name}_default" if len(rest) > 1 else None
-    if default is not None:
-        inputs.add(rest[1], name=default)
+    default = inputs.value(rest[1], f"{name}_default") if len(rest) > 1 else None
     return Shifted(name, argument, -count if call.name == "lag" else count, kind, default)
 
 
@@ -115,11 +110,6 @@ def _in_microseconds(call: OverCall) -> Frame:
 def field_name(index: int) -> str:
     """The kernel's column with a field of the input."""
     return f"__field_{index}"
-
-
-def key_name(index: int) -> str:
-    """That with a key, in which equal values look alike."""
-    return f"__key_{index}"
 
 
 def result_name(index: int) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DoubleType, FloatType, MapType
 
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
@@ -16,7 +15,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
     clock_of,
-    key,
+    keys_among,
     passed_on,
     row_kind,
     with_key_hash,
@@ -31,9 +30,6 @@ from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import Kernel
-
-_REWRITTEN = (FloatType, DoubleType, MapType)
-"""Types whose equal values may have other bytes."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +79,12 @@ def ranked_input(
     ``time``; ``clocked``: with the clock."""
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
-    chosen: list[Column] = []
-    own: list[str] = []
-    for i, name in enumerate(keys):
-        if isinstance(below.schema[name].dataType, _REWRITTEN):
-            own.append(f"__key_{i}")
-            chosen.append(key(name, below.schema[name].dataType).alias(own[-1]))
-        else:
-            own.append(fields[name])
+    chosen, own = keys_among(below, keys, fields)
     named = [column(name).alias(to) for name, to in fields.items()]
     if changelog_mode(under) != APPEND_ONLY:
         named.append(row_kind())
     clock = [F.expr(clock_of(below)).alias(CLOCK)] if clocked else []
     timed = [F.expr(micros(time)).alias(TIME)] if time is not None else []
-    rows = with_key_hash(below.select(*chosen, *named, *timed, *columns, *clock, *passed_on(below)), own)
-    return RankedInput(rows, fields, tuple(own), InputField(time, micros=True) if time is not None else None)
+    own_names = tuple(own.values())
+    rows = with_key_hash(below.select(*chosen, *named, *timed, *columns, *clock, *passed_on(below)), own_names)
+    return RankedInput(rows, fields, own_names, InputField(time, micros=True) if time is not None else None)

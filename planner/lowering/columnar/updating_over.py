@@ -7,25 +7,23 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
     clock_of,
-    key,
+    keys_among,
+    kinds_of,
     passed_on,
-    row_kind,
     with_key_hash,
 )
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
-from sqlstream.planner.lowering.columnar.over import field_name, functions_of, key_name, result_name
+from sqlstream.planner.lowering.columnar.over import field_name, functions_of, result_name
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.updating_over import UpdatingOver
 from sqlstream.planner.physical.steps import Operator
-from sqlstream.planner.properties import changelog_mode
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.over.updating import UpdatingOverKernel
 from sqlstream.udfs.top_n.order import Order
@@ -35,21 +33,18 @@ from sqlstream.udfs.top_n.order import Order
 def _(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows)
-    own = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}
-    for name, to in own.items():
-        inputs.field(name, to)
+    own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
     functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
-    keys = tuple(key_name(i) for i in range(len(node.keys)))
-    by_key = [key(name, rows.schema[name].dataType).alias(to) for name, to in zip(node.keys, keys, strict=True)]
-    kinds = [] if changelog_mode(node.input) == APPEND_ONLY else [row_kind()]
+    by_key, key_names = keys_among(rows, node.keys, own)
+    keys = tuple(key_names.values())
     clock = [F.expr(clock_of(rows)).alias(CLOCK)] if node.ttl_ms else []
-    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds, *clock, *passed_on(rows)), keys)
+    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds_of(node), *clock, *passed_on(rows)), keys)
     schema = kernel_schema(projected)
     order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
     kernel = UpdatingOverKernel(schema, keys, order, tuple(own.values()), functions, node.ttl_ms * 1000)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
     hashed = hashed_by_exchange(keys, schema)
-    fields_of = {**inputs.fields_of, **{to: InputField(name) for name, to in zip(node.keys, keys, strict=True)}}
+    fields_of = {**inputs.fields_of, **{to: InputField(name) for name, to in key_names.items()}}
     files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
     fields = [column(to).alias(name) for name, to in own.items()]

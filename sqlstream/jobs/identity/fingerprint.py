@@ -28,7 +28,7 @@ from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operato
 Declared = Callable[[str], str]
 """What a process function declares as its state, as text, by the function's name."""
 
-VERSION = 4
+VERSION = 5
 """Also counts how kernels lay out their state: what another version has written is refused."""
 
 CHAIN = "chaining"

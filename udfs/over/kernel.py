@@ -56,8 +56,9 @@ _AT_THE_END = END_OF_TIME - 1
 
 @dataclass(frozen=True)
 class OverKernel(Kernel):
-    """``passed`` are the columns of ``input`` that come out before the results of ``functions``. Rows of one time are
-    in the order of ``ties``, and in that of arrival where these are equal; peers are equal in all of them.
+    """``passed`` are the columns of ``input`` that come out before the results of ``functions``; microseconds of the
+    ``time`` may be one of them. Rows of one time are in the order of ``ties``, and in that of arrival where these are
+    equal; peers are equal in all of them.
 
     ``time`` names the column of the rows' times; None stands for now, in processing time, in which no frame may have
     rows that follow.
@@ -242,7 +243,8 @@ class OverKernel(Kernel):
         if not len(fires):
             return
         results = self._results(rows, line, stored, fires)
-        columns = [*(rows.column(name).take(pa.array(fires)) for name in self.passed), *results]
+        passed = (rows.column(TIME if name == self._told else name) for name in self.passed)
+        columns = [*(values.take(pa.array(fires)) for values in passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
     def _results(self, rows: pa.Table, line: Line, stored: StoredTotals | None, chosen: Indices) -> list[pa.Array]:
@@ -317,7 +319,13 @@ class OverKernel(Kernel):
         """The columns of the input that keys, functions and results read."""
         read = [*self.passed, *(name for function in self.functions for name in columns_of(function))]
         kind = [ROW_KIND] if ROW_KIND in self.input.names else []
-        return list(dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)))
+        return [name for name in dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)) if name != self._told]
+
+    @cached_property
+    def _told(self) -> str | None:
+        """The column of the input that comes out as TIME says it, and need not be kept beside it."""
+        passes = self.domain is Domain.EVENT and self.time is not None and self.time in self.passed
+        return self.time if passes and self.input.field(self.time).type == pa.int64() else None
 
     @cached_property
     def _aggregates(self) -> dict[Frame, Aggregates]:

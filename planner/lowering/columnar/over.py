@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
@@ -29,6 +29,7 @@ from sqlstream.planner.lowering.hidden import hidden
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
 from sqlstream.planner.physical.steps import Operator
+from sqlstream.types import DataType
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
@@ -42,7 +43,10 @@ _ANY_FRAME = Frame(rows=True, start=0)
 def _(node: Over, step: Operator, context: Context) -> DataFrame:
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].told)
-    column_names = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
+    column_names: dict[str, str] = {}
+    for i, field in enumerate(node.input.schema):
+        is_told = field.name == node.time and _is_told_by_time(node, field.type)
+        column_names[field.name] = TIME if is_told else inputs.field(field.name, field_name(i))
     functions = tuple(functions_of(node.calls, inputs))
     if node.domain is TimeDomain.PROCESSING:
         inputs.add_text(clock_of(rows), TIME)
@@ -67,9 +71,18 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     fields_of = {**inputs.fields_of, **{own: InputField(name) for name, own in key_names.items()}}
     files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
-    fields = [column(own).alias(name) for name, own in column_names.items()]
+    fields = [_field_of(own).alias(name) for name, own in column_names.items()]
     results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))
+
+
+def _is_told_by_time(node: Over, kind: DataType) -> bool:
+    """True where the kernel's times are all that the field of the time attribute says: rows then carry it once."""
+    return node.domain is not TimeDomain.PROCESSING and kind.name == "TIMESTAMP" and node.time not in node.keys
+
+
+def _field_of(own: str) -> Column:
+    return F.timestamp_micros(column(own)) if own == TIME else column(own)
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:

@@ -83,6 +83,16 @@ def test_rows_before_a_restart_stand_in_totals():
     assert values(harness) == [("a", 1, 5, 5, 5, 5), ("b", 2, 10, 5, 5, 5)]
 
 
+def test_times_come_out_as_microseconds_and_are_kept_once():
+    micros = SCHEMA.set(2, pa.field("ts", pa.int64()))
+    kernel = OverKernel(micros, ("k",), "ts", ("ts", "v"), (aggregated("s", LAST_TWO),))
+    harness = KernelHarness(kernel, micros, ["k"], restarts=True)
+    harness.rows(dicts([("a", 2, 2), ("a", 1, 1)]))
+    harness.finish()
+    assert values(harness) == [(1 * MS, 1, 1), (2 * MS, 2, 3)]
+    assert "ts" not in kernel._stored.names
+
+
 def test_without_keys_all_rows_are_of_one():
     kernel = OverKernel(SCHEMA, (), "ts", ("v",), (aggregated("s", ALL), *NUMBERS))
     harness = KernelHarness(kernel, SCHEMA, [], restarts=True)

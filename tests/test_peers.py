@@ -31,7 +31,7 @@ _DRIVEN = {
     "flink-merging-window-set": 5, "flink-timers": 7, "flink-trigger": 12,
 }  # fmt: skip
 _ORDINARY = (
-    "arroyo", "beam", "feldera-nexmark", "flink-programs", "flink-sql-itcase", "flink-sql-ordinary",
+    "arroyo", "beam", "duckdb-asof", "feldera-nexmark", "flink-programs", "flink-sql-itcase", "flink-sql-ordinary",
     "flink-temporal-join", "risingwave-nexmark", "risingwave-over", "risingwave-slt",
 )  # fmt: skip
 _BARRIERS = {"flink-barrier-aligned": 6, "flink-barrier-buffer": 7}

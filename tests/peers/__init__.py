@@ -21,7 +21,8 @@ PEERS = Path(os.environ.get("SQLSTREAM_PEERS") or Path(__file__).parents[2] / ".
 MISSING = f"no cases of peers at {PEERS}"
 
 DUE = {
-    "_differs", "arroyo", "beam", "feldera-nexmark", "flink-async", "flink-barrier-aligned", "flink-barrier-buffer",
+    "_differs", "arroyo", "beam", "duckdb-asof", "feldera-nexmark", "flink-async", "flink-barrier-aligned",
+    "flink-barrier-buffer",
     "flink-barrier-tracker", "flink-examples", "flink-lookup-join", "flink-merging-window-set", "flink-programs",
     "flink-sql-itcase", "flink-sql-ordinary", "flink-sql-window-operator", "flink-temporal-join", "flink-timers",
     "flink-trigger", "flink-watermark-valve", "flink-window-assigner", "flink-window-operator", "risingwave-nexmark",

@@ -21,7 +21,6 @@ class ChangingTable:
 
     def __init__(self, key: Sequence[int] = ()) -> None:
         self._key = [str(position) for position in key]
-        self._names: list[str] = []
         self._rows: pa.Table | None = None
 
     def apply(self, changes: pa.Table) -> pa.Table:
@@ -31,14 +30,14 @@ class ChangingTable:
         import pyarrow.compute as pc
 
         kinds, changed = changes.column(0), changes.remove_column(0)
-        self._names = changed.column_names
+        names = changed.column_names
         changed = changed.rename_columns([str(position) for position in range(changed.num_columns)])  # names may repeat
         adds = np.asarray(pc.is_in(kinds, pa.array(_ADDS)))
         if self._rows is not None:
             adds = np.concatenate((np.ones(self._rows.num_rows, np.bool_), adds))
             changed = pa.concat_tables([self._rows, changed])
         self._rows = changed.take(pa.array(self._left(changed, adds)))
-        return self._rows.rename_columns(self._names)
+        return self._rows.rename_columns(names)
 
     def _left(self, changed: pa.Table, adds: np.ndarray) -> np.ndarray:
         """The indices of the rows that are left, in the order in which their key or value appeared."""

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import Ids, dense_ids, differ, places
-from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.forgetting_kernel import ForgettingKernel
 
 Indices = np.ndarray
 Flags = np.ndarray
@@ -28,7 +27,7 @@ _GONE = pa.array(["-U", "-D"])
 
 
 @dataclass(frozen=True)
-class NormalizeKernel(Kernel):
+class NormalizeKernel(ForgettingKernel):
     """``input`` has ROW_KIND beside ``keys`` and the columns ``passed`` that come out. ``ttl``: a key is forgotten so
     many microseconds of processing time after its last change, and nothing comes out of that; 0: never.
 
@@ -43,10 +42,6 @@ class NormalizeKernel(Kernel):
     @cached_property
     def output(self) -> pa.Schema:
         return pa.schema([*(self.input.field(name) for name in self.passed), (ROW_KIND, pa.string())])
-
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.ttl > 0
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """The last row of each key, in order of arrival."""
@@ -64,14 +59,6 @@ class NormalizeKernel(Kernel):
         others[stored_row[stored_row >= 0]] = False
         new = self._kept(rows.filter(pa.array(~gone)), context)
         state.replace(pa.concat_tables([stored.filter(pa.array(others)), new]))
-        self._living.close(state, context)
-
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        raise AssertionError("no timer of event time was set")
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        state = self._state(context)
-        self._living.forgotten(state, time)
         self._living.close(state, context)
 
     # --- results ------------------------------------------------------------------------------------------------
@@ -95,16 +82,9 @@ class NormalizeKernel(Kernel):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
-
     def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
         columns = [*rows.select(self._names).columns, *self._living.timers(rows.num_rows, context)]
         return pa.Table.from_arrays(columns, schema=self._stored)
-
-    @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
 
     @cached_property
     def _names(self) -> list[str]:

@@ -15,22 +15,22 @@ import pyarrow as pa
 
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.joins.changes import Changes, found_among, net
-from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids, differ
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Shifted, columns_of
 from sqlstream.udfs.over.line import Indices, Line
 from sqlstream.udfs.over.ranked_line import RankedLine
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.forgetting_kernel import ForgettingKernel
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.merging import merge_ranges
 from sqlstream.udfs.windows.ranges import Ranges
 
 
 @dataclass(frozen=True)
-class UpdatingOverKernel(Kernel):
+class UpdatingOverKernel(ForgettingKernel):
     """``input`` has the ``keys``, the columns of the ``order``, those that ``functions`` read and those ``passed``,
     which come out before the results of the functions, and ROW_KIND where rows may be retracted. Rows of equal order
     are peers, and stand in the order of their arrival; without an order all rows of a key are.
@@ -50,24 +50,12 @@ class UpdatingOverKernel(Kernel):
     def output(self) -> pa.Schema:
         return pa.schema([*map(self.input.field, self.passed), *self._results, pa.field(ROW_KIND, pa.string())])
 
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.ttl > 0
-
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         changes = net(rows.replace_schema_metadata(None), self._kept, repeats=False)
         state = self._state(context)
         hashes = np.concatenate([images.column(KEY_HASH).to_numpy() for images in changes])
         if len(hashes):
             self._change(state, self._living.alive(state.load(hashes), context), changes, context)
-        self._living.close(state, context)
-
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        raise AssertionError("no timer of event time was set")
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        state = self._state(context)
-        self._living.forgotten(state, time)
         self._living.close(state, context)
 
     # --- what changes -------------------------------------------------------------------------------------------
@@ -147,13 +135,6 @@ class UpdatingOverKernel(Kernel):
         return {frame: Aggregates(of_frame, self.input) for frame, of_frame in calls.items()}
 
     # --- state --------------------------------------------------------------------------------------------------
-
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
-
-    @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
 
     def _timers(
         self,

@@ -14,16 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.keys import dense_ids, differ, places
 from sqlstream.udfs.sorting import in_order
-from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
+from sqlstream.udfs.state.forgetting_kernel import ForgettingKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 
 @dataclass(frozen=True)
-class DeduplicateKernel(Kernel):
+class DeduplicateKernel(ForgettingKernel):
     """``input`` has ``keys``, the columns ``passed`` that come out and ``time``, a BIGINT column; None: rows are in
     order of arrival. ``last``: the last row of a key, else the first. ``before``: somebody reads -U. ``ttl``: a key is
     forgotten so many microseconds of processing time after its row came, and nothing comes out of that; 0: never.
@@ -46,10 +45,6 @@ class DeduplicateKernel(Kernel):
     def is_final(self) -> bool:
         """True where no other row takes the place of the first one."""
         return self.time is None and not self.last
-
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.ttl > 0
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """One row of each key, in order of arrival."""
@@ -82,14 +77,6 @@ class DeduplicateKernel(Kernel):
             stays = np.ones(stored.num_rows, np.bool_)
             stays[stored_row[takes & (stored_row >= 0)]] = False
             state.replace(pa.concat_tables([stored.filter(pa.array(stays)), new]))
-        self._living.close(state, context)
-
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        raise AssertionError("no timer of event time was set")
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        state = self._state(context)
-        self._living.forgotten(state, time)
         self._living.close(state, context)
 
     # --- results ------------------------------------------------------------------------------------------------
@@ -131,13 +118,6 @@ class DeduplicateKernel(Kernel):
     def _kept(self, rows: pa.Table, context: Context) -> pa.Table:
         columns = [*rows.select(self._names).columns, *self._living.timers(rows.num_rows, context)]
         return pa.Table.from_arrays(columns, schema=self._stored)
-
-    @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
-
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
 
     @cached_property
     def _names(self) -> list[str]:

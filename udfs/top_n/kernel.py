@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.joins.changes import Changes, found_among, net
-from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel, Store
+from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Store
 from sqlstream.udfs.keys import differ
 from sqlstream.udfs.sorting import in_order
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
+from sqlstream.udfs.state.forgetting_kernel import ForgettingKernel
 from sqlstream.udfs.state.keyed import KeyedState
-from sqlstream.udfs.state.living import Living
 from sqlstream.udfs.top_n.order import Flags, Numbers
 from sqlstream.udfs.top_n.ranking import Ranking
 
@@ -41,7 +41,7 @@ class _RowsOfKind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TopNKernel(Kernel):
+class TopNKernel(ForgettingKernel):
     """``input`` has the columns of the ``ranking``, those ``passed`` that come out, and ROW_KIND where rows may be
     retracted. ``number``: what the INT column with the number of a row is called, None for none. ``ttl``: a key is
     forgotten so many microseconds of processing time after its rows last changed, and nothing comes out of that; 0:
@@ -69,10 +69,6 @@ class TopNKernel(Kernel):
     def retracts(self) -> bool:
         return ROW_KIND in self.input.names
 
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.ttl > 0
-
     def combine(self, rows: pa.Table) -> pa.Table:
         """Drops the rows that other rows of the same batch push out."""
         if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
@@ -88,14 +84,6 @@ class TopNKernel(Kernel):
         hashes = np.concatenate([images.column(KEY_HASH).to_numpy() for images in changes])
         if len(hashes):
             self._change(state, self._living.alive(state.load(hashes), context), changes, context)
-        self._living.close(state, context)
-
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        raise AssertionError("no timer of event time was set")
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        state = self.kept(context.store)
-        self._living.forgotten(state, time)
         self._living.close(state, context)
 
     def kept_rows(self, context: Context) -> int:
@@ -196,10 +184,6 @@ class TopNKernel(Kernel):
         return pa.Table.from_arrays(columns, schema=self.output)
 
     # --- state --------------------------------------------------------------------------------------------------
-
-    @property
-    def _living(self) -> Living:
-        return Living(self.ttl)
 
     def _with_timer(
         self, rows: pa.Table, stored: pa.Table, kept: Numbers, changes: Changes, context: Context

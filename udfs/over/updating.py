@@ -28,6 +28,8 @@ from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.merging import merge_ranges
 from sqlstream.udfs.windows.ranges import Ranges
 
+_KINDS = pa.array(["-D", "-U", "+U", "+I"], pa.string())
+
 
 @dataclass(frozen=True)
 class UpdatingOverKernel(ForgettingKernel):
@@ -106,9 +108,10 @@ class UpdatingOverKernel(ForgettingKernel):
         indices = np.concatenate((gone + rows.num_rows, of_update, added))
         if not len(indices):
             return
-        kinds = ["-D"] * len(gone) + ["-U", "+U"] * len(changed) + ["+I"] * len(added)
+        numbers = (np.zeros(len(gone), np.int64), np.tile([1, 2], len(changed)), np.full(len(added), 3))
+        kinds = _KINDS.take(pa.array(np.concatenate(numbers)))
         columns = [*emitted.take(pa.array(indices)).columns, *shown.take(pa.array(indices)).columns]
-        context.emit(pa.Table.from_arrays([*columns, pa.array(kinds, pa.string())], schema=self.output))
+        context.emit(pa.Table.from_arrays([*columns, kinds], schema=self.output))
 
     # --- results ------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from sqlstream.planner.physical.clocks import told_time
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.readers import FieldsRead, fields_read
-from sqlstream.planner.physical.state_facts import keys_fact, rows_fact, state_facts, title_of
+from sqlstream.planner.physical.state_facts import fields_fact, keys_fact, state_facts, title_of
 from sqlstream.planner.physical.text import kernel
 from sqlstream.planner.properties import (
     WindowInfo,
@@ -71,7 +71,7 @@ class Over(Unary):
 
     In event time a row comes out when the watermark says that no row comes any more that its frames may hold; rows
     behind the watermark are late, and dropped. In processing time it comes out at once. ``ties`` order rows of one
-    time. Schema: that of the input, then the calls.
+    time. Schema: the fields of the input that somebody reads (``passed``; None: all), then the calls.
     """
 
     keys: tuple[str, ...]
@@ -79,10 +79,17 @@ class Over(Unary):
     calls: tuple[OverCall, ...]
     domain: TimeDomain = TimeDomain.EVENT
     ties: tuple[Sorted, ...] = ()
+    passed: tuple[str, ...] | None = None
 
     @cached_property
     def schema(self) -> Schema:
-        return (*self.input.schema, *self.results)
+        return (*self.of_input, *self.results)
+
+    @property
+    def of_input(self) -> Schema:
+        """The fields of the input that come out."""
+        fields = self.input.schema
+        return fields if self.passed is None else tuple(field for field in fields if field.name in self.passed)
 
     @property
     def results(self) -> tuple[Field, ...]:
@@ -122,7 +129,8 @@ def _(node: Over) -> bool:
 
 @unique_keys.register
 def _(node: Over) -> frozenset[frozenset[str]]:
-    return unique_keys(node.input)
+    names = {field.name for field in node.of_input}
+    return frozenset(key for key in unique_keys(node.input) if key <= names)
 
 
 @window_of.register
@@ -167,9 +175,11 @@ def _(node: Over, required: Names) -> Node:
     calls = tuple(call for call in node.calls if call.item.name in required)
     if not calls:
         return pruned(node.input, required)
+    above = required - {field.name for field in node.results}
     kept = replace(node, calls=calls)
-    below = (required - {field.name for field in node.results}) | kept.read
-    return replace(kept, input=pruned(node.input, below))
+    below = pruned(node.input, above | kept.read)
+    passed = tuple(field.name for field in below.schema if field.name in above)
+    return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
 
 @passes.register
@@ -285,7 +295,7 @@ def _(node: Over) -> Iterator[tuple[str, str]]:
         "order of rows of one time",
         ", ".join(sorted_text(replace(t, name=names[t.name])) for t in node.ties) or "as they come",
     )
-    yield "columns", rows_fact(node.input)
+    yield "columns", fields_fact(node.of_input, names)
     if changelog_mode(node.input) != APPEND_ONLY:
         yield "rows", "come and go"
 

@@ -14,7 +14,7 @@ from functools import singledispatch
 from sqlglot import exp
 
 from sqlstream.planner.meanings import Names, names_of
-from sqlstream.planner.nodes import Node
+from sqlstream.planner.nodes import Node, Schema
 
 
 @singledispatch
@@ -59,8 +59,12 @@ def keys_fact(rows: Node, keys: tuple[str, ...], names: Names) -> str:
 
 def rows_fact(node: Node) -> str:
     """The rows that state holds whole, by position."""
-    names = names_of(node)
-    return ", ".join(f"{names[f.name]} {f.type}" for f in node.schema)
+    return fields_fact(node.schema, names_of(node))
+
+
+def fields_fact(fields: Schema, names: Names) -> str:
+    """The columns of rows that state holds, by position."""
+    return ", ".join(f"{names[f.name]} {f.type}" for f in fields)
 
 
 def _text(value: object) -> str:

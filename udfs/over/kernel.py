@@ -316,8 +316,9 @@ class OverKernel(Kernel):
 
     @cached_property
     def _kept(self) -> list[str]:
-        """The columns of the input that keys, functions and results read."""
-        read = [*self.passed, *(name for function in self.functions for name in columns_of(function))]
+        """The columns of the input that keys, ties, functions and results read."""
+        read = [*self.passed, *(tie.column for tie in self.ties)]
+        read += [name for function in self.functions for name in columns_of(function)]
         kind = [ROW_KIND] if ROW_KIND in self.input.names else []
         return [name for name in dict.fromkeys((KEY_HASH, *self.keys, *read, *kind)) if name != self._told]
 

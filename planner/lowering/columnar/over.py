@@ -60,7 +60,7 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
         schema,
         keys,
         TIME,
-        tuple(column_names.values()),
+        tuple(column_names[field.name] for field in node.of_input),
         functions,
         Domain.PROCESSING if node.domain is TimeDomain.PROCESSING else Domain.EVENT,
         tuple(Tie(column_names[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
@@ -71,7 +71,7 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     fields_of = {**inputs.fields_of, **{own: InputField(name) for name, own in key_names.items()}}
     files = files_of(step, fields_of, inputs, schema, hashed, context)
     emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
-    fields = [_field_of(own).alias(name) for name, own in column_names.items()]
+    fields = [_field_of(column_names[field.name]).alias(field.name) for field in node.of_input]
     results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))
 

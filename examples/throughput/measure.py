@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -46,12 +46,14 @@ CREATE TABLE nowhere (auction BIGINT, bids BIGINT, total BIGINT, best BIGINT) WI
 
 @dataclass
 class Batches:
-    """Rows, milliseconds and processor seconds of each micro-batch, and the peak of the memory of all processes."""
+    """Rows, milliseconds and processor seconds of each micro-batch, the peak of the memory of all processes, and the
+    bytes of state in the end."""
 
     rows: list[int] = field(default_factory=list)
     milliseconds: list[int] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
     peak_mb: int = 0
+    state_bytes: int = 0
 
 
 def sqlstream_batches(gear: str, query: str, folder: Path, seconds: float | None) -> Batches:
@@ -87,6 +89,12 @@ def per_key_batches(query: str, folder: Path, seconds: float | None) -> Batches:
         return watch.batches()
 
 
+def state_bytes(report: Mapping[str, Any]) -> int:
+    """What the state stores of a micro-batch hold, in memory and in files of RocksDB."""
+    operators = report["stateOperators"]
+    return sum(o["memoryUsedBytes"] + o["customMetrics"].get("rocksdbSstFileSize", 0) for o in operators)
+
+
 class Watch:
     """Looks twice a second at the first query of a session and at the processes.
 
@@ -115,7 +123,8 @@ class Watch:
 
     def batches(self) -> Batches:
         reports = [json.loads(report.json) for report in self._query.recentProgress]
-        actual = Batches(peak_mb=max(usage.resident_mb for _, usage in self._seen))
+        peak_mb = max(usage.resident_mb for _, usage in self._seen)
+        actual = Batches(peak_mb=peak_mb, state_bytes=state_bytes(reports[-1]))
         for report in reports:
             begin = datetime.fromisoformat(report["timestamp"]).timestamp()
             actual.rows.append(rows_read(report) or report["numInputRows"])

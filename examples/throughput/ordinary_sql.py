@@ -50,7 +50,7 @@ def of_spark(query: str, folder: Path) -> Batches:
 def compared(chosen: argparse.Namespace, keys: int) -> Table:
     rows: int = chosen.rows
     title = f"{rows:,} rows, {keys:,} keys; the second half of {chosen.files} micro-batches"
-    table = Table("query", "engine", "rows/s", "processor, µs/row", "wanted", "peak memory", title=title)
+    table = Table("query", "engine", "rows/s", "processor, µs/row", "wanted", "peak memory", "state", title=title)
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as made:
         folder = Path(made) / "bids"
         write_bids(folder, chosen.files, rows // chosen.files, keys)
@@ -64,7 +64,7 @@ def compared(chosen: argparse.Namespace, keys: int) -> Table:
 
 def _row(figures: Steady, least: int | None) -> list[str]:
     rate = figures.rows_per_second
-    return [f"{rate:,.0f}", f"{figures.processor_us:.2f}", wanted_text(rate, least), f"{figures.peak_mb:,} MB"]
+    return [f"{rate:,.0f}", f"{figures.processor_us:.2f}", wanted_text(rate, least), *figures.sizes]
 
 
 BENCHMARK = Benchmark(

@@ -91,7 +91,7 @@ def of_spark(query: str, folder: Path) -> Batches:
 def compared(chosen: argparse.Namespace, keys: int) -> Table:
     rows: int = chosen.rows
     title = f"{rows:,} rows, {keys:,} keys; the second half of {chosen.files} micro-batches"
-    table = Table("query", "engine", "rows/s", "processor, µs/row", "is", "wanted", "peak memory", title=title)
+    table = Table("query", "engine", "rows/s", "processor, µs/row", "is", "wanted", "peak memory", "state", title=title)
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as made:
         folder = Path(made)
         write_auctions(folder / "joined", rows, keys, chosen.files)
@@ -116,7 +116,7 @@ def _row(query: str, engine: str, figures: Steady, items: Mapping[str, Steady]) 
         ratio = f"{times:.1f} × slower"
         most = TIMES_FASTER.get(query)
         wanted = f"≥ {most:g} ×: {holds(times >= most)}" if most is not None else ""
-    return [f"{rate:,.0f}", f"{figures.processor_us:.2f}", ratio, wanted, f"{figures.peak_mb:,} MB"]
+    return [f"{rate:,.0f}", f"{figures.processor_us:.2f}", ratio, wanted, *figures.sizes]
 
 
 BENCHMARK = Benchmark(

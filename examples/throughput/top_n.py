@@ -43,15 +43,15 @@ def ours(query: str, folder: Path) -> Batches:
 def table_of(chosen: argparse.Namespace, keys: int) -> Table:
     rows: int = chosen.rows
     title = f"{rows:,} rows, {keys:,} keys; the second half of {chosen.files} micro-batches"
-    table = Table("query", "rows/s", "processor, µs/row", "wanted", "peak memory", title=title)
+    table = Table("query", "rows/s", "processor, µs/row", "wanted", "peak memory", "state", title=title)
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as made:
         folder = Path(made) / "bids"
         write_bids(folder, chosen.files, rows // chosen.files, keys)
         for query in chosen.query:
             measured = BENCHMARK.measured("sqlstream", query, folder)
             wanted = wanted_text(measured.rows_per_second, ROWS_PER_SECOND.get(query))
-            memory = f"{measured.peak_mb:,} MB"
-            table.add_row(query, f"{measured.rows_per_second:,.0f}", f"{measured.processor_us:.2f}", wanted, memory)
+            rate, processor = f"{measured.rows_per_second:,.0f}", f"{measured.processor_us:.2f}"
+            table.add_row(query, rate, processor, wanted, *measured.sizes)
     return table
 
 
@@ -62,7 +62,7 @@ BENCHMARK = Benchmark(
     {"sqlstream": ours},
     table_of,
     rows=10_000_000,
-    keys=(10_000,),
+    keys=(10_000, 1_000_000),
 )
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Windows through the columnar gear, Spark's native operators and ``transformWithState`` per key, as tables.
 
-``make bench-windows``, or ``python -m examples.throughput.windows [--keys 10000] [--query "TUMBLE 10 s"]``. Each
-measurement runs in a process of its own for as many seconds, of which the first half is left out: it starts workers,
-and for about a minute the JVM spends a third of its time on compiling, on every gear. Processor time is that of all
-processes; where the machine does other work, it says more than rows per second.
+``make bench-windows``, or ``python -m examples.throughput.windows [--keys 10000] [--query "TUMBLE 10 s"]
+[--gear columnar]``. Each measurement runs in a process of its own for as many seconds, of which the first half is left
+out: it starts workers, and for about a minute the JVM spends a third of its time on compiling, on every gear.
+Processor time is that of all processes; where the machine does other work, it says more than rows per second.
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ class Steady:
     rows_per_second: float
     processor_us: float
     peak_mb: int
+    state_mb: int
+
+    @property
+    def sizes(self) -> list[str]:
+        """Peak memory and state, as tables show them."""
+        return [f"{self.peak_mb:,} MB", f"{self.state_mb:,} MB"]
 
 
 def measured(gear: str, query: str, folder: Path, seconds: float | None = None) -> Batches:
@@ -69,7 +75,7 @@ def steady(batches: Batches) -> Steady:
     rows = sum(batches.rows[taken]) or sum(batches.rows)  # one batch alone is all there is
     taken = taken if sum(batches.rows[taken]) else slice(None)
     busy, processor = sum(batches.milliseconds[taken]), sum(batches.processor[taken])
-    return Steady(rows * 1000 / busy, processor * 1e6 / rows, batches.peak_mb)
+    return Steady(rows * 1000 / busy, processor * 1e6 / rows, batches.peak_mb, batches.state_bytes >> 20)
 
 
 def can_run(gear: str, query: str) -> bool:
@@ -81,16 +87,16 @@ def throughput(chosen: argparse.Namespace, keys: int, queries: Sequence[str], fe
     """``few``: the columnar gear's figures of FEW_KEYS, which this adds where ``keys`` are as many."""
     title = f"{keys:,} keys, micro-batches of {chosen.rows:,} bids; the second half of {chosen.seconds:g} seconds"
     table = Table(
-        "query", "gear", "rows/s", "processor, µs/row", "columnar is", "wanted", "peak memory", title=title,
+        "query", "gear", "rows/s", "processor, µs/row", "columnar is", "wanted", "peak memory", "state", title=title,
         title_justify="left",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
-        for gear in {gear for gear in GEARS for query in queries if can_run(gear, query)}:
+        for gear in {gear for gear in chosen.gear for query in queries if can_run(gear, query)}:
             write_bids(Path(folder, gear), chosen.files, chosen.rows // _SHARES[gear], keys)
         for query in queries:
-            gears = [gear for gear in GEARS if can_run(gear, query)]
+            gears = [gear for gear in chosen.gear if can_run(gear, query)]
             figures = {gear: steady(measured(gear, query, Path(folder, gear), chosen.seconds)) for gear in gears}
-            if keys == FEW_KEYS:
+            if keys == FEW_KEYS and "columnar" in figures:
                 few[query] = figures["columnar"]
             for row in _rows(query, figures, keys, few):
                 table.add_row(*row)
@@ -98,11 +104,13 @@ def throughput(chosen: argparse.Namespace, keys: int, queries: Sequence[str], fe
 
 
 def _rows(query: str, items: Mapping[str, Steady], keys: int, few: Mapping[str, Steady]) -> list[list[str]]:
-    ours = items["columnar"]
+    ours = items.get("columnar")
     rows = []
     for gear, figures in items.items():
         ratio, wanted = "", ""
-        if gear != "columnar":
+        if ours is None:
+            pass  # nothing to compare with
+        elif gear != "columnar":
             times = ours.rows_per_second / figures.rows_per_second
             ratio = f"{times:.1f} × ({figures.processor_us / ours.processor_us:.1f} × by processor time)"
             wanted = _verdict(times, TIMES_FASTER.get(query) if keys == FEW_KEYS else None, "×")
@@ -113,7 +121,7 @@ def _rows(query: str, items: Mapping[str, Steady], keys: int, few: Mapping[str, 
             ratio = f"{slower:.1f} × slower than at {FEW_KEYS:,} keys"
             wanted = f"≤ {MOST_TIMES_SLOWER:g} ×: {_holds(slower <= MOST_TIMES_SLOWER)}"
         rate, processor = f"{figures.rows_per_second:,.0f}", f"{figures.processor_us:.2f}"
-        rows.append([query, gear, rate, processor, ratio, wanted, f"{figures.peak_mb:,} MB"])
+        rows.append([query, gear, rate, processor, ratio, wanted, *figures.sizes])
     return rows
 
 
@@ -166,7 +174,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="*", default=[FEW_KEYS, 1_000_000])
     parser.add_argument("--stored", type=int, nargs="*", default=[1_000_000, 10_000_000], help="keys in state")
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")
+    parser.add_argument("--gear", action="append", choices=GEARS, help="only this one; may be repeated")
     chosen = parser.parse_args()
+    chosen.gear = chosen.gear or [*GEARS]
     console = Console(width=160)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
     few: dict[str, Steady] = {}

@@ -23,16 +23,19 @@ def test_one_micro_batch_alone_counts():
 
 
 def test_targets_are_judged_beside_the_figures():
-    measured = {"columnar": Steady(900.0, 1.0, 1), "native": Steady(500.0, 2.0, 1)}
+    measured = {"columnar": Steady(900.0, 1.0, 1, 2), "native": Steady(500.0, 2.0, 1, 2)}
     ours, native = windows._rows("TUMBLE 10 s", measured, windows.FEW_KEYS, {})
     assert ours[5] == ""
     assert native[4:6] == ["1.8 × (2.0 × by processor time)", "≥ 2 ×: missed"]
     (many,) = windows._rows(
-        "TUMBLE 10 s", {"columnar": Steady(300.0, 1.0, 1)}, 10**6, {"TUMBLE 10 s": measured["columnar"]}
+        "TUMBLE 10 s", {"columnar": Steady(300.0, 1.0, 1, 2)}, 10**6, {"TUMBLE 10 s": measured["columnar"]}
     )
     assert many[4:6] == ["3.0 × slower than at 10,000 keys", "≤ 3 ×: holds"]
-    (count,) = windows._rows("COUNT WINDOW 100", {"columnar": Steady(1.6e6, 1.0, 1)}, windows.FEW_KEYS, {})
+    (count,) = windows._rows("COUNT WINDOW 100", {"columnar": Steady(1.6e6, 1.0, 1, 2)}, windows.FEW_KEYS, {})
     assert count[5] == "≥ 1,500,000 rows/s: holds"
+    assert count[6:] == ["1 MB", "2 MB"]
+    (alone,) = windows._rows("TUMBLE 10 s", {"native": measured["native"]}, windows.FEW_KEYS, {})
+    assert alone[4:6] == ["", ""]
 
 
 def test_the_usage_of_this_process_is_seen():

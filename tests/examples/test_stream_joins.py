@@ -40,7 +40,7 @@ def test_bids_are_for_auctions_of_the_last_seconds(tmp_path):
 
 
 def test_a_row_says_what_was_wanted():
-    measured = {"sqlstream": Steady(600_000, 3.0, 1000), "Spark": Steady(150_000, 12.0, 900)}
+    measured = {"sqlstream": Steady(600_000, 3.0, 1000, 2), "Spark": Steady(150_000, 12.0, 900, 2)}
     ours, theirs = (stream_joins._row("interval join", name, measured[name], measured) for name in measured)
     assert ours[:2] == ["600,000", "3.00"]
     assert ours[3] == "≥ 500,000 rows/s: holds"

@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame
 
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
-from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
@@ -18,7 +17,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     passed_on,
     with_key_hash,
 )
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.grouping_sets import grouping_id, in_sets, key_in_sets, set_keys
 from sqlstream.planner.lowering.hidden import hidden
@@ -52,11 +51,8 @@ def _(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
     strategies = strategies_of(named, keys, schema, updates=ROW_KIND in schema.names, living=living)
     updates = changelog_mode(node) != APPEND_ONLY
     kernel = GroupAggregateKernel(schema, keys, strategies, tuple(c.name for c in named), living, emits_kinds=updates)
-    operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    hashed = hashed_by_exchange(keys, schema)
     fields_of = {**inputs.fields_of, **{own: InputField(name) for own, name in _keys(node).items()}}
-    files = files_of(step, fields_of, inputs, schema, hashed, context)
-    emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
+    emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)
     return emitted.select(*_results(node), *hidden(emitted))
 
 

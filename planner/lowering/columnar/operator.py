@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -14,9 +14,11 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sqlstream.errors import UnsupportedError
-from sqlstream.planner.lowering.columnar.from_files import Files
+from sqlstream.planner.lowering.columnar.from_files import Files, files_of, hashed_by_exchange
+from sqlstream.planner.lowering.columnar.inputs import InputField, Inputs
 from sqlstream.planner.lowering.columnar.watermarks import told_column, with_watermark
 from sqlstream.planner.lowering.columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
+from sqlstream.planner.lowering.lower import Context
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
@@ -153,6 +155,26 @@ def run(
     hold = top.chained and (operator.kernel.deferring or HOLD in passing)
     decoder = Decoder(arrow_schema(top.output), top.kernel, ahead=top.chained, late=late, hold=hold)
     return out.mapInArrow(decoder.rows, _decoded(top.output, decoder))
+
+
+def run_by_keys(
+    kernel: Kernel,
+    rows: DataFrame,
+    keys: tuple[str, ...],
+    fields_of: Mapping[str, InputField],
+    inputs: Inputs,
+    step: Operator,
+    context: Context,
+) -> DataFrame:
+    """The output of a kernel with one input, whose exchange hashes its ``keys`` and reads from files where it can.
+
+    ``fields_of``: by column, keys included, the field of the operator's input that it is.
+    """
+    operator = running(step, context.plan, kernel, spark_schema(kernel.output, rows.schema))
+    schema = kernel_schema(rows)
+    hashed = hashed_by_exchange(keys, schema)
+    files = files_of(step, fields_of, inputs, schema, hashed, context)
+    return run(rows, replace(operator, hashed=hashed), context.runtime, files)
 
 
 def _groups(operator: Running, runtime: Runtime) -> int:

@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.aggregate_calls import split
-from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
@@ -22,7 +21,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     passed_on,
     with_key_hash,
 )
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
 from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
@@ -65,12 +64,8 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
         Domain.PROCESSING if node.domain is TimeDomain.PROCESSING else Domain.EVENT,
         tuple(Tie(column_names[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
     )
-    output = spark_schema(kernel.output, projected.schema)
-    operator = running(step, context.plan, kernel, output)
-    hashed = hashed_by_exchange(keys, schema)
     fields_of = {**inputs.fields_of, **{own: InputField(name) for name, own in key_names.items()}}
-    files = files_of(step, fields_of, inputs, schema, hashed, context)
-    emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
+    emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)
     fields = [_field_of(column_names[field.name]).alias(field.name) for field in node.of_input]
     results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sqlstream.planner.catalog import APPEND_ONLY
-from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
@@ -20,7 +19,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     row_kind,
     with_key_hash,
 )
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
 from sqlstream.planner.lowering.columnar.watermarks import TIME
 from sqlstream.planner.lowering.columns import column, micros
 from sqlstream.planner.lowering.hidden import hidden
@@ -52,13 +51,11 @@ class RankedInput:
 
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
         """The kernel's output; its exchange reads from files where it can."""
-        operator = running(step, context.plan, kernel, spark_schema(kernel.output, self.rows.schema))
-        hashed = hashed_by_exchange(self.keys, self.schema)
         fields_of = {own: InputField(name) for name, own in self.fields.items()}
         fields_of |= {TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
-        files = files_of(step, fields_of, Inputs(context, under.schema, self.rows), self.schema, hashed, context)
-        return run(self.rows, replace(operator, hashed=hashed), context.runtime, files)
+        inputs = Inputs(context, under.schema, self.rows)
+        return run_by_keys(kernel, self.rows, self.keys, fields_of, inputs, step, context)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
         """The kernel's output as fields of the plan."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sqlstream.planner.lowering.columnar.from_files import files_of, hashed_by_exchange
 from sqlstream.planner.lowering.columnar.inputs import (
     InputField,
     Inputs,
@@ -17,7 +14,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     passed_on,
     with_key_hash,
 )
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.operator import kernel_schema, run_by_keys
 from sqlstream.planner.lowering.columnar.over import field_name, functions_of, result_name
 from sqlstream.planner.lowering.columns import column
 from sqlstream.planner.lowering.hidden import hidden
@@ -42,11 +39,8 @@ def _(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
     schema = kernel_schema(projected)
     order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
     kernel = UpdatingOverKernel(schema, keys, order, tuple(own.values()), functions, node.ttl_ms * 1000)
-    operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))
-    hashed = hashed_by_exchange(keys, schema)
     fields_of = {**inputs.fields_of, **{to: InputField(name) for name, to in key_names.items()}}
-    files = files_of(step, fields_of, inputs, schema, hashed, context)
-    emitted = run(projected, replace(operator, hashed=hashed), context.runtime, files)
+    emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)
     fields = [column(to).alias(name) for name, to in own.items()]
     results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
     return emitted.select(*fields, *results, *hidden(emitted))

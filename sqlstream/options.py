@@ -29,13 +29,15 @@ _LONGEST_SHOWN = 100
 class OptionKind:
     """``parse`` returns the value or raises ValueError; ``accepted`` says in words what it takes.
 
-    ``planned`` are values of the dialect or of Flink that are not executed yet.
+    ``planned`` are values of the dialect or of Flink that are not executed yet. ``words``: all that it takes, where
+    these are a few words.
     """
 
     name: str
     accepted: str
     parse: Callable[[str], Any]
     planned: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,14 +156,16 @@ def one_of(*values: str, planned: Iterable[str] = ()) -> OptionKind:
     """One of a few words, without regard to case; the value is the word as listed."""
     by_name = {v.lower(): v for v in values}
     listed = ", ".join(f"'{v}'" for v in values)
-    return OptionKind("enumeration", f"one of {listed}", lambda text: by_name[text.strip().lower()], tuple(planned))
+    return OptionKind(
+        "enumeration", f"one of {listed}", lambda text: by_name[text.strip().lower()], tuple(planned), values
+    )
 
 
 STRING = OptionKind("string", "any text", str)
 NAME = OptionKind("string", "a text that is not empty", _nonempty)
 PATH = OptionKind("path", f"a path or a URI that is not empty, with names of at most {_LONGEST_NAME} bytes", _path)
 CHARACTER = OptionKind("character", r"one character, or '\t' for a tab", _character)
-BOOLEAN = OptionKind("boolean", "'true' or 'false'", _boolean)
+BOOLEAN = OptionKind("boolean", "'true' or 'false'", _boolean, words=("true", "false"))
 RATIO = OptionKind("number", "a number from 0 to 1", _ratio)
 FACTOR = OptionKind("number", "a number, 1 or more", _factor)
 DURATION = OptionKind("duration", "a duration such as '500 ms', '10 s', '1 min', '2 h' or '1 d'", duration_ms)

@@ -28,6 +28,11 @@ def cache_folder() -> Path | None:
     return _of_user("user_cache_path")
 
 
+def config_folder() -> Path | None:
+    """``$XDG_CONFIG_HOME/sqlstream``, by default in ``~/.config``; None where nobody knows a home."""
+    return _of_user("user_config_path")
+
+
 def _of_user(kind: str) -> Path | None:
     import platformdirs  # which workers, who have their own Python, may lack
 

@@ -1,4 +1,4 @@
-"""How rows are written: an aligned table, JSON lines or CSV. Each batch is flushed as it comes."""
+"""How rows are written: as a table, JSON lines, CSV, or a line for each column. Each batch is flushed as it comes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Protocol, TextIO
 from rich.cells import cell_len
 
 Row = Sequence[object]
-FORMATS = ("table", "jsonl", "csv")
+FORMATS = ("table", "jsonl", "csv", "markdown", "vertical")
 
 # A value longer than this does not widen its column for all the others.
 _WIDEST = 60
@@ -36,7 +36,19 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
             return JsonLinesWriter(names, out)
         case "csv":
             return CsvWriter(names, out)
+        case "markdown":
+            return MarkdownWriter(names, out)
+        case "vertical":
+            return VerticalWriter(names, out)
     raise TypeError(style)
+
+
+class PagedWriter(Writer, Protocol):
+    """One for people, who need not see all rows."""
+
+    def skip(self, count: int) -> None:
+        """Count rows that are not shown."""
+        ...
 
 
 class TableWriter:
@@ -51,7 +63,6 @@ class TableWriter:
         self._skipped = 0
 
     def skip(self, count: int) -> None:
-        """Count rows that are not shown."""
         if count:
             self._out.write(f"  … {count:,} more\n")
             self._skipped += count
@@ -73,7 +84,7 @@ class TableWriter:
             self._begin([], [])
         count = self._count + self._skipped
         shown = f", {self._count:,} shown" if self._skipped else ""
-        self._out.write(f"({count:,} row{'' if count == 1 else 's'}{shown})\n")
+        self._out.write(f"({_rows(count)}{shown})\n")
         self._out.flush()
 
     def _begin(self, cells: Sequence[Sequence[str]], rows: Sequence[Row]) -> None:
@@ -87,6 +98,59 @@ class TableWriter:
         assert self._widths is not None
         padded = [_pad(cell, width, r) for cell, width, r in zip(cells, self._widths, right, strict=True)]
         self._out.write("|".join(f" {cell} " for cell in padded).rstrip() + "\n")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+class VerticalWriter:
+    """Each row as a line for each column, behind a line with its number: for rows that are wider than the terminal."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        self._names = list(names)
+        self._width = max(map(cell_len, names), default=0)
+        self._out = out
+        self._count = 0
+        self._skipped = 0
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._count += 1
+            self._out.write(f"-[ {self._count + self._skipped} ]".ljust(self._width + 4, "-") + "\n")
+            for name, value in zip(self._names, row, strict=True):
+                self._out.write(f"{_pad(name, self._width, False)} | {_one_line(text_of(value))}\n")
+        self._out.flush()
+
+    def skip(self, count: int) -> None:
+        if count:
+            self._out.write(f"  … {count:,} more\n")
+            self._skipped += count
+
+    def close(self) -> None:
+        shown = f", {self._count:,} shown" if self._skipped else ""
+        self._out.write(f"({_rows(self._count + self._skipped)}{shown})\n")
+        self._out.flush()
+
+
+class MarkdownWriter:
+    """A table of GitHub's Markdown."""
+
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
+        self._out = out
+        self._line(names)
+        self._line(["---"] * len(names))
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._line([_one_line(text_of(value)).replace("|", "\\|") for value in row])
+        self._out.flush()
+
+    def close(self) -> None:
+        self._out.flush()
+
+    def _line(self, cells: Iterable[str]) -> None:
+        self._out.write(f"| {' | '.join(cells)} |\n")
 
 
 class JsonLinesWriter:

@@ -278,10 +278,10 @@ class Connector:
 
     def values(self, table: Table) -> dict[str, Any]:
         """The options of a valid table as Python values, with the defaults."""
-        return parsed(self._all_options, dict(table.options))
+        return parsed(self.known_options, dict(table.options))
 
     @property
-    def _all_options(self) -> tuple[Option, ...]:
+    def known_options(self) -> tuple[Option, ...]:
         own_keys = {o.key for o in self.options}
         return (*self.options, *(o for o in OF_SOURCES if self.is_source and o.key not in own_keys))
 
@@ -293,7 +293,7 @@ class Connector:
 
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:
-            option = find(self._all_options, key)
+            option = find(self.known_options, key)
             if instead := PLANNED.get(key) or self.refused.get(key):
                 message = f'option "{key}" is not executed yet'
                 yield Diagnostic(NOT_EXECUTED, message, spans.get(key), hint=instead)
@@ -321,7 +321,7 @@ class Connector:
 
     def _unknown_option(self, key: str, span: Span | None) -> Diagnostic:
         message = f'connector "{self.name}" has no option "{key}"'
-        hint = hint_of(key, (o.key for o in self._all_options), "Options")
+        hint = hint_of(key, (o.key for o in self.known_options), "Options")
         return Diagnostic(UNKNOWN_OPTION, message, span, hint=hint)
 
     def _missing_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from sqlstream.errors import ConnectorError
 from sqlstream.session import Session
 
 
-def run_shell(session: Session) -> int:
-    """Run the shell on the process's terminal, or on what is piped in; 1 where a piped statement went wrong."""
-    from sqlstream.shell.line_editor import history_file, line_editor
+def run_shell(session: Session, texts: Sequence[str] = (), *, style: str = "table", stays: bool = False) -> int:
+    """Run ``texts``, then the shell on the process's terminal or on what is piped in; 1 where one of these failed.
+
+    Texts alone are all that runs, unless it ``stays``. ``style``: how rows are written.
+    """
+    from sqlstream.shell.line_editor import history_file, line_editor, startup_file, wants_vi_keys
     from sqlstream.shell.loop import UNREADABLE_FILE, Shell, lines_of
 
-    shell = Shell(session)
+    shell = Shell(session, style=style)
     try:
+        for text in texts:
+            if not shell.run(text):
+                return 1 if shell.failures else 0
+        if texts and not stays:
+            return 1 if shell.failures else 0
         if sys.stdin is None:
             raise ConnectorError(UNREADABLE_FILE, "cannot read standard input: it is closed", hint="Pipe SQL into it.")
         if sys.stdin.isatty():
-            shell.interact(line_editor(history_file()))
+            from sqlstream.shell.completer import SqlCompleter
+            from sqlstream.vocabulary import SessionVocabulary
+
+            if (startup := startup_file()) is not None:
+                shell.run(f"source {startup}")
+            completer = SqlCompleter(SessionVocabulary(session.workspace))
+            shell.interact(line_editor(history_file(), completer=completer, vi_keys=wants_vi_keys()))
             return 0
         shell.read(lines_of(sys.stdin.buffer))
         return 1 if shell.failures else 0

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import Completer
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.output import Output
 
 from sqlstream.secrets import shown_script
 from sqlstream.shell.highlighting import SqlStreamLexer
 from sqlstream.shell.statements import is_blank, split
-from sqlstream.user_folders import made, state_folder
+from sqlstream.user_folders import config_folder, is_there, made, state_folder
 
 PROMPT = "sqlstream> "
 _CONTINUED = "        -> "
@@ -41,7 +44,29 @@ def history_file() -> Path | None:
         return None
 
 
-def line_editor(history: Path | None, source: Input | None = None, screen: Output | None = None) -> PromptSession[str]:
+def startup_file() -> Path | None:
+    """``$XDG_CONFIG_HOME/sqlstream/shellrc``, whose statements and commands run first; None where there is none."""
+    folder = config_folder()
+    return folder / "shellrc" if folder is not None and is_there(folder / "shellrc") else None
+
+
+def wants_vi_keys() -> bool:
+    """Whether the user's readline has the keys of vi, as set in ``$INPUTRC`` or ``~/.inputrc``."""
+    try:
+        lines = Path(os.environ.get("INPUTRC") or "~/.inputrc").expanduser().read_text(errors="replace").splitlines()
+    except (OSError, RuntimeError):
+        return False
+    return any(line.split() == ["set", "editing-mode", "vi"] for line in lines)
+
+
+def line_editor(
+    history: Path | None,
+    source: Input | None = None,
+    screen: Output | None = None,
+    completer: Completer | None = None,
+    *,
+    vi_keys: bool = False,
+) -> PromptSession[str]:
     """``history``: None where it lasts as long as the editor. ``source`` and ``screen`` default to the terminal."""
     return PromptSession(
         PROMPT,
@@ -51,6 +76,14 @@ def line_editor(history: Path | None, source: Input | None = None, screen: Outpu
         auto_suggest=AutoSuggestFromHistory(),
         lexer=PygmentsLexer(SqlStreamLexer),
         key_bindings=_bindings(),
+        completer=completer,
+        complete_in_thread=True,
+        complete_while_typing=True,
+        reserve_space_for_menu=6,
+        enable_open_in_editor=True,
+        enable_suspend=True,
+        vi_mode=vi_keys,
+        input_processors=[HighlightMatchingBracketProcessor()],
         input=source,
         output=screen,
     )
@@ -77,7 +110,9 @@ def _bindings() -> KeyBindings:
     @bindings.add("enter")
     def _enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_finished(buffer.text):
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # takes what is chosen
+        elif is_finished(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")

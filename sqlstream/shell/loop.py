@@ -4,34 +4,41 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import clear
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
 from sqlstream.cli.live_table import is_shown_as_table, page_of_terminal, write_table
-from sqlstream.cli.output import TableWriter, plain_text
+from sqlstream.cli.output import plain_text
 from sqlstream.cli.progress import line_of, written
 from sqlstream.cli.starting import label, wait_for_spark
 from sqlstream.cli.status import StatusLine, working
 from sqlstream.errors import ConnectorError, Span, SqlStreamError
-from sqlstream.grammar import parse_script
+from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.grammar.nodes import Statement
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
-from sqlstream.shell.commands import HELP, Command, meaning
+from sqlstream.settings import RESULT_MODE
+from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
+from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
 from sqlstream.shell.statements import ShellEntry, is_blank, joined, split
 from sqlstream.spark.startup import SparkStart, needs_spark
 from sqlstream.udfs.texts import reason_of
 
 UNREADABLE_FILE = "SS544"
+
+_WATCH_SECONDS = 2.0
 
 
 def lines_of(source: BinaryIO) -> Iterator[str]:
@@ -50,16 +57,20 @@ def _unreadable(name: str, reason: str) -> ConnectorError:
 
 
 class Shell:
-    """Runs statements one after the other in one session. ``failures`` counts those that went wrong."""
+    """Runs statements one after the other in one session. ``failures`` counts those that went wrong.
 
-    def __init__(self, session: Session, out: TextIO | None = None) -> None:
+    ``style``: how rows are written, one of ``cli.output.FORMATS``.
+    """
+
+    def __init__(self, session: Session, out: TextIO | None = None, style: str = "table") -> None:
         self._session = session
-        self._out = out or sys.stdout
+        self._display = Display(out or sys.stdout, style)
         self._start = SparkStart(session)
         self._background = BackgroundJobs(self._fail)
         self._prompting = False
         self._sources: list[Path] = []
         self._began = 0.0
+        self._last = self._last_query = ""
         self.failures = 0
 
     # --- reading ---
@@ -130,15 +141,74 @@ class Shell:
     def _command(self, entry: ShellEntry) -> bool:
         assert entry.command is not None
         match meaning(entry.command, Span(0, len(entry.piece.rstrip()))):
-            case Command(name="help"):
-                self._say(HELP)
-            case Command(name="source", argument=path):
-                self._source(path)
             case str(statement):
                 self._statements(statement)
-            case _:
+            case Command(name="quit"):
                 return False
+            case Command() as command:
+                self._own(command)
         return True
+
+    def _own(self, command: Command) -> None:
+        """What a command does that stands for no statement."""
+        actions: dict[str, Callable[[Command], None]] = {
+            "help": lambda _: self._say(help_text()),
+            "clear": lambda _: clear(),
+            "source": lambda command: self._source(command.argument),
+            "edit": lambda _: self._edit(),
+            "again": lambda command: self._statements(self._last_of(command)),
+            "watch": self._watch,
+            "explain": self._explain,
+            "set": self._set,
+            "mode": lambda command: self._statements(f"SET '{RESULT_MODE}' = '{command.argument}'"),
+            "expanded": lambda _: self._say(self._display.toggle_expanded()),
+            "timing": lambda _: self._say(self._display.toggle_timing()),
+            "output": lambda command: self._write_into(command.argument),
+        }
+        actions[command.name](command)
+
+    def _set(self, command: Command) -> None:
+        key, _, value = command.argument.partition(" ")
+        literal = unquoted(value.strip()).replace("'", "''")
+        self._statements(f"SET '{unquoted(key)}' = '{literal}'")
+
+    def _write_into(self, path: str) -> None:
+        try:
+            self._display.write_into(path)
+        except OSError as error:
+            raise ConnectorError(UNREADABLE_FILE, f'cannot write "{path}": {reason_of(error)}') from error
+
+    def _explain(self, command: Command) -> None:
+        if not self._last_query:
+            raise wrong_command(command, "needs a query before it")
+        self._statements(f"EXPLAIN {self._last_query}")
+
+    def _last_of(self, command: Command) -> str:
+        if not self._last:
+            raise wrong_command(command, "needs statements before it")
+        return self._last
+
+    def _edit(self) -> None:
+        """The last statements in the user's editor; what is saved runs."""
+        try:
+            edited = click.edit(self._last, extension=".sql", require_save=True)
+        except click.ClickException as error:
+            raise ConnectorError(UNREADABLE_FILE, f"the editor failed: {error.message}") from error
+        if edited is not None and not is_blank(edited):
+            self._say(edited.rstrip())
+            self.run(edited)
+
+    def _watch(self, command: Command) -> None:
+        """The last statements again and again, until Ctrl-C."""
+        text = self._last_of(command)
+        try:
+            pause = float(command.argument or _WATCH_SECONDS)
+        except ValueError:
+            raise wrong_command(command, f'takes a number of seconds, not "{command.argument}"') from None
+        while True:
+            self._say(f"{datetime.now():%Y-%m-%d %H:%M:%S}, every {pause:g} s:")
+            self._statements(text)
+            time.sleep(max(pause, 0.1))
 
     def _source(self, name: str) -> None:
         """Run a file, whose commands may name further files; quit in it ends the file."""
@@ -163,9 +233,15 @@ class Shell:
             raise SqlStreamError.of(wrong)
         for warning in self._session.warnings(text):
             sys.stderr.write(warning.render() + "\n")
+        self._last = text
         try:
             for statement in parse_script(text):
+                began = time.monotonic()
+                if isinstance(statement, nodes.Query | nodes.Insert):
+                    self._last_query = to_sql(statement)
                 self._show(statement, self._executed(statement, text))
+                if self._display.timing:
+                    self._tell(self._display.took(began))
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
 
@@ -185,7 +261,7 @@ class Shell:
             case Rows() if is_text(statement) or result.columns == ("result",):
                 self._say(plain_text(result))
             case Rows():
-                writer = TableWriter(result.columns, self._out)
+                writer = self._display.writer(result.columns)
                 writer.write(result.shown())
                 writer.close()
 
@@ -193,7 +269,8 @@ class Shell:
         """Rows as they come, or the table that they amount to; Ctrl-C stops the query."""
         try:
             if is_shown_as_table(query, self._session.workspace.settings):
-                write_table(query, TableWriter(query.columns[1:], self._out), self._out, page_of_terminal())
+                out = self._display.out
+                write_table(query, self._display.writer(query.columns[1:]), out, page_of_terminal())
             else:
                 self._show_rows(query)
         except KeyboardInterrupt:
@@ -201,15 +278,17 @@ class Shell:
             self._say("stopped")
 
     def _show_rows(self, query: Query) -> None:
-        """A page of each micro-batch."""
-        writer = TableWriter(query.columns, self._out)
+        """All of them, on a terminal a page of each micro-batch."""
+        writer = self._display.writer(query.columns)
+        paged = self._display.paged(writer)
         try:
             with self._status(query.job) as status:
                 for table in query.batches():
-                    page = table.slice(0, page_of_terminal())
+                    page = table if paged is None else table.slice(0, page_of_terminal())
                     with status.hidden():
                         writer.write(shown_rows_of(page))
-                        writer.skip(table.num_rows - page.num_rows)
+                        if paged is not None:
+                            paged.skip(table.num_rows - page.num_rows)
         finally:
             writer.close()
 
@@ -235,17 +314,23 @@ class Shell:
     # --- words ---
 
     def _say(self, text: str) -> None:
-        self._out.write(text + "\n")
-        self._out.flush()
+        """An answer, which stands where results do."""
+        self._display.out.write(text + "\n")
+        self._display.out.flush()
+
+    def _tell(self, text: str) -> None:
+        """Something beside the results."""
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
     def _fail(self, text: str) -> None:
         self.failures += 1
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        self._tell(text)
 
     def close(self) -> None:
         """Tell of background jobs that failed, then stop all."""
         self._background.end()
         self._background.tell()
+        self._display.close()
         with working("stopping"):
             self._session.close()

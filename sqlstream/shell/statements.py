@@ -3,23 +3,12 @@ comments."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlstream.errors import Span, SqlStreamError
+from sqlstream.grammar.pieces import pieces
 from sqlstream.shell.commands import Command, command_at
-
-_PIECE = re.compile(
-    r"""--[^\n]*(?:\n|\Z)           # a comment to the end of the line
-    | /\*.*?(?:\*/|\Z)              # a comment in brackets
-    | [rR](?:'[^']*(?:'|\Z)|"[^"]*(?:"|\Z))  # a raw string, in which a backslash is one
-    | '(?:[^'\\]|\\.|'')*(?:'|\Z)   # a string
-    | "(?:[^"\\]|\\.|"")*(?:"|\Z)
-    | `[^`]*(?:`|\Z)                # a quoted name
-    | \w+ | \s+ | .""",
-    re.DOTALL | re.VERBOSE,
-)
 
 
 @dataclass(frozen=True)
@@ -84,19 +73,15 @@ def is_blank(text: str, start: int = 0) -> bool:
 
 
 def _behind_blank(text: str, start: int) -> int:
-    for piece in _PIECE.finditer(text, start):
-        if not piece[0].isspace() and not piece[0].startswith(("--", "/*")):
-            return piece.start()
-    return len(text)
+    return next((piece.start for piece in pieces(text, start) if not piece.is_blank), len(text))
 
 
 def _end_of_statement(text: str, start: int) -> int | None:
     """Where the statement's ``;`` ends; None where it has none."""
     words: list[str] = []
-    for piece in _PIECE.finditer(text, start):
-        token = piece[0]
-        if token == ";" and (words[:3] != ["EXECUTE", "STATEMENT", "SET"] or words[-1] == "END"):
-            return piece.end()
-        if token[0].isalnum() or token[0] == "_":
-            words.append(token.upper())
+    for piece in pieces(text, start):
+        if piece.text == ";" and (words[:3] != ["EXECUTE", "STATEMENT", "SET"] or words[-1] == "END"):
+            return piece.end
+        if piece.is_word:
+            words.append(piece.text.upper())
     return None

@@ -5,6 +5,7 @@ import pytest
 from sqlstream.errors import ConnectorError, Span, UnsupportedError
 from sqlstream.planner.binder import EmitSettings
 from sqlstream.plans import emit_settings
+from sqlstream.secrets import shown_value
 from sqlstream.settings import OPTIONS, PLANNED, Settings
 from sqlstream.spark.handle import spark_settings
 
@@ -153,3 +154,8 @@ def test_passwords_for_spark_are_secrets() -> None:
     settings.set("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2")
     settings.set("spark.hadoop.fs.s3a.secret.key", "hunter3")
     assert settings.secrets.hidden("-Xss4m hunter2 hunter3") == "-Xss4m ****** ******"
+
+
+def test_the_values_of_all_settings_are_shown():
+    """None of them is a secret; what is not listed would be taken for one."""
+    assert [option.key for option in OPTIONS if shown_value(option.key, "some") != "some"] == []

@@ -95,3 +95,13 @@ def test_distinct_names_do_not_collide():
 
 def test_csv_quotes_and_leaves_null_empty():
     assert _written("csv", ["a", "b"], [('x,"y"', None), (1, 2)]) == 'a,b\n"x,""y""",\n1,2\n'
+
+
+def test_vertical_rows_have_a_line_for_each_column():
+    assert _written("vertical", ["name", "n"], [("a\nb", 5)], [("東京", None)]) == (
+        "-[ 1 ]--\nname | a\\nb\nn    | 5\n-[ 2 ]--\nname | 東京\nn    | NULL\n(2 rows)\n"
+    )
+
+
+def test_markdown_escapes_what_would_end_a_cell():
+    assert _written("markdown", ["a", "b"], [("x|y", None)]) == "| a | b |\n| --- | --- |\n| x\\|y | NULL |\n"

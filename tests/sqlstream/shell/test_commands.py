@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sqlstream.errors import ParseError, Span
-from sqlstream.shell.commands import Command, command_at, meaning
+from sqlstream.shell.commands import SHORT, Command, command_at, help_text, meaning
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,9 @@ def test_what_is_no_command_is_refused_with_its_place(text, message):
         meaning(command, Span(0, len(text)))
     assert (raised.value.code, raised.value.diagnostic.message) == ("SS108", message)
     assert raised.value.diagnostic.hint
+
+
+def test_all_commands_are_documented():
+    page = Path(__file__).parents[3].joinpath("docs", "shell.md").read_text(encoding="utf-8")
+    assert [name for name in SHORT if f"`{name}" not in page and name != "\\h"] == []
+    assert [name for name in SHORT if name not in help_text() and name != "\\h"] == []

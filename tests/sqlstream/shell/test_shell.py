@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pexpect
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -16,8 +19,15 @@ from prompt_toolkit.output import DummyOutput
 
 import sqlstream
 from sqlstream.errors import ExecutionError
-from sqlstream.shell import loop
-from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file, is_finished, line_editor
+from sqlstream.shell import loop, run_shell
+from sqlstream.shell.line_editor import (
+    HistoryWithoutSecrets,
+    history_file,
+    is_finished,
+    line_editor,
+    startup_file,
+    wants_vi_keys,
+)
 from sqlstream.shell.loop import Shell, lines_of
 
 ROOT = Path(__file__).parents[3]
@@ -217,11 +227,15 @@ def test_a_failed_background_job_is_told_of_once(shell, capsys):
 
 
 @pytest.mark.spark
-def test_long_results_show_a_page_of_each_batch(shell, monkeypatch):
+def test_long_results_show_a_page_of_each_batch_on_a_terminal(shell, monkeypatch):
     running, out = shell
     monkeypatch.setattr(loop, "page_of_terminal", lambda: 2)
     running.read(io.StringIO(NUMBERS + "SELECT n FROM numbers;"))
-    assert out.getvalue().endswith(" 1\n 2\n  … 1 more\n(3 rows, 2 shown)\n")
+    assert out.getvalue().endswith(" 1\n 2\n 3\n(3 rows)\n")
+    monkeypatch.setattr(out, "isatty", lambda: True, raising=False)
+    running.read(io.StringIO("SELECT n FROM numbers;\n\\x\nSELECT n FROM numbers;"))
+    assert " 1\n 2\n  … 1 more\n(3 rows, 2 shown)\n" in out.getvalue()
+    assert out.getvalue().endswith("-[ 2 ]\nn | 2\n  … 1 more\n(3 rows, 2 shown)\n")
 
 
 @pytest.mark.spark
@@ -295,3 +309,108 @@ def test_a_source_that_cannot_be_read_is_a_failure(path, capsys):
     assert running.failures == 1
     assert "SS544: cannot read" in capsys.readouterr().err
     assert "table name" in out
+
+
+# --- how results are shown ------------------------------------------------------------------------------------
+
+VIEWS = " view name\n-----------\n(0 rows)\n"
+
+
+def test_rows_are_shown_a_line_for_each_column():
+    running, out = _reading("\\x\nCREATE TABLE t (n BIGINT) WITH ('connector' = 'blackhole');\n\\d\n\\x\n\\dv\n")
+    assert running.failures == 0
+    assert out == (
+        "rows are shown as a line for each column\nOK\n-[ 1 ]--------\ntable name | t\n(1 row)\n"
+        f"rows are shown side by side\n{VIEWS}"
+    )
+
+
+def test_results_go_into_a_file_and_back_to_the_terminal(tmp_path, capsys):
+    running, out = _reading(f"\\o {tmp_path}/out.txt\n\\dv\n\\o\n\\dv\n\\o {tmp_path}/none/out.txt\n")
+    assert (running.failures, out) == (1, VIEWS)
+    assert (tmp_path / "out.txt").read_text() == VIEWS
+    assert f'SS544: cannot write "{tmp_path}/none/out.txt": No such file' in capsys.readouterr().err
+
+
+def test_timing_stands_beside_the_results(capsys):
+    _, out = _reading("\\timing\n\\dv\n\\timing\n\\dv\n")
+    assert out == f"timing is on\n{VIEWS}timing is off\n{VIEWS}"
+    assert re.fullmatch(r"Time: \d+ ms\n", capsys.readouterr().err)
+
+
+def test_the_last_statements_run_again(capsys):
+    running, out = _reading("\\g\nSHOW VIEWS;\n\\g\n")
+    assert (running.failures, out) == (1, VIEWS + VIEWS)
+    assert 'SS108: "\\g" needs statements before it' in capsys.readouterr().err
+
+
+def test_the_last_query_is_explained(capsys):
+    table = "CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen');"
+    running = Shell(_WithoutSpark(), out := io.StringIO())
+    running.run(table)
+    running._last_query = "SELECT n FROM t"
+    running.run("SHOW VIEWS;\n\\explain\n")
+    assert out.getvalue().startswith(f"OK\n{VIEWS}Output(n)\n")
+    assert _reading("\\explain")[0].failures == 1
+    assert 'SS108: "\\explain" needs a query before it' in capsys.readouterr().err
+
+
+def test_settings_are_given_as_psql_does(capsys):
+    running, out = _reading("\\set pipeline.name 'it is'\n\\mode table\n\\set\n\\mode nothing\n")
+    assert running.failures == 1
+    assert re.search(r"pipeline\.name +\| it is\n", out)
+    assert re.search(r"sql-client\.execution\.result-mode +\| table\n", out)
+
+
+def test_statements_are_watched_until_somebody_interrupts(monkeypatch, capsys):
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", pause)
+    running, out = _reading("SHOW VIEWS;\n\\watch 3\n\\watch soon\n")
+    assert (pauses, running.failures) == ([3.0, 3.0], 1)
+    assert out.count(VIEWS) == 3
+    assert out.endswith("interrupted\n")
+    assert 'takes a number of seconds, not "soon"' in capsys.readouterr().err
+
+
+def test_what_is_edited_runs(monkeypatch):
+    texts: list[str] = []
+
+    def edited(text: str, **_: object) -> str:
+        texts.append(text)
+        return "SHOW VIEWS;\n"
+
+    monkeypatch.setattr(click, "edit", edited)
+    _, out = _reading("SHOW TABLES;\n\\e\n")
+    assert texts == ["SHOW TABLES;"]
+    assert out == f" table name\n------------\n(0 rows)\nSHOW VIEWS;\n{VIEWS}"
+
+
+@pytest.mark.parametrize(("style", "rows"), [("csv", "view name\n"), ("markdown", "| view name |\n| --- |\n")])
+def test_texts_run_in_the_style_that_is_asked_for(style, rows, capsys):
+    assert run_shell(_WithoutSpark(), ["SHOW VIEWS;"], style=style) == 0
+    assert capsys.readouterr().out == rows
+    assert run_shell(_WithoutSpark(), ["SHOW NOTHING;"], style=style) == 1
+
+
+def test_the_file_of_the_user_runs_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert startup_file() is None
+    (tmp_path / "sqlstream").mkdir()
+    (tmp_path / "sqlstream" / "shellrc").write_text("\\x\n")
+    assert startup_file() == tmp_path / "sqlstream" / "shellrc"
+
+
+@pytest.mark.parametrize(
+    ("text", "wants"), [("set editing-mode vi\n", True), ("set bell-style none\n", False), (None, False)]
+)
+def test_keys_are_those_of_readline(text, wants, tmp_path, monkeypatch):
+    monkeypatch.setenv("INPUTRC", str(tmp_path / "inputrc"))
+    if text is not None:
+        (tmp_path / "inputrc").write_text(text)
+    assert wants_vi_keys() is wants

@@ -1,0 +1,323 @@
+"""What may be typed at a place of a text: keywords that the grammar takes there, names that are in scope.
+
+The text need not be complete. What only the product knows, such as the options of connectors, a ``Vocabulary`` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise, takewhile
+from typing import Protocol
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.grammar import expected_after
+from sqlstream.grammar.pieces import Piece, pieces
+from sqlstream.planner.binder import bind_query
+from sqlstream.planner.binder.calls import OWN_FUNCTIONS
+from sqlstream.planner.catalog import Catalog, Table, View
+from sqlstream.planner.functions.kinds import callable_functions
+
+
+class SuggestionKind(Enum):
+    COLUMN = "column"
+    TABLE = "table"
+    FUNCTION = "function"
+    TYPE = "type"
+    OPTION = "option"
+    SETTING = "setting"
+    VALUE = "value"
+    KEYWORD = "keyword"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """``text`` stands for what lies between ``start`` and the cursor. ``detail``: a type, a kind, a default."""
+
+    text: str
+    kind: SuggestionKind
+    start: int
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A key that a product knows: ``values`` are the words that it takes, where it takes words."""
+
+    values: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class Vocabulary(Protocol):
+    """What there is to choose from."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def settings(self) -> Mapping[str, Known]:
+        """The keys of SET."""
+        ...
+
+    def connectors(self) -> Sequence[str]: ...
+
+    def options(self, connector: str) -> Mapping[str, Known]:
+        """The keys of WITH of a table with the connector; empty where there is no such connector."""
+        ...
+
+
+_TYPES = (
+    "BIGINT", "BINARY", "BOOLEAN", "DATE", "DECIMAL(38, 18)", "DOUBLE", "FLOAT", "INT", "SMALLINT", "STRING",
+    "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "TINYINT", "VARIANT", "ARRAY<", "MAP<", "ROW<",
+)  # fmt: skip
+_IN_EXPRESSIONS = ("CASE", "CAST(", "DISTINCT", "EXISTS (", "INTERVAL", "NOT", "NULL", "TRUE", "FALSE")
+_QUERY_STARTS = ("SELECT", "WITH", "VALUES")
+_OF_RELATIONS = frozenset({"FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", "DESC"})
+_AFTER_RELATIONS = frozenset({
+    "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "EMIT", "TRIGGER", "EVICT", "LATE", "UNION", "INTERSECT",
+    "EXCEPT", "WINDOW",
+})  # fmt: skip
+_NO_ALIAS = _AFTER_RELATIONS | {
+    "ON", "USING", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF",
+    "FOR", "LOOKUP", "ALIGN", "AS", "LATERAL", "FROM", "SELECT", "TABLESAMPLE", "PIVOT", "UNPIVOT",
+}  # fmt: skip
+
+
+def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
+    """Suggestions for the place ``at`` in ``text``, the likeliest first; none inside comments and finished words."""
+    before = _statement(pieces(text[:at]))
+    if before and before[-1].text[0] in "'\"" and not _is_closed(before[-1].text):
+        return _fitting(_in_string(before, vocabulary), before[-1].text[1:], before[-1].start + 1)
+    if before and before[-1].is_blank and before[-1].text.startswith(("--", "/*")) and before[-1].text[-1] != "\n":
+        return []
+    typed = before.pop() if before and (before[-1].is_word or before[-1].text[0] == "`") else Piece("", at)
+    behind = takewhile(lambda piece: piece.text != ";", pieces(text, at))
+    whole = [piece for piece in [*before, *behind] if not piece.is_blank]
+    words = [piece for piece in before if not piece.is_blank]
+    scope = Scope.around(whole, len(words), vocabulary.catalog)
+    if len(words) > 1 and words[-1].text == ".":
+        candidates: Iterable[tuple[str, SuggestionKind, str]] = scope.columns_of(_unquoted(words[-2].text))
+    else:
+        candidates = _at_word(text, words, typed.start, scope, vocabulary)
+    return _fitting(candidates, typed.text.lstrip("`"), typed.start)
+
+
+Candidate = tuple[str, SuggestionKind, str]
+
+
+def _fitting(candidates: Iterable[Candidate], typed: str, start: int) -> list[Suggestion]:
+    """Those that begin with what is typed, then those of which a later word does; each once."""
+    seen: dict[str, Suggestion] = {}
+    for text, kind, detail in candidates:
+        word = text.lower() if kind in _SPELLED_FREELY and typed.islower() else text
+        seen.setdefault(word.casefold(), Suggestion(word, kind, start, detail))
+    typed = typed.casefold()
+    begins = [s for key, s in seen.items() if key.startswith(typed)]
+    inside = [s for key, s in seen.items() if typed and not key.startswith(typed) and _has_word(key, typed)]
+    return [s for s in [*begins, *inside] if s.text.casefold() != typed]
+
+
+_SPELLED_FREELY = frozenset({SuggestionKind.KEYWORD, SuggestionKind.FUNCTION, SuggestionKind.TYPE})
+
+
+def _has_word(key: str, typed: str) -> bool:
+    return any(not one.isalnum() and key.startswith(typed, i + 1) for i, one in enumerate(key))
+
+
+def _statement(found: Iterable[Piece]) -> list[Piece]:
+    """Those behind the last semicolon."""
+    statement: list[Piece] = []
+    for piece in found:
+        if piece.text == ";":
+            statement.clear()
+        else:
+            statement.append(piece)
+    return statement
+
+
+def _is_closed(literal: str) -> bool:
+    return len(literal) > 1 and literal[-1] == literal[0]
+
+
+def _unquoted(text: str) -> str:
+    return text.strip("`\"'")
+
+
+# --- texts in quotes ------------------------------------------------------------------------------------------
+
+
+def _in_string(before: Sequence[Piece], vocabulary: Vocabulary) -> Iterator[Candidate]:
+    words = [piece.text for piece in before[:-1] if not piece.is_blank]
+    if not words:
+        return
+    is_value = words[-1] == "="
+    if words[0].upper() in ("SET", "RESET"):
+        yield from _of_key(vocabulary.settings(), words, SuggestionKind.SETTING)
+    elif any(a.upper() in ("WITH", "OPTIONS") and b == "(" for a, b in pairwise(words)):
+        pairs = {_unquoted(words[i - 1]): _unquoted(words[i + 1]) for i in _equal_signs(words)}
+        if is_value and _unquoted(words[-2]) == "connector":
+            yield from ((name, SuggestionKind.VALUE, "connector") for name in vocabulary.connectors())
+        elif not is_value and "connector" not in pairs:
+            yield "connector", SuggestionKind.OPTION, "what reads and writes the table"
+        else:
+            keys = vocabulary.options(pairs.get("connector", ""))
+            yield from _of_key({k: v for k, v in keys.items() if is_value or k not in pairs}, words)
+
+
+def _equal_signs(words: Sequence[str]) -> Iterator[int]:
+    return (i for i in range(1, len(words) - 1) if words[i] == "=")
+
+
+def _of_key(
+    keys: Mapping[str, Known], words: Sequence[str], kind: SuggestionKind = SuggestionKind.OPTION
+) -> Iterator[Candidate]:
+    """The keys, or behind ``=`` the values of the one before it."""
+    if words[-1] != "=":
+        yield from ((key, kind, known.detail) for key, known in keys.items())
+    elif known := keys.get(_unquoted(words[-2])):
+        yield from ((value, SuggestionKind.VALUE, "") for value in known.values)
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+def _at_word(
+    text: str, words: Sequence[Piece], start: int, scope: Scope, vocabulary: Vocabulary
+) -> Iterator[Candidate]:
+    opened = _innermost(words)
+    expected = expected_after(text[words[0].start if words else start : start])
+    if not expected and opened:  # inside parentheses, of which the grammar tells when they are closed
+        inner = words[opened:]
+        is_query = bool(inner) and inner[0].text.upper() in _QUERY_STARTS
+        expected = expected_after(text[inner[0].start : start]) if is_query else ["an expression"]
+    last = words[-1].text.upper() if words else ""
+    if "a table name" in expected or ("a name" in expected and last in _OF_RELATIONS):
+        yield from scope.relations(vocabulary.catalog)
+    if "an expression" in expected or last in ("BY", ",", "("):
+        yield from scope.columns()
+        yield from _functions(vocabulary.catalog)
+        yield from ((word, SuggestionKind.KEYWORD, "") for word in _IN_EXPRESSIONS)
+    if "a type" in expected:
+        yield from ((name, SuggestionKind.TYPE, "") for name in _TYPES)
+    if "a query" in expected:
+        yield from ((word, SuggestionKind.KEYWORD, "") for word in ("SELECT", "WITH", "VALUES"))
+    yield from ((word, SuggestionKind.KEYWORD, "") for word in expected if word.isupper() and word[0].isalpha())
+
+
+def _innermost(words: Sequence[Piece]) -> int:
+    """Where the text in the innermost parenthesis that is open begins; 0 where none is."""
+    opened = [0]
+    for i, word in enumerate(words):
+        if word.text == "(":
+            opened.append(i + 1)
+        elif word.text == ")" and len(opened) > 1:
+            opened.pop()
+    return opened[-1]
+
+
+def _functions(catalog: Catalog) -> Iterator[Candidate]:
+    for name in catalog.function_names():
+        yield f"{name}(", SuggestionKind.FUNCTION, "function of yours"
+    for name, kind in sorted({**{n: k.value for n, k in callable_functions().items()}, **OWN_FUNCTIONS}.items()):
+        yield f"{name.upper()}(", SuggestionKind.FUNCTION, kind
+
+
+# --- what is in scope -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``named``: by alias, names and types of columns of what FROM holds around the cursor. ``ctes``: those of WITH."""
+
+    named: Mapping[str, tuple[tuple[str, str], ...]]
+    ctes: tuple[str, ...] = ()
+
+    @classmethod
+    def around(cls, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
+        """That of the query which holds the word number ``at``, behind the cursor too."""
+        texts = [word.text for word in words]
+        ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
+                     if b.upper() == "AS" and c == "(")  # fmt: skip
+        query = _query_around(texts, at)
+        named = {alias: _columns(name, catalog) for name, alias in _sources(query)}
+        return cls(named, ctes)
+
+    def relations(self, catalog: Catalog) -> Iterator[Candidate]:
+        yield from ((name, SuggestionKind.TABLE, "WITH") for name in self.ctes)
+        for name in catalog.relation_names():
+            kind = "view" if isinstance(catalog.relation(name), View) else "table"
+            yield name, SuggestionKind.TABLE, kind
+
+    def columns_of(self, alias: str) -> Iterator[Candidate]:
+        for name, columns in self.named.items():
+            if name.casefold() == alias.casefold():
+                yield from ((column, SuggestionKind.COLUMN, kind) for column, kind in columns)
+
+    def columns(self) -> Iterator[Candidate]:
+        for columns in self.named.values():
+            yield from ((column, SuggestionKind.COLUMN, kind) for column, kind in columns)
+        yield from ((alias, SuggestionKind.TABLE, "alias") for alias, columns in self.named.items() if columns)
+
+
+def _query_around(texts: Sequence[str], at: int) -> list[str]:
+    """The words of the innermost query around word ``at``, without those of queries in it."""
+    begin, depth = 0, 0
+    for i in range(at - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(texts[i], 0)
+        if depth < 0 and i + 1 < len(texts) and texts[i + 1].upper() in _QUERY_STARTS:
+            begin = i + 1
+            break
+        depth = max(depth, 0)
+    query: list[str] = []
+    depth, hidden = 0, 0  # how many parentheses are open, and from which on words belong to another query
+    for i, text in enumerate(texts[begin:], begin):
+        if text == "(":
+            depth += 1
+            is_query = texts[i + 1 : i + 2] and texts[i + 1].upper() in _QUERY_STARTS
+            hidden = hidden or (depth if is_query else 0)
+        elif text == ")":
+            depth -= 1
+            hidden = 0 if depth < hidden else hidden
+            if depth < 0:
+                break
+        elif not hidden:
+            query.append(text)
+    return query
+
+
+def _sources(query: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each table of FROM with its alias."""
+    in_from, expects = False, False
+    for i, text in enumerate(query):
+        word = text.upper()
+        if word in ("FROM", "JOIN"):
+            in_from = expects = True
+        elif word in _AFTER_RELATIONS:
+            in_from = False
+        elif text == "," and in_from:
+            expects = True
+        elif expects and (text[0].isalnum() or text[0] in "_`") and word not in _NO_ALIAS:
+            expects = False
+            name = [text]
+            while query[i + 1 : i + 2] == ["."] and i + 2 < len(query):
+                name.append(query[i + 2])
+                i += 2
+            rest = [t for t in query[i + 1 : i + 3] if t.upper() != "AS"]
+            has_alias = bool(rest) and (rest[0][0].isalpha() or rest[0][0] in "_`") and rest[0].upper() not in _NO_ALIAS
+            yield ".".join(map(_unquoted, name)), _unquoted(rest[0]) if has_alias else _unquoted(name[-1])
+
+
+def _columns(name: str, catalog: Catalog) -> tuple[tuple[str, str], ...]:
+    match catalog.relation(name):
+        case Table(columns=columns):
+            return tuple((column.name, str(column.type)) for column in columns)
+        case View() as view:
+            try:
+                output = bind_query(view.query, catalog)
+            except SqlStreamError:  # something that it reads has changed
+                return ()
+            return tuple(
+                (name, str(field.type))
+                for name, field in zip(view.columns or output.names, output.input.schema, strict=False)
+            )
+    return ()

@@ -1,0 +1,43 @@
+"""What a session has to choose from while one types: its catalog, settings, connectors and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlstream import connectors
+from sqlstream.options import Option
+from sqlstream.planner.catalog import Catalog
+from sqlstream.planner.completion import Known
+from sqlstream.settings import OPTIONS
+from sqlstream.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class SessionVocabulary:
+    """Implements ``planner.completion.Vocabulary``, without options whose keys hold any word (``fields.#.min``)."""
+
+    workspace: Workspace
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.workspace.catalog
+
+    def settings(self) -> Mapping[str, Known]:
+        return _known(OPTIONS)
+
+    def connectors(self) -> Sequence[str]:
+        return connectors.NAMES
+
+    def options(self, connector: str) -> Mapping[str, Known]:
+        return _known(connectors.connector(connector).known_options) if connector in connectors.NAMES else {}
+
+
+def _known(options: Iterable[Option]) -> dict[str, Known]:
+    return {o.key: Known(o.kind.words, _detail(o)) for o in options if not o.is_pattern}
+
+
+def _detail(option: Option) -> str:
+    if option.required:
+        return f"{option.kind.name}, required"
+    return option.kind.name if option.default is None else f"{option.kind.name}, {option.default}"

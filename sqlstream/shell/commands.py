@@ -79,6 +79,7 @@ SHORT: Mapping[str, Short] = {
     "\\g": Short("run the last statements again", "again"),
     "\\watch": Short("run them again and again, so many seconds apart (2)", "watch", "watch", "[SECONDS]"),
     "\\explain": Short("the plan of the last query", "explain"),
+    "\\plot": Short("run the last query, and draw a column of it", None, "plot", "COLUMN [BY COLUMN]"),
     "\\set": Short("settings, or give one a value", "SET", "set", "[KEY VALUE]"),
     "\\mode": Short("how changing results are shown: table or changelog", None, "mode", "MODE"),
     "\\x": Short("rows as a line for each column, on or off", "expanded"),
@@ -90,7 +91,7 @@ TAKES_PATH = frozenset({"\\i", "\\o", "source"})
 
 def help_text() -> str:
     """What help and ``\\?`` show."""
-    lines = (f"  {f'{name} {short.takes}'.rstrip():18} {short.help}" for name, short in SHORT.items() if name != "\\h")
+    lines = (f"  {f'{name} {short.takes}'.rstrip():26} {short.help}" for name, short in SHORT.items() if name != "\\h")
     return "\n".join([_HEAD, *lines, _FOOT])
 
 

@@ -29,6 +29,7 @@ from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
 from sqlstream.session import Session
 from sqlstream.settings import RESULT_MODE
+from sqlstream.shell.chart import Chart, Plot, draw
 from sqlstream.shell.commands import Command, help_text, meaning, unquoted, wrong_command
 from sqlstream.shell.display import Display
 from sqlstream.shell.failures import BackgroundJobs
@@ -159,6 +160,7 @@ class Shell:
             "again": lambda command: self._statements(self._last_of(command)),
             "watch": self._watch,
             "explain": self._explain,
+            "plot": self._plot,
             "set": self._set,
             "mode": lambda command: self._statements(f"SET '{RESULT_MODE}' = '{command.argument}'"),
             "expanded": lambda _: self._say(self._display.toggle_expanded()),
@@ -182,6 +184,24 @@ class Shell:
         if not self._last_query:
             raise wrong_command(command, "needs a query before it")
         self._statements(f"EXPLAIN {self._last_query}")
+
+    def _plot(self, command: Command) -> None:
+        """The last query again, its result as a chart."""
+        plot = Plot.of(command.argument)
+        if plot is None or not self._last_query:
+            raise wrong_command(command, "takes COLUMN [BY COLUMN]" if plot is None else "needs a query before it")
+        (statement,) = parse_script(self._last_query)
+        query = self._executed(statement, self._last_query)
+        if not isinstance(query, Query):
+            raise wrong_command(command, "needs a query whose rows are shown, and the last one was an INSERT")
+        try:
+            draw(query, Chart.of(query, plot), self._display.out)
+        except ValueError as error:
+            raise wrong_command(command, str(error)) from None
+        except KeyboardInterrupt:
+            self._say("stopped")
+        finally:
+            query.stop()
 
     def _last_of(self, command: Command) -> str:
         if not self._last:

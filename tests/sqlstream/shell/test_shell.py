@@ -239,6 +239,16 @@ def test_long_results_show_a_page_of_each_batch_on_a_terminal(shell, monkeypatch
 
 
 @pytest.mark.spark
+def test_a_column_of_the_last_query_is_drawn(shell, capsys):
+    running, out = shell
+    running.read(io.StringIO(NUMBERS + "\\plot n\nSELECT n FROM numbers;\n\\plot n\n\\plot m\n"))
+    assert "┤" in out.getvalue() and "1.00" in out.getvalue()
+    told = capsys.readouterr().err
+    assert 'SS108: "\\plot" needs a query before it' in told
+    assert 'SS108: "\\plot" needs a column of the query, and "m" is none: it has n' in told
+
+
+@pytest.mark.spark
 def test_insert_tells_how_many_rows_it_wrote(shell):
     running, out = shell
     sink = "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');"

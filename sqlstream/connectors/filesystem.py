@@ -54,6 +54,7 @@ from sqlstream.connectors.formats import (
     bad_column,
     check_format,
     decode,
+    json_columns,
     parsed_schema,
     parsing,
     quoted,
@@ -528,6 +529,8 @@ def _as_written(rows: DataFrame, table: Table, target: _Target) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     checked = refusing(rows, table, CONNECTOR.values(table), target.partitions)
+    if target.format == "json":
+        return checked.select(*json_columns(checked, CONNECTOR.values(table)))
     if not has_kinds(table):
         return checked
     changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))

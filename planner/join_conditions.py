@@ -140,19 +140,24 @@ class _Divided:
 
 
 def _mixed(node: exp.Expr) -> BindError:
-    message = "ON of an outer, semi or anti join mixes both sides in one operand"
+    message = "ON of an outer, semi, anti, temporal or ASOF join mixes both sides in one operand"
     return BindError("SS291", message, span_of(node), hint=_APART)
 
 
 def _require_repeatable(value: exp.Expr) -> None:
     """A row that is retracted must have the values with which it came."""
     if not is_repeatable(value):
-        message = "ON of an outer, semi or anti join calls a function of Python, or one that differs at every call"
+        message = (
+            "ON of an outer, semi, anti, temporal or ASOF join calls a function of Python, or one that differs at "
+            "every call"
+        )
         hint = "Call it in a query below the join, and compare its result."
         raise BindError("SS292", message, span_of(value), hint=hint)
 
 
 def _not_compared(kinds: Sequence[DataType], node: exp.Expr) -> BindError:
-    message = f"ON of an outer, semi or anti join compares values of the types {kinds[0]} and {kinds[1]}"
+    message = (
+        f"ON of an outer, semi, anti, temporal or ASOF join compares values of the types {kinds[0]} and {kinds[1]}"
+    )
     hint = "Cast both to a number, STRING, BOOLEAN, BINARY, DATE or TIMESTAMP; an INNER JOIN takes any condition."
     return BindError("SS293", message, span_of(node), hint=hint)

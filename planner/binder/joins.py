@@ -107,7 +107,7 @@ def joined(
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = ((join.args.get(key) or "").upper() for key in ("side", "kind", "method"))
     join_kind = _KINDS.get((side, kind))
-    if method not in ("", "NATURAL") or join_kind is None or (method and not join_kind.pairs):
+    if method not in ("", "NATURAL") or join_kind is None:
         words = " ".join(word for word in (method, side, kind) if word)
         raise unsupported.refusal("kind of join", span_of(join), f"It is {words} JOIN.")
     return join_kind

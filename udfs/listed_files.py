@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from sqlstream.errors import ExecutionError
 from sqlstream.types import DataType
-from sqlstream.udfs.readable_files import require_readable, vanished
+from sqlstream.udfs.readable_files import cut, require_readable, vanished
 
-MISSING_METRIC, FILES = "missing", "files"
-"""The metric of a table's files that are gone; a number and the name of the table end its name."""
+MISSING_METRIC, FILES, SIZES = "missing", "files", "sizes"
+"""The metric of a table's files that are gone; a number and the name of the table end its name. ``SIZES``: the sizes of
+the others as JSON."""
 
+_MOST_SIZES = 1_000
 _HEADER = 2
 """Lines of a file of offsets before those of the sources: its version, and the watermark with the settings."""
 
@@ -48,6 +51,11 @@ class ListedFiles:
                 raise vanished(path, self.table)
         return missing
 
+    def sizes(self, batch: int) -> dict[str, int]:
+        """The bytes of the files of a micro-batch; none where there are more than a report should list."""
+        paths = sorted(set(self._of_batch(batch)))
+        return {path: size for path in paths if (size := size_of(path))} if len(paths) <= _MOST_SIZES else {}
+
     def _look_into(self, path: str) -> None:
         require_readable(path, self.format)
         if self.columns:
@@ -60,6 +68,22 @@ class ListedFiles:
         for path in files_of(spark, batch):
             if path.startswith(self.root) and not path.startswith(f"{spark.parent}/"):
                 yield path
+
+
+def size_of(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return None
+
+
+def cut_file(sizes: str | None) -> ExecutionError | None:
+    """SS531 for a file that is shorter than it was when ``sizes`` were taken; files may go once they are read."""
+    for path, before in json.loads(sizes or "{}").items():
+        now = size_of(path)
+        if now is not None and now < before:
+            return cut(path, before, now)
+    return None
 
 
 def files_of(spark: Path, batch: int) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.errors import ExecutionError
 from sqlstream.types import DataType
 from sqlstream.udfs.readable_files import cut, require_readable, vanished
+from sqlstream.udfs.texts import json_of
 
 MISSING_METRIC, FILES, SIZES = "missing", "files", "sizes"
 """The metric of a table's files that are gone; a number and the name of the table end its name. ``SIZES``: the sizes of
@@ -79,7 +79,7 @@ def size_of(path: str) -> int | None:
 
 def cut_file(sizes: str | None) -> ExecutionError | None:
     """SS531 for a file that is shorter than it was when ``sizes`` were taken; files may go once they are read."""
-    for path, before in json.loads(sizes or "{}").items():
+    for path, before in json_of(sizes or "{}").items():
         now = size_of(path)
         if now is not None and now < before:
             return cut(path, before, now)
@@ -105,7 +105,7 @@ def offsets_of(spark: Path, batch: int) -> list[str]:
 def end_of_log(offset: str) -> int | None:
     """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
     try:
-        document = json.loads(offset)
+        document = json_of(offset)
     except ValueError:
         return None
     return document["logOffset"] if isinstance(document, dict) and set(document) == {"logOffset"} else None
@@ -143,6 +143,6 @@ def _entries(source: Path, steps: dict[int, int]) -> Iterator[str]:
     numbers = range(steps[newest] + 1, newest + 1)
     for file in {names[newest], *(names[n] for n in numbers if n in names)}:
         lines = file.read_text(encoding="utf-8").splitlines()
-        for entry in (json.loads(line) for line in lines if any(f'"batchId":{n}' in line for n in numbers)):
+        for entry in (json_of(line) for line in lines if any(f'"batchId":{n}' in line for n in numbers)):
             if entry["batchId"] in numbers:
                 yield unquote(urlsplit(entry["path"]).path)

@@ -48,6 +48,11 @@ def shown_name(path: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
+def version_of(status: os.stat_result) -> tuple[int, ...]:
+    """What differs where a file has changed: copies may keep the size and the time of change, as ``cp -p`` does."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def require_readable(path: str, format: str) -> None:  # noqa: A002
     """SS528 where the file is not what its format or the end of its name says; SS529 where it is not there."""
     try:

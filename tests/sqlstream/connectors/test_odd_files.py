@@ -32,6 +32,29 @@ TABLE = pa.table({"id": pa.array(range(6), pa.int64()), "name": ["a"] * 6,
                   "at": pa.array([0] * 6, pa.timestamp("us", "UTC"))})  # fmt: skip
 
 
+PARTITIONED = {
+    "k=1/j=2": 'file ".*/a.json" is not in "k=…"',
+    "z=1": 'file ".*/a.json" is not in "k=…"',
+    ".": 'file ".*/a.json" is not in "k=…"',
+    "k=abc": "Failed to cast value 'abc' to data type \"INT\"",
+    "k=": "Found an empty partition column value",
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("folder", PARTITIONED)
+def test_directories_that_partition_by_does_not_fit_are_named(folder: str, spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in" / folder).mkdir(parents=True)
+    (tmp_path / "in" / folder / "a.json").write_text(LINES)
+    with Session(spark) as session:
+        session.sql(f"""CREATE TABLE t (id BIGINT, k INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in',
+            'format' = 'json', 'partition-by' = 'k')""")
+        with pytest.raises(
+            SqlStreamError, match=f'SS532: table "t" has the option "partition-by": .*{PARTITIONED[folder]}'
+        ):
+            list(session.sql("SELECT * FROM t"))
+
+
 # --- before a job starts --------------------------------------------------------------------------------------
 
 

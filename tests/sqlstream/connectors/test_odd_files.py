@@ -52,7 +52,9 @@ def test_directories_that_partition_by_does_not_fit_are_named(folder: str, spark
         with pytest.raises(
             SqlStreamError, match=f'SS532: table "t" has the option "partition-by": .*{PARTITIONED[folder]}'
         ):
-            list(session.sql("SELECT * FROM t"))
+            query = session.sql("SELECT * FROM t")
+            assert isinstance(query, Query)
+            query.rows()
 
 
 # --- before a job starts --------------------------------------------------------------------------------------

@@ -216,6 +216,9 @@ class StrictParser(SparkParser):
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
         kind = self._as_text(lambda: super(HiveParser, self)._parse_types(check_func, *args, **kwargs), args, kwargs)
+        is_schema = args[0] if args else kwargs.get("schema", False)
+        if (isinstance(kind, exp.Cast) and is_schema) or (isinstance(kind, exp.DataType) and kind.args.get("values")):
+            raise failure("an array has no size", Span(start.start, self._prev.end + 1), hint="Write ARRAY<INT>.")
         if isinstance(kind, exp.DataType) and self._prev.end >= start.start:
             mark(kind, start.start, self._prev.end + 1)
             _check_sizes(kind, Span(start.start, self._prev.end + 1))

@@ -5,15 +5,18 @@ The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sqlglot import exp
 
 from sqlstream.types import DataType
 from sqlstream.udfs.signature import Function as Function
 from sqlstream.udfs.signature import FunctionKind as FunctionKind
+
+T = TypeVar("T")
 
 
 class RowKind(Enum):
@@ -110,3 +113,7 @@ class Catalog(Protocol):
     def relation_names(self) -> list[str]: ...
 
     def function_names(self) -> list[str]: ...
+
+    def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
+        """The answer, computed once until a definition that it may rest on changes."""
+        ...

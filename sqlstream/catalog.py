@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from sqlstream.errors import BindError
 from sqlstream.grammar.nodes import Name
@@ -12,6 +14,8 @@ from sqlstream.planner.suggestions import did_you_mean
 ALREADY_EXISTS = "SS224"
 DOES_NOT_EXIST = "SS202"
 OTHER_CATALOG = "SS225"
+
+T = TypeVar("T")
 
 _DEFAULT = ("default_catalog", "default_database")
 
@@ -27,10 +31,11 @@ class Catalog:
     _relations: dict[str, Table | View] = field(default_factory=dict)
     _functions: dict[str, Function] = field(default_factory=dict)
     _implementations: dict[str, object] = field(default_factory=dict)
+    _answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def copy(self) -> Catalog:
         """A catalog that changes on its own, to try statements out."""
-        return Catalog(dict(self._relations), dict(self._functions), dict(self._implementations))
+        return Catalog(dict(self._relations), dict(self._functions), dict(self._implementations), dict(self._answers))
 
     # --- reading ---
 
@@ -64,6 +69,14 @@ class Catalog:
         """The Python object behind a function that was registered as an object; None: import its target."""
         return self._implementations.get(function.name.casefold())
 
+    def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
+        """What ``answer`` gives, computed once until something changes that a definition may name."""
+        answers = self._answers
+        if key not in answers:
+            answers[key] = answer()  # of the definitions before, where others change them meanwhile
+        found: T = answers[key]
+        return found
+
     def required(self, name: Name) -> Table | View:
         """The table or view called ``name``."""
         relation = self.relation(local_name(name))
@@ -82,6 +95,8 @@ class Catalog:
             message = f'{_kind(existing)} "{existing.name}" exists already'
             hint = f"Drop it first, or write CREATE {_kind(relation).upper()} IF NOT EXISTS."
             raise BindError(ALREADY_EXISTS, message, name.span, hint=hint)
+        if existing is not None:
+            self._answers = {}
         self._relations[relation.name.casefold()] = relation
         return True
 
@@ -100,6 +115,7 @@ class Catalog:
     def register(self, function: Function, implementation: object) -> None:
         """Adds a function or replaces the one of that name."""
         key = function.name.casefold()
+        self._answers = {}
         self._functions[key] = function
         self._implementations.pop(key, None)
         if implementation is not None:
@@ -117,6 +133,7 @@ class Catalog:
         if _kind(dropped) != kind.lower():
             message = f'"{dropped.name}" is a {_kind(dropped)}, not a {kind.lower()}'
             raise BindError(DOES_NOT_EXIST, message, name.span, hint=f"Write DROP {_kind(dropped).upper()}.")
+        self._answers = {}
         for store in (self._functions, self._implementations) if kind == "FUNCTION" else (self._relations,):
             store.pop(key, None)
         return dropped

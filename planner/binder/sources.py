@@ -20,7 +20,7 @@ from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.generators import correlate, table_call
 from sqlstream.planner.binder.join_order import in_order_of_keys, in_order_of_text
-from sqlstream.planner.binder.joins import stream_join
+from sqlstream.planner.binder.joins import Asked, stream_join
 from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
 from sqlstream.planner.binder.lookup_functions import lookup_call, lookup_function_of
 from sqlstream.planner.binder.lookup_hints import LookupHints, lookup_hints, misplaced_lookup, refuse_lookup_clause
@@ -62,6 +62,7 @@ def bind_from(
         scope, first = _source(source.this, context, bind_query), [source.this]
     where = select.args.get("where")
     given = conjuncts(where.this) if where is not None else []
+    asked = Asked(given)
     fulfilled: list[exp.Expr] = []
     written = _steps(*first, select)
     turned = any(_parted(step)[1] for step in written)
@@ -79,7 +80,7 @@ def bind_from(
         elif _is_of_streams(step):
             right = _joined_source(step.this, context, bind_query)
             plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
-            known = () if pivots else given  # else WHERE speaks of what PIVOT makes of the rows
+            known = () if pivots else asked.of(right)  # else WHERE speaks of what PIVOT makes of the rows
             scope, implied = stream_join(plain, scope, right, known, context)
             fulfilled = [*fulfilled, *implied] if _keeps_left(step) else []
             scope = subqueries.filtered(scope, asking)
@@ -89,10 +90,16 @@ def bind_from(
     hints.finish(context)
     if steps != written:
         scope = in_order_of_text(scope, first[0], written)
-    rest = [condition for condition in given if not any(condition is done for done in fulfilled)]
+    return scope, _rest(where, given, fulfilled)
+
+
+def _rest(where: exp.Where | None, given: list[exp.Expression], fulfilled: list[exp.Expr]) -> exp.Expr | None:
+    """What is left of WHERE, whose conditions are ``given``."""
+    done = set(map(id, fulfilled))
+    rest = [condition for condition in given if id(condition) not in done]
     if where is None or len(rest) == len(given):
-        return scope, where.this if where is not None else None
-    return scope, conjunction([node_of(condition.copy()) for condition in rest]) if rest else None
+        return where.this if where is not None else None
+    return conjunction(rest) if rest else None
 
 
 def _without_from(select: exp.Select) -> Scope:
@@ -235,9 +242,14 @@ def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> 
     if view.name.casefold() in context.views:
         raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
     inside = context.inside_view(view.name)
-    try:
+
+    def bound() -> Relation:
         relation = bind_query(view.query, inside)
         inside.stop_if_wrong()
+        return relation
+
+    try:
+        relation = context.catalog.remembered((view.name.casefold(), context.settings), bound)
     except SqlStreamError as error:
         raise _in_view(error, view) from None
     return Relation(relation.node, view.columns or relation.names)

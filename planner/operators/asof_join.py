@@ -13,7 +13,7 @@ from sqlstream.planner.changes import instead_of, takes_changes
 from sqlstream.planner.durations import readable
 from sqlstream.planner.explain.describe import describe
 from sqlstream.planner.explain.window_text import sql
-from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below
+from sqlstream.planner.joining import Join, equalities_text, join_facts, names_in, pruned_below, timeless
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Node, Schema
 from sqlstream.planner.physical.kernels import sees_arrival
@@ -46,7 +46,7 @@ class AsofJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        return tuple(replace(field, time=None) for field in super().schema)
+        return tuple(map(timeless, super().schema))
 
     @property
     def values(self) -> tuple[exp.Expression, exp.Expression]:

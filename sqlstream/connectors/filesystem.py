@@ -69,6 +69,7 @@ from sqlstream.connectors.kind_column import (
     with_kinds,
 )
 from sqlstream.connectors.odd_files import walk, wrong_files
+from sqlstream.connectors.partition_directories import directories_told, wrong_directories
 from sqlstream.connectors.unheld import refusing
 from sqlstream.connectors.upsert_files import holds_rows_now, is_foreign, replace_rows
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
@@ -193,6 +194,7 @@ def inspect(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
     logged = any((root / "_spark_metadata").exists() for root in _matching(path))  # of the files there some count
     paths = [] if logged else walk(_matching(path)).files
     wrong = [*islice(wrong_files(table, paths, CONNECTOR.values(table)["format"]), _MOST_WRONG)]
+    wrong = wrong or [*islice(wrong_directories(table, partition_columns(table), _matching(path), paths), 1)]
     if wrong:
         return wrong
     files = newest_files(_matching(path))
@@ -328,7 +330,8 @@ def _files(environment: Environment, table: Table, schema: str, format: str | No
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
     reader = reader.options(**_reader_options(table, values, partition_columns(table)))
-    files = reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
+    with directories_told(table):
+        files = reader.format(format or values["format"]).load(_directory_or_pattern(values["path"]))
     return _each_once(files, values["path"])
 
 

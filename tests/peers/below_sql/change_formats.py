@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.kafka import messages_of_rows, rows_of_messages
@@ -71,6 +71,9 @@ def _table(case: Case) -> tuple[Table, list[str]]:
     return table, [f"{d.code}: {d.message}" for d in validate(table, {})]
 
 
+T = TypeVar("T")
+
+
 class _NoTables:
     """A catalog in which nothing is."""
 
@@ -85,6 +88,9 @@ class _NoTables:
 
     def function_names(self) -> list[str]:
         return []
+
+    def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
+        return answer()
 
 
 def _refused(case: Case, wrong: list[str]) -> None:

@@ -19,6 +19,7 @@ from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.correlation import Correlation, without_order
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.match_recognize import with_matches
 from sqlstream.planner.binder.ordering import is_ordered
 from sqlstream.planner.binder.over import with_overs
 from sqlstream.planner.binder.processing_time import with_processing_time
@@ -74,8 +75,7 @@ def _selected(
     select: exp.Select, scope: Scope, where: exp.Expr | None, subqueries: Subqueries, context: Context
 ) -> Relation:
     """Without DISTINCT."""
-    if select.args.get("match"):  # whose columns are all that the rest of the query knows
-        raise unsupported.refusal("match", span_of(select.args["match"]))
+    scope = with_matches(select, scope, context)  # whose columns are all that the rest of the query knows
     if where is not None:
         scope = _filtered(where, scope, subqueries, context)
     if is_aggregation(select, context):

@@ -1,4 +1,4 @@
-"""What MATCH_RECOGNIZE reads of the rows of a match: values in single rows, aggregates over rows, what is of the match."""
+"""What MATCH_RECOGNIZE reads of matches: values in single rows, aggregates over rows, and what is of the match."""
 
 from __future__ import annotations
 

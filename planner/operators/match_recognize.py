@@ -18,7 +18,7 @@ from sqlstream.planner.meanings import Names as Meanings
 from sqlstream.planner.meanings import meaning, names_of
 from sqlstream.planner.nodes import Field, Node, Schema, Unary
 from sqlstream.planner.operators.over import Sorted, sorted_text
-from sqlstream.planner.physical.clocks import held_back_ms, told_time
+from sqlstream.planner.physical.clocks import WaitsFor, told_time, waiting_for
 from sqlstream.planner.physical.kernels import keys_of
 from sqlstream.planner.physical.native import only_columnar
 from sqlstream.planner.physical.state_facts import keys_fact, state_facts, title_of
@@ -34,7 +34,7 @@ from sqlstream.planner.properties import (
 from sqlstream.planner.rewriting import columns_of
 from sqlstream.planner.rules.prune_columns import Names, pruned
 from sqlstream.planner.rules.push_filters import passes
-from sqlstream.planner.rules.remove_unused_time import needed_below
+from sqlstream.planner.rules.remove_unused_time import needed_below, without_unused
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.matches import Skip
 
@@ -71,6 +71,13 @@ class MatchRecognize(Unary):
         the match is decided."""
         own = self.input.schema if self.all_rows else self._key_fields
         return tuple(replace(field, time=None) for field in own)
+
+    @property
+    def holds(self) -> bool:
+        """True where matches that have found an end hold the watermark until they are decided: an operator above needs
+        the time of their last row, and matches may be decided later than by that."""
+        tells_time = any(measure.item.time is TimeDomain.EVENT for measure in self.measures)
+        return tells_time and not self.automaton.has_one_length
 
     @property
     def _key_fields(self) -> tuple[Field, ...]:
@@ -164,6 +171,12 @@ def _(node: MatchRecognize, needed: Names) -> Names:
     return frozenset({node.time})
 
 
+@without_unused.register
+def _(node: MatchRecognize, needed: Names) -> Node:
+    kept = (m if m.name in needed else replace(m, item=replace(m.item, time=None)) for m in node.measures)
+    return replace(node, measures=tuple(kept))
+
+
 # --- texts ----------------------------------------------------------------------------------------------------
 
 
@@ -227,11 +240,9 @@ def _(node: MatchRecognize, port: int = 0) -> str | None:
     return node.time if node.domain is TimeDomain.EVENT else None
 
 
-@held_back_ms.register
-def _(node: MatchRecognize) -> int:
-    """A match may be decided as late as WITHIN allows, and has the time of its last row."""
-    below = held_back_ms(node.input)
-    return below + node.within_ms if node.within_ms is not None else below
+@waiting_for.register
+def _(node: MatchRecognize) -> WaitsFor | None:
+    return WaitsFor.MATCHES if node.holds else None
 
 
 @only_columnar.register

@@ -70,6 +70,20 @@ class Automaton:
             behind[place, [self.variable_of[p] for p in self._behind(place)]] = True
         return behind
 
+    @cached_property
+    def has_one_length(self) -> bool:
+        """True where all matches have as many rows: each is decided by its last row then, and in order."""
+        now, ended = set(self.first), False
+        for _ in self.variables:
+            ends = {self.ends[place] for place in now}
+            ended = ends == {True}
+            if len(ends) > 1 or (ended and any(self.follow[place] for place in now)):
+                return False
+            if ended:
+                return True
+            now = {behind for place in now for behind in self.follow[place]}
+        return False
+
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
         """True where rows that are mapped to these variables alone lead from the place to itself."""
         return place in self._behind(place, among)

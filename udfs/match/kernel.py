@@ -48,7 +48,8 @@ _AT_THE_END = END_OF_TIME - 1
 class MatchKernel(Kernel):
     """``passed`` are the columns of ``input`` that come out before the ``measures``: keys, or with ``all_rows``, where
     each row of a match comes out, any. ``within`` is in microseconds. ``time`` names the column of the rows' times;
-    None stands for now, in processing time."""
+    None stands for now, in processing time. ``holds``: operators above see no watermark that has passed the last row of
+    a match which is not decided."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -63,6 +64,7 @@ class MatchKernel(Kernel):
     domain: Domain = Domain.EVENT
     ties: tuple[Tie, ...] = ()
     all_rows: bool = False
+    holds: bool = False
 
     def __post_init__(self) -> None:
         assert not self.automaton.matches_nothing, "a match has rows"
@@ -77,6 +79,13 @@ class MatchKernel(Kernel):
     @property
     def uses_processing_time(self) -> bool:
         return self.domain is Domain.PROCESSING
+
+    @property
+    def deferring(self) -> bool:
+        return self.holds
+
+    def on_held(self, context: Context) -> None:
+        self._hold(context)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         time = times_of(rows, self.time, context)
@@ -115,6 +124,11 @@ class MatchKernel(Kernel):
             self._step(rows, now, state, context)
         state.flush()
         context.set_timer(self.domain, state.next_timer(self.domain))
+        if self.holds:
+            self._hold(context)
+
+    def _hold(self, context: Context) -> None:
+        context.hold(self._open.state(context.store).next_timer(Domain.EVENT))
 
     def _step(self, rows: pa.Table, now: int, state: KeyedState, context: Context) -> None:
         passed = rows.column(TIME).to_numpy() <= now

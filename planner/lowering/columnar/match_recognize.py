@@ -57,6 +57,7 @@ def _(node: MatchRecognize, step: Step, context: Context) -> DataFrame:
         Domain.PROCESSING if node.domain is TimeDomain.PROCESSING else Domain.EVENT,
         tuple(Tie(column_names[tie.name], tie.descending, tie.nulls_first) for tie in node.ties),
         node.all_rows,
+        node.holds,
     )
     output = spark_schema(kernel.output, projected.schema)
     emitted = run(projected, running(step, context.plan, kernel, output), context.runtime)

@@ -25,7 +25,7 @@ from sqlstream.types import BIGINT, BOOLEAN, DataType
 from sqlstream.udfs.joins.condition import Comparison
 from sqlstream.udfs.match import expressions as k
 
-NOT_COMPUTED = "SS676"
+NOT_COMPUTED = "SS686"
 
 _ARITHMETIC: dict[type[exp.Expr], k.Arithmetic] = {
     exp.Add: k.Arithmetic.PLUS,
@@ -59,7 +59,7 @@ def match_conditions(
     operands: Sequence[MatchOperand],
     function: Callable[[str], Function | None] = lambda _: None,
 ) -> MatchConditions:
-    """BindError SS676 for what kernels do not compute of several rows."""
+    """BindError SS686 for what kernels do not compute of several rows."""
     divided = _Divided(operands, function)
     conditions = tuple((d.variable, divided.value(d.condition, BOOLEAN)) for d in definitions)
     return MatchConditions(conditions, tuple(divided.operands.values()))

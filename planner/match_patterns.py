@@ -60,7 +60,7 @@ class _Built:
                     behind = self.step(part, behind)
                 return behind
             case n.PatternAlternation(parts=parts):
-                return _Step([self.step(part, behind) for part in parts])
+                return _Step([self.step(part, behind) for part in reversed(parts)][::-1])
             case n.PatternRepetition():
                 return self._repeated(pattern, behind)
 

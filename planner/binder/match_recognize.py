@@ -43,8 +43,8 @@ from sqlstream.types import BIGINT, STRING, TIMESTAMP
 from sqlstream.udfs.match.automaton import Automaton
 from sqlstream.udfs.match.matches import Skip, SkipTo
 
-WRONG_ORDER, WRONG_VARIABLE, WRONG_CALL, WRONG_PATTERN = "SS670", "SS671", "SS672", "SS673"
-ENDLESS, WRONG_SKIP, WRONG_TIME = "SS674", "SS675", "SS677"
+WRONG_ORDER, WRONG_VARIABLE, WRONG_CALL, WRONG_PATTERN = "SS680", "SS681", "SS682", "SS683"
+ENDLESS, WRONG_SKIP, WRONG_TIME = "SS684", "SS685", "SS687"
 
 _ALL_ROWS = "ALL ROWS PER MATCH"
 _ROWS = {None: False, "ONE ROW PER MATCH": False, _ALL_ROWS: True}
@@ -220,7 +220,7 @@ class _Matching:
                     yield Defined(variable, condition)
 
     def _within(self, automaton: Automaton, defined: set[str]) -> int | None:
-        """Milliseconds. BindError SS674 where matches would never be decided without it."""
+        """Milliseconds. BindError SS684 where matches would never be decided without it."""
         within = self._clause.within
         if within is not None:
             milliseconds = interval_ms(within, "the interval of WITHIN", span_of(within))
@@ -427,7 +427,7 @@ class _Reading:
         return replace(operand, variable=self._of_one_variable(value)[0], current=False)
 
     def _of_one_variable(self, written: exp.Expr) -> tuple[str | None, exp.Expr]:
-        """The variable whose rows an expression reads, and the expression without its name. BindError SS672."""
+        """The variable whose rows an expression reads, and the expression without its name. BindError SS682."""
         found: dict[str | None, None] = {}
 
         def plain(node: exp.Expr) -> exp.Expr:

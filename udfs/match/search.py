@@ -236,7 +236,10 @@ class _Run:
 
     def _distinct(self, threads: Threads) -> Indices | None:
         """The first one of threads that go on alike; None where all differ."""
-        group = self._line.key[threads.start] if self._search.joins_starts else threads.start
+        start = threads.start
+        if not self._search.joins_starts and (start[1:] != start[:-1]).all():
+            return None
+        group = self._line.key[start] if self._search.joins_starts else start
         code = group * len(self._automaton.variables) + threads.place
         ordered = np.sort(code)
         if not (ordered[1:] == ordered[:-1]).any():

@@ -103,7 +103,7 @@ def _(node: MatchRecognize) -> bool:
 
 @is_joint.register
 def _(node: MatchRecognize) -> bool:
-    return node.domain is TimeDomain.EVENT
+    return node.domain is TimeDomain.EVENT and not node.holds
 
 
 @awaited_by.register

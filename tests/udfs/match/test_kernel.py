@@ -234,7 +234,7 @@ BOUNDS = st.sampled_from([(0, None), (1, None), (0, 1), (2, 2), (1, 3), (2, None
 
 def _larger(inner: st.SearchStrategy[n.Pattern]) -> st.SearchStrategy[n.Pattern]:
     several = st.lists(inner, min_size=2, max_size=3).map(tuple)
-    repeated = st.builds(lambda p, b, r: n.PatternRepetition(p, *b, r), inner, BOUNDS, st.booleans())
+    repeated = st.builds(lambda p, b, r: n.PatternRepetition(p, b[0], b[1], r), inner, BOUNDS, st.booleans())
     return several.map(n.PatternSequence) | several.map(n.PatternAlternation) | repeated
 
 

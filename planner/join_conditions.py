@@ -32,7 +32,7 @@ COMPARISONS: dict[type[exp.Expr], Comparison] = {
     exp.NullSafeNEQ: Comparison.NOT_DISTINCT,
 }
 
-_ORDERED = frozenset({"STRING", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+ORDERED = frozenset({"STRING", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 _APART = (
     "Compute it in a query below, or write the condition so that each side of the comparison reads one table; an INNER "
@@ -115,7 +115,7 @@ class _Divided:
             _require_repeatable(value)
         kinds = [self._types.of(value) for value in values]
         kind = common_type(kinds)
-        if not (kind.is_numeric or kind.name in _ORDERED):
+        if not (kind.is_numeric or kind.name in ORDERED):
             raise _not_compared(kinds, left_side)
         left, right = (
             self._operand(value, None if own == kind else kind) for value, own in zip(values, kinds, strict=True)

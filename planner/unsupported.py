@@ -104,7 +104,12 @@ FEATURES: dict[str, Unsupported] = {
         "Rows are held by the channel of their own table; those of a join have two.",
     ),
     "match": Unsupported(
-        "SS322", "MATCH_RECOGNIZE clauses", "Session windows with COLLECT_LIST find simple sequences."
+        "SS322", "MATCH_RECOGNIZE clauses of this form", "Write ONE ROW PER MATCH or ALL ROWS PER MATCH."
+    ),
+    "match join": Unsupported(
+        "SS322",
+        "MATCH_RECOGNIZE clauses behind joined tables",
+        "Join below or above: FROM (SELECT … FROM t JOIN u ON …) MATCH_RECOGNIZE (…).",
     ),
     "process function": Unsupported(
         "SS323",

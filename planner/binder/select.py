@@ -8,8 +8,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlstream.grammar.carrier import ARG, clauses_of
-from sqlstream.grammar.spans import span_of
-from sqlstream.planner import unsupported
 from sqlstream.planner.binder.above_groups import above_groups, with_values_below
 from sqlstream.planner.binder.aggregation import bind_aggregation, bind_distinct
 from sqlstream.planner.binder.calls import aggregate_name
@@ -19,6 +17,7 @@ from sqlstream.planner.binder.context import BindQuery, Context, Relation
 from sqlstream.planner.binder.correlation import Correlation, without_order
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.generators import generate, is_generator
+from sqlstream.planner.binder.match_recognize import with_matches
 from sqlstream.planner.binder.named_arguments import with_positions
 from sqlstream.planner.binder.ordering import is_ordered
 from sqlstream.planner.binder.over import with_overs
@@ -77,8 +76,7 @@ def _selected(
     select: exp.Select, scope: Scope, where: exp.Expr | None, subqueries: Subqueries, context: Context
 ) -> Relation:
     """Without DISTINCT."""
-    if select.args.get("match"):  # whose columns are all that the rest of the query knows
-        raise unsupported.refusal("match", span_of(select.args["match"]))
+    scope = with_matches(select, scope, context)  # whose columns are all that the rest of the query knows
     if where is not None:
         scope = _filtered(where, scope, subqueries, context)
     if is_aggregation(select, context):

@@ -159,8 +159,6 @@ def _source(source: exp.Expr, context: Context, bind_query: BindQuery) -> Scope:
             raise bind_error("SS220", message, source, hint)
         case exp.Values():
             scope = _aliased(bind_values(source, context), source)
-        case exp.MatchRecognize():
-            raise unsupported.refusal("match", span_of(source))
         case _:
             raise unsupported.refusal("syntax", span_of(source), f"It is {type(source).__name__.upper()} in FROM.")
     return _clauses(source, scope, context)

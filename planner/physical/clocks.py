@@ -25,6 +25,8 @@ class WaitsFor(Enum):
     ANSWERS = "answers"
     """To lookups: the rows go on without further input."""
     BARRIERS = "barriers"
+    MATCHES = "matches"
+    """That are not decided: rows to come may make them longer."""
 
 
 @singledispatch

@@ -129,6 +129,15 @@ def test_ties_order_rows_of_one_time():
     assert values(harness) == [(3, 1, 1, 1), (3, 2, 1, 1), (1, 3, 3, 2), (None, 4, 4, 3), (9, 5, 5, 4)]
 
 
+def test_ties_need_not_come_out():
+    kernel = OverKernel(SCHEMA, ("k",), "ts", ("k",), NUMBERS, ties=(Tie("v", descending=True),))
+    harness = KernelHarness(kernel, SCHEMA, ["k"], restarts=True)
+    harness.rows(dicts([("a", 1, 1), ("a", 1, 3)]))
+    harness.rows(dicts([("a", 1, 2), ("a", 1, 3)]))
+    harness.finish()
+    assert values(harness) == [("a", 1, 1, 1), ("a", 2, 1, 1), ("a", 3, 3, 2), ("a", 4, 4, 3)]
+
+
 def test_following_rows_are_waited_for():
     ahead = Frame(rows=True, start=0, end=1)
     soon = Frame(rows=False, start=0, end=1000 * MS)

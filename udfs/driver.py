@@ -21,7 +21,8 @@ Ports: TypeAlias = Mapping[int, Sequence[pa.Table]]
 class MicroBatch:
     """What a micro-batch brings to a key group.
 
-    ``ahead`` are rows that an operator below sent before its watermark passed, ``rows`` the others. ``watermark`` and
+    ``ahead`` are rows that an operator below sent before its watermark passed, ``fired`` those that the clock of
+    processing time fired there, by the time that had passed then, ``rows`` the others. ``watermark`` and
     ``processing_time``: how far the clocks have come, in microseconds; neither goes back. ``input_ended``: no watermark
     comes after this one, so what the last rows set a timer for fires at once.
     ``clock_ahead``: operators above wait for the same clock of processing time, so what it fires must reach them
@@ -34,6 +35,7 @@ class MicroBatch:
     rows: Ports = field(default_factory=dict)
     input_ended: bool = False
     clock_ahead: bool = False
+    fired: Mapping[int, Ports] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,16 @@ def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bo
     if holds:
         kernel.on_held(context)
     _rows(kernel, context, batch.ahead)
+    for time in sorted(batch.fired):
+        _processing_time(kernel, context, batch, max(time, context.processing_time))
+        _rows(kernel, context, batch.fired[time])
     _event_time(kernel, context, batch)
-    _processing_time(kernel, context, batch)
+    _processing_time(kernel, context, batch, batch.processing_time)
     context.ahead = False
     _rows(kernel, context, batch.rows)
     if batch.input_ended:
         _event_time(kernel, context, batch)
-        _processing_time(kernel, context, batch)
+        _processing_time(kernel, context, batch, batch.processing_time)
 
 
 def _rows(kernel: Kernel, context: GroupContext, ports: Ports) -> None:
@@ -132,11 +137,11 @@ def _event_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> Non
         kernel.on_event_time(batch.watermark, context)
 
 
-def _processing_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> None:
-    context.processing_time = batch.processing_time
-    context.ahead = batch.clock_ahead or batch.processing_time == END_OF_TIME
-    if _due(context, Domain.PROCESSING, batch.processing_time):
-        kernel.on_processing_time(batch.processing_time, context)
+def _processing_time(kernel: Kernel, context: GroupContext, batch: MicroBatch, time: int) -> None:
+    context.processing_time = time
+    context.ahead = batch.clock_ahead or time == END_OF_TIME
+    if _due(context, Domain.PROCESSING, time):
+        kernel.on_processing_time(time, context)
 
 
 def _due(context: GroupContext, domain: Domain, time: int) -> bool:

@@ -30,6 +30,9 @@ TICK = "__tick"
 CLOCK = "__processing_time"
 """BIGINT column of the exchange's input: when a row came, in microseconds."""
 
+FIRED = "__fired"
+"""BIGINT column of the exchange's input: of rows that processing time fired below, when, in microseconds."""
+
 LATE_TABLE = "__late_table"
 """STRING column between operators: the row holds late rows for this table, which pass all operators by."""
 
@@ -85,8 +88,9 @@ BLOBS = pa.schema(
         ("port", pa.int32()),
     ]
 )
-"""``clock``: the time of a tick, HOLD or LIFT, or when the first row of the blob came, in microseconds; NULL where rows
-say not, and for a tick that only calls its key group; the rows that a task has read from files, of READ.
+"""``clock``: the time of a tick, HOLD or LIFT, when the first row of the blob came, or when processing time fired those
+of AHEAD, in microseconds; NULL where rows say not, and for a tick that only calls its key group; the rows that a task
+has read from files, of READ.
 ``parts``: JSON, the place of each part and how many of the rows, in order, come from it; NULL where rows say not.
 ``port``: of the kernel, for which rows are."""
 
@@ -152,9 +156,11 @@ class Exchange:
         if EMITTED_AHEAD in rows.column_names:
             ahead = pc.fill_null(rows.column(EMITTED_AHEAD), False)
             rows = rows.drop_columns([EMITTED_AHEAD])
-            yield from self._cut(rows.filter(ahead), Content.AHEAD)
-            rows = rows.filter(pc.invert(ahead))
-        yield from self._cut(rows, Content.ROWS)
+            for fired, sent in _by_firing(rows.filter(ahead)):
+                yield from self._cut(sent, Content.AHEAD, fired)
+            rows = _not_fired(rows.filter(pc.invert(ahead)))
+        clock = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
+        yield from self._cut(rows, Content.ROWS, clock)
 
     def _with_hash(self, rows: pa.Table) -> pa.Table:
         if not self.hashed:
@@ -164,10 +170,9 @@ class Exchange:
             hashes[nulls] = nulls
         return rows.add_column(0, KEY_HASH, pa.array(hashes))
 
-    def _cut(self, rows: pa.Table, content: Content) -> Iterator[Filled]:
+    def _cut(self, rows: pa.Table, content: Content, clock: int | None) -> Iterator[Filled]:
         if not rows.num_rows:
             return
-        clock = pc.min(rows.column(CLOCK)).as_py() if CLOCK in rows.column_names else None
         places, parts = zip(*_parts(rows), strict=True)
         combined = [self.kernel.combine(group_rows) for group_rows in parts]
         ends = np.cumsum([group_rows.num_rows for group_rows in combined])
@@ -205,6 +210,20 @@ class Exchange:
         late = table.filter(pc.is_valid(table.column(LATE_TABLE)))
         for name, rows in zip(late.column(LATE_TABLE).to_pylist(), late.column(LATE).to_pylist(), strict=True):
             yield Blob(0, 0, 0, Content.LATE, None, name, rows)
+
+
+def _by_firing(rows: pa.Table) -> Iterator[tuple[int | None, pa.Table]]:
+    """Rows apart by when processing time fired them, in that order; None and all, where they do not say."""
+    if FIRED not in rows.column_names:
+        yield None, rows
+        return
+    times = rows.column(FIRED)
+    for time in sorted(times.unique().to_pylist()):
+        yield time, _not_fired(rows.filter(pc.equal(times, time)))
+
+
+def _not_fired(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([FIRED]) if FIRED in rows.column_names else rows
 
 
 def _newest(times: pa.ChunkedArray) -> int | None:

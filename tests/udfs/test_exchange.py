@@ -12,6 +12,7 @@ from sqlstream.udfs import exchange as exchange_module
 from sqlstream.udfs.exchange import (
     BLOBS,
     CLOCK,
+    FIRED,
     HOLD,
     LATE,
     LATE_TABLE,
@@ -98,6 +99,18 @@ def test_rows_sent_ahead_of_the_watermark_stay_apart():
     assert [(b.key_group, b.content) for b in cut_blobs] == [(0, Content.AHEAD), (1, Content.AHEAD), (0, Content.ROWS)]
     assert [from_bytes(b.bytes).column("v").to_pylist() for b in cut_blobs] == [[1], [3], [0, 2]]
     assert EMITTED_AHEAD not in from_bytes(cut_blobs[0].bytes).column_names
+
+
+def test_rows_that_the_clock_fired_below_go_apart_by_when():
+    ahead, fired = pa.array([True, True, False, True]), pa.array([9, 4, None, 9], pa.int64())
+    table = rows([0, 0, 0, 0], **{EMITTED_AHEAD: ahead, FIRED: fired, CLOCK: pa.array([70, 70, 80, 70])})
+    collected = [(b.content, b.clock, from_bytes(b.bytes)) for b in blobs([table], 1)]
+    assert [(content, clock, part.column("v").to_pylist()) for content, clock, part in collected] == [
+        (Content.AHEAD, 4, [1]),
+        (Content.AHEAD, 9, [0, 3]),
+        (Content.ROWS, 80, [2]),
+    ]
+    assert not any(FIRED in part.column_names for _, _, part in collected)
 
 
 def test_a_tick_reaches_every_key_group_and_no_kernel_as_a_row():

@@ -35,9 +35,14 @@ class Arrived:
         """The rows of blobs, or those that are handed."""
         if content in self.handed:
             return {0: [self.handed[content]]}
-        blobs = self.of(content)
-        ports = sorted({blob.port for blob in blobs})
-        return {port: rows_in_order(blob for blob in blobs if blob.port == port) for port in ports}
+        return _by_port([blob for blob in self.of(content) if content is not Content.AHEAD or blob.clock is None])
+
+    @property
+    def fired(self) -> Mapping[int, Ports]:
+        """The rows that the clock fired below, by the processing time that had passed then."""
+        blobs = [blob for blob in self.of(Content.AHEAD) if blob.clock is not None]
+        clocks = sorted({blob.clock for blob in blobs if blob.clock is not None})
+        return {clock - _MILLISECOND: _by_port([b for b in blobs if b.clock == clock]) for clock in clocks}
 
     def of(self, content: Content) -> list[Blob]:
         return [blob for blob in self.blobs if blob.content is content]
@@ -100,7 +105,13 @@ def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBa
         rows,
         input_ended=watermark == END_OF_TIME,
         clock_ahead=clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock,
+        fired=arrived.fired,
     )
+
+
+def _by_port(blobs: Sequence[Blob]) -> Ports:
+    ports = sorted({blob.port for blob in blobs})
+    return {port: rows_in_order(blob for blob in blobs if blob.port == port) for port in ports}
 
 
 def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:

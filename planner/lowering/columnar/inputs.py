@@ -20,7 +20,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import changelog_mode, uses_processing_time
-from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
+from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 
 WindowNode = AssignWindows | WindowAggregate
@@ -90,6 +90,11 @@ class Inputs:
     def _required(self, told: BlobWatermark) -> str:
         return required_micros(told, passing=LATE_TABLE in self.below.columns)
 
+    def fired(self, time: str | None) -> None:
+        """Tells the exchange when the clock fired rows below. ``time``: the field with their processing time."""
+        if time in self.below.columns and EMITTED_AHEAD in self.below.columns:
+            self.add_text(f"unix_micros({quoted(time)})", FIRED)
+
     def columns(self) -> list[Column]:
         return [F.expr(text).alias(name) for name, text in self.texts.items()]
 
@@ -104,6 +109,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
         inputs.time(node.columns.end, END)
     if node.time is None or uses_processing_time(node):
         inputs.add_text(clock_of(rows), CLOCK)
+        inputs.fired(node.time)
     return inputs
 
 

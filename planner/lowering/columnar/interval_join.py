@@ -9,6 +9,7 @@ from sqlstream.planner.lowering.columnar.join_inputs import condition_of, join_i
 from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.physical.steps import Operator
+from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.joins.interval import TIME, IntervalJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds
 from sqlstream.udfs.kernel import Domain
@@ -19,6 +20,8 @@ def _(node: IntervalJoin, step: Operator, context: Context) -> DataFrame:
     def time(port: int, inputs: Inputs) -> None:
         if node.by_clock:
             inputs.add_text(clock_of(inputs.below), TIME)
+            inputs.add_text(clock_of(inputs.below), CLOCK)  # before its first watermark Spark has no clock
+            inputs.fired(node.times[port])
         else:
             inputs.time(node.times[port], TIME)
 

@@ -23,7 +23,7 @@ from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.properties import acts_by_clock
-from sqlstream.udfs.exchange import HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
+from sqlstream.udfs.exchange import FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Exchange
 from sqlstream.udfs.handover import Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, Kernel
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, KernelProcessor
@@ -107,7 +107,7 @@ class Above:
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The rows' schema as kernels see it, without the columns that are none of rows of data."""
-    schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, HOLD, BARRIER, TICK, LATE_TABLE, LATE, *PARTS)
+    schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, FIRED, HOLD, BARRIER, TICK, LATE_TABLE, LATE, *PARTS)
     return pa.schema([f for f in schema if f.name not in none])
 
 

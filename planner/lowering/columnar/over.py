@@ -29,6 +29,7 @@ from sqlstream.planner.lowering.lower import Context, lower_operator
 from sqlstream.planner.operators.over import NTH, NUMBERS, SHIFTS, Over, OverCall
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.types import DataType
+from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import Domain
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Number, Numbered, OverFunction, Shifted
@@ -50,6 +51,8 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     functions = tuple(functions_of(node.calls, inputs))
     if node.domain is TimeDomain.PROCESSING:
         inputs.add_text(clock_of(rows), TIME)
+        inputs.add_text(clock_of(rows), CLOCK)  # before its first watermark Spark has no clock
+        inputs.fired(node.time)
     else:
         inputs.time(node.time)
     by_key, key_names = keys_among(rows, node.keys, column_names)

@@ -69,6 +69,21 @@ def test_event_time_comes_before_the_rows_of_the_batch_and_after_rows_sent_ahead
     assert group.batch(rows(4, content=Content.AHEAD), watermark=2500)[0] == [("rows 4", 2000, None)]
 
 
+def test_rows_that_the_clock_fired_below_come_a_millisecond_before_the_time_at_which_it_did():
+    group = Group(Watermark.CLOCK)
+    fired = [rows(n, processing_timer=12 * SECOND, content=Content.AHEAD, clock=n * SECOND) for n in (20, 4, 12)]
+    assert group.batch(*fired, watermark=30_000) == (
+        [
+            ("rows 4", None, 3999),
+            ("rows 12", None, 11_999),
+            ("processing time", None, 19_999),
+            ("rows 20", None, 19_999),
+            ("processing time", None, 30_000),
+        ],
+        [],
+    )
+
+
 def test_timers_wait_for_their_time_to_the_millisecond():
     group = Group()
     group.batch(rows(1, event_timer=1_999_001))

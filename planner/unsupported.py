@@ -68,12 +68,6 @@ FEATURES: dict[str, Unsupported] = {
         "comparisons of several values that may be NULL with a subquery, below OR, NOT and CASE",
         "Write them among the conditions of WHERE, as in WHERE (a, b) NOT IN (SELECT …), or compare one value.",
     ),
-    "unbounded window aggregate": Unsupported(
-        "SS309",
-        "aggregates over a window table function that do not group by its window",
-        "Add the window's columns: GROUP BY …, window_start, window_end.",
-        "The result would be one unbounded aggregate over all windows.",
-    ),
     "emit": Unsupported(
         "SS313",
         "EMIT clauses on rows of a window table function that nothing aggregates",

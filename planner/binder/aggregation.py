@@ -17,7 +17,7 @@ from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.context import Context, Relation
 from sqlstream.planner.binder.expressions import ClauseContext
 from sqlstream.planner.binder.firing import bind_firing
-from sqlstream.planner.binder.group_aggregate import bind_group_aggregate, window_assigned
+from sqlstream.planner.binder.group_aggregate import bind_group_aggregate
 from sqlstream.planner.binder.group_results import having_of, projected, result_of, with_keys
 from sqlstream.planner.binder.grouping import GroupedWindow, Grouping, Key, bind_grouping
 from sqlstream.planner.binder.scope import Scope, scope_of
@@ -76,10 +76,6 @@ def _bound(select: exp.Select, grouping: Grouping, scope: Scope, tables: Sequenc
         return _aggregate(select, grouping, _window_from_clause(grouping, scope), context)
     if _groups_by_window(grouping, scope):
         return _aggregate(select, grouping, _window_from_input(select, grouping, scope, context), context)
-    if window_of(scope.node) is not None and window_assigned(scope.node):
-        raise unsupported.refusal(
-            "unbounded window aggregate", span_of(select.args.get("group") or select.expressions[0])
-        )
     return bind_group_aggregate(select, grouping, scope, ttl_ms_of(tables, context), context)
 
 

@@ -49,10 +49,11 @@ def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context)
 
 def _closing(emit: Emit, node: Node, context: Context) -> Node:
     """Windows below emit when they close; without any, rows wait until the watermark has passed their time."""
-    windows = [n for n in node.walk() if isinstance(n, WindowAggregate | AssignWindows)]
-    if any(isinstance(n, WindowAggregate) and n.firing.trigger is not None for n in windows):
+    aggregates = [n for n in node.walk() if isinstance(n, WindowAggregate)]
+    if any(n.firing.trigger is not None for n in aggregates):
         context.wrong("SS229", "TRIGGER and EMIT both say when windows fire", emit.span, "Keep one of the two.")
-    return node if windows else _held(emit, node, context)
+    assigned = any(isinstance(n, AssignWindows) for n in node.walk()) and changelog_mode(node) == APPEND_ONLY
+    return node if aggregates or assigned else _held(emit, node, context)
 
 
 def _held(emit: Emit, node: Node, context: Context) -> Node:

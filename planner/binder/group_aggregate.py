@@ -21,16 +21,7 @@ from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.naming import Names, field_of
 from sqlstream.planner.nodes import AssignTime, Filter, Node, Scan
 from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.windows import DEFAULT_COLUMNS
-
-
-def window_assigned(node: Node) -> bool:
-    """Do the rows carry windows that nothing has aggregated yet? Those of the results of windows have closed."""
-    if isinstance(node, AssignWindows | WindowAggregate):
-        return isinstance(node, AssignWindows)
-    return any(map(window_assigned, node.inputs))
 
 
 def bind_group_aggregate(

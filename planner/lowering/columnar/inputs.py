@@ -10,16 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.lowering.columnar.watermarks import TIME, required_micros
 from sqlstream.planner.lowering.columns import column, micros, quoted
 from sqlstream.planner.lowering.hidden import hidden_clock
 from sqlstream.planner.lowering.lower import Context
-from sqlstream.planner.nodes import Schema, Unary
+from sqlstream.planner.nodes import Node, Schema, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.planner.properties import changelog_mode, uses_processing_time
+from sqlstream.planner.properties import changelog_mode, uses_processing_time, window_of
+from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 
@@ -90,9 +91,15 @@ class Inputs:
     def _required(self, told: BlobWatermark) -> str:
         return required_micros(told, passing=LATE_TABLE in self.below.columns)
 
-    def fired(self, time: str | None) -> None:
-        """Tells the exchange when the clock fired rows below. ``time``: the field with their processing time."""
-        if time in self.below.columns and EMITTED_AHEAD in self.below.columns:
+    def fired(self, below: Node, time: str | None) -> None:
+        """Tells the exchange when the clock fired the windows whose results the rows are. ``time``: the field by which
+        the operator takes them. Each such time is a call of its own for a key group, so these are windows whose ends
+        many keys share; the results of others come when the micro-batch does.
+        """
+        windows = window_of(below)
+        if windows is None or time is None or windows.time != time or windows.domain is not TimeDomain.PROCESSING:
+            return
+        if isinstance(windows.window, AlignedWindow) and EMITTED_AHEAD in self.below.columns:
             self.add_text(f"unix_micros({quoted(time)})", FIRED)
 
     def columns(self) -> list[Column]:
@@ -109,7 +116,7 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
         inputs.time(node.columns.end, END)
     if node.time is None or uses_processing_time(node):
         inputs.add_text(clock_of(rows), CLOCK)
-        inputs.fired(node.time)
+        inputs.fired(node.input, node.time)
     return inputs
 
 

@@ -21,7 +21,7 @@ def _(node: IntervalJoin, step: Operator, context: Context) -> DataFrame:
         if node.by_clock:
             inputs.add_text(clock_of(inputs.below), TIME)
             inputs.add_text(clock_of(inputs.below), CLOCK)  # before its first watermark Spark has no clock
-            inputs.fired(node.times[port])
+            inputs.fired(node.inputs[port], node.times[port])
         else:
             inputs.time(node.times[port], TIME)
 

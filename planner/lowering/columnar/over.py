@@ -52,7 +52,7 @@ def _(node: Over, step: Operator, context: Context) -> DataFrame:
     if node.domain is TimeDomain.PROCESSING:
         inputs.add_text(clock_of(rows), TIME)
         inputs.add_text(clock_of(rows), CLOCK)  # before its first watermark Spark has no clock
-        inputs.fired(node.time)
+        inputs.fired(node.input, node.time)
     else:
         inputs.time(node.time)
     by_key, key_names = keys_among(rows, node.keys, column_names)

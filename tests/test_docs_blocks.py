@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
 
 TABLES = {
+    "docs/from_spark.md:orders": "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP(3), WATERMARK FOR at AS at",
+    "docs/from_spark.md:payments": "order_id BIGINT, amount DOUBLE, paid TIMESTAMP(3), WATERMARK FOR paid AS paid",
     "bids": "auction BIGINT, bidder BIGINT, price DECIMAL(10, 2), at TIMESTAMP(3), WATERMARK FOR at AS at",
     "changes": "id BIGINT, name STRING, level INT, carrier STRING, fleet INT",
     "clicks": "account STRING, page STRING, at TIMESTAMP(3), WATERMARK FOR at AS at",
@@ -95,6 +97,7 @@ RUN = {
     ("docs/quickstart.md", "mkdir bids"): "tests/test_docs.py",
     ("docs/quickstart.md", "cat > "): "tests/test_docs.py",
     ("docs/quickstart.md", "sqlstream "): "tests/test_docs.py",
+    ("docs/from_spark.md", ""): "tests/test_from_spark_page.py",
     ("docs/python.md", "import sqlstream"): "tests/sqlstream/test_documentation.py",
     ("docs/process_functions.md", "from "): "tests/udfs/process/test_documentation.py",
     ("docs/testing.md", "from datetime"): "tests/sqlstream/testing/test_documentation.py",

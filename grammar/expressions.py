@@ -13,8 +13,9 @@ from sqlstream.errors import Span
 from sqlstream.grammar.chains import rebalanced
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
+from sqlstream.grammar.json_calls import JSON_CALLS, JsonParser
+from sqlstream.grammar.rounding import ROUNDED_TO, RoundedTime
 from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
-from sqlstream.grammar.strict import StrictParser
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
@@ -24,12 +25,15 @@ _UNITS: Collection[str] = frozenset(
     for plural in ("", "S")
 )
 _TRIMS = {"": "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
-_NO_CEIL = "Write FLOOR(ts TO unit) + INTERVAL '1' unit, or DATE_TRUNC."
 _INTERVAL_UNIT = "Write for example INTERVAL '5' SECOND."
 
 
 def _special_form(name: str) -> Callable[[ExpressionParser], Any]:
     return lambda self: self.special_form(name)
+
+
+def _json_call(name: str) -> Callable[[ExpressionParser], Any]:
+    return lambda self: self.json_call(name)
 
 
 def _plain_string(self: ExpressionParser, token: Token) -> Any:
@@ -39,7 +43,7 @@ def _plain_string(self: ExpressionParser, token: Token) -> Any:
     return literal
 
 
-class ExpressionParser(StrictParser):
+class ExpressionParser(JsonParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
     ADD_JOIN_ON_TRUE = False
@@ -47,6 +51,7 @@ class ExpressionParser(StrictParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = dict(BUILDERS)
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: _special_form(name) for name in SPECIAL_FORMS},
+        **{name: _json_call(name) for name in JSON_CALLS},
         "CEIL": lambda self: self.rounding("CEIL"),
         "FLOOR": lambda self: self.rounding("FLOOR"),
         "DESCRIPTOR": lambda self: self.descriptor(),
@@ -57,10 +62,13 @@ class ExpressionParser(StrictParser):
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
         **SparkParser.NO_PAREN_FUNCTIONS,
-        TokenType.LOCALTIMESTAMP: lambda: exp.Anonymous(this="LOCALTIMESTAMP"),  # Spark wants parentheses
+        # Spark wants parentheses
+        TokenType.CURRENT_TIME: lambda: exp.Anonymous(this="CURRENT_TIME"),
+        TokenType.LOCALTIME: lambda: exp.Anonymous(this="LOCALTIME"),
+        TokenType.LOCALTIMESTAMP: lambda: exp.Anonymous(this="LOCALTIMESTAMP"),
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        **StrictParser.PRIMARY_PARSERS,
+        **JsonParser.PRIMARY_PARSERS,
         TokenType.NATIONAL_STRING: _plain_string,
         TokenType.RAW_STRING: _plain_string,
         TokenType.STRING: _plain_string,
@@ -181,15 +189,16 @@ class ExpressionParser(StrictParser):
         return False
 
     def rounding(self, name: str) -> exp.Expression:
-        """``FLOOR(ts TO HOUR)`` is Flink's DATE_TRUNC; Spark has no CEIL of a time."""
+        """``FLOOR(ts TO HOUR)`` and ``CEIL(ts TO HOUR)`` have the unit behind the time."""
         if not self._inside_call("TO"):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())
         time = self._parse_disjunction()
-        unit = self._next
-        if name != "FLOOR" or not self._match_text_seq("TO") or not self._advance_any():
-            message = f"{name}(… TO unit) is not a function of the dialect"
-            raise failure(message, token_span(self._curr), hint=_NO_CEIL if name == "CEIL" else None)
-        return exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(unit.text.upper()), time])
+        if not self._match_text_seq("TO") or self._curr.text.upper() not in ROUNDED_TO:
+            hint = f"Units are {', '.join(ROUNDED_TO)}."
+            raise failure(f"{name}(… TO unit) needs a unit of time", token_span(self._curr), hint=hint)
+        self._advance()
+        unit = self._prev.text.upper()
+        return self.expression(RoundedTime(this=time, name=name, unit=unit))
 
     def descriptor(self) -> exp.Expression:
         raise failure("DESCRIPTOR is an argument of a table function", token_span(self._prev))

@@ -32,7 +32,7 @@ _PREDICATES = (
 )  # fmt: skip
 _WHOLE_CONDITIONS = (exp.Predicate, exp.Not, exp.Escape)
 _DISTANCES = frozenset({TokenType.LR_ARROW, TokenType.LLRR_ARROW})
-_CONDITIONS_OF_IS = (exp.Null, exp.Boolean)
+_CONDITIONS_OF_IS = (exp.Null, exp.Boolean, exp.JSON)
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _WORD = re.compile(r"\w+")
@@ -249,7 +249,9 @@ class StrictParser(SparkParser):
         predicate = super()._parse_is(this)
         test = predicate.this if isinstance(predicate, exp.Not) else predicate
         if isinstance(test, exp.Is) and not isinstance(test.expression, _CONDITIONS_OF_IS):
-            raise failure("IS needs NULL, TRUE, FALSE or DISTINCT FROM", token_span(self._prev))
+            raise failure("IS needs NULL, TRUE, FALSE, JSON or DISTINCT FROM", token_span(self._prev))
+        if isinstance(test, exp.Is) and (test.expression.args.get("with_") or test.expression.args.get("unique")):
+            raise failure("IS JSON has no UNIQUE KEYS", token_span(self._prev), hint="Write a IS JSON OBJECT.")
         return predicate
 
     def _build_predicate(self, klass: Any, this: Any, *args: Any, **kwargs: Any) -> Any:

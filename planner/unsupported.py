@@ -149,7 +149,9 @@ FEATURES: dict[str, Unsupported] = {
         "SIMILAR TO predicates with a pattern that is no constant text",
         "Write the pattern as a text, or use RLIKE.",
     ),
-    "overlaps": Unsupported("SS354", "OVERLAPS predicates", "Write start1 < end2 AND start2 < end1."),
+    "overlaps": Unsupported(
+        "SS354", "OVERLAPS predicates of this form", "Write (start1, end1) OVERLAPS (start2, end2)."
+    ),
     "quantified": Unsupported(
         "SS355",
         "comparisons with ANY, SOME and ALL",
@@ -162,6 +164,16 @@ FEATURES: dict[str, Unsupported] = {
         "MILLENNIUM and EPOCH; UNIX_MILLIS(ts) and UNIX_MICROS(ts) count smaller units.",
     ),
     "time": Unsupported("SS357", "values of type TIME", "Keep a TIMESTAMP, or the text 'HH:mm:ss'."),
+    "json path": Unsupported(
+        "SS366",
+        "paths of JSON functions of this form",
+        "Write steps such as .name, ['name'], [0] and [*], as in '$.a[0].b' or 'lax $.items[*].price'.",
+    ),
+    "duplicate keys": Unsupported(
+        "SS367",
+        "JSON documents with duplicate keys",
+        "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

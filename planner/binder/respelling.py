@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.flink_functions import KINDS, flink_function
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.rewriting import node_of, rewritten
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Anonymous)
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, *KINDS)
 
 _OF_DATES = frozenset({
     "YEAR", "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QUARTER", "QTR", "MONTH", "MON", "MONS", "MONTHS", "WEEK", "W",
@@ -34,17 +37,24 @@ def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression
     """The bound expression as Spark can run it; refusals are reported to the context."""
     if bound.find(*_RESPELLED) is None:
         return node_of(bound)
-    return node_of(rewritten(bound, lambda node: _respelled(node, types, context)))
+
+    def again(node: exp.Expr) -> exp.Expr:
+        return _respelled(node, types, context, again)
+
+    return node_of(rewritten(bound, again))
 
 
-def _respelled(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
+def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    flinks = flink_function(node, types, context, lambda child: rewritten(child, again))
+    if flinks is not None:
+        return flinks
     match node:
         case exp.Escape(this=exp.SimilarTo() as similar):
             return _similar(similar, node.expression, context)
         case exp.SimilarTo() if not isinstance(node.parent, exp.Escape):
             return _similar(node, None, context)
         case exp.Overlaps():
-            context.refuse("overlaps", node)
+            return _overlapping(node, types, context, again)
         case exp.Interval(this=exp.Expr() as value) if not isinstance(value, exp.Literal):
             return _multiplied(node)
         case exp.Extract() | exp.Anonymous():
@@ -88,6 +98,31 @@ def _literally(char: str) -> str:
 
 def _inside_brackets(chars: str) -> str:
     return "".join(f"\\{c}" if c in "\\[&" else c for c in chars)
+
+
+# --- OVERLAPS -------------------------------------------------------------------------------------------------
+
+
+def _overlapping(node: exp.Overlaps, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """Periods with their ends, which may touch, as in Flink."""
+    periods = [side.expressions if isinstance(side, exp.Tuple) else [] for side in (node.this, node.expression)]
+    if any(len(period) != len(("start", "end")) for period in periods):
+        context.refuse("overlaps", node)
+        return exp.Null()
+    bounds = [_period(types, *(rewritten(e, again) for e in period)) for period in periods]
+    (first_start, first_end), (second_start, second_end) = bounds
+    left = exp.GTE(this=first_end, expression=second_start)
+    return exp.Paren(this=exp.And(this=left, expression=exp.GTE(this=second_end, expression=first_start)))
+
+
+def _period(types: Types, start: exp.Expr, end: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+    """The earlier and the later bound; an interval is added to the first."""
+    if isinstance(end, exp.Interval) or types.of(end).name == "INTERVAL":
+        end = exp.Paren(this=exp.Add(this=start.copy(), expression=end))
+    least, greatest = (
+        exp.Anonymous(this=name, expressions=[start.copy(), end.copy()]) for name in ("LEAST", "GREATEST")
+    )
+    return least, greatest
 
 
 # --- INTERVAL and EXTRACT -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.asof_joins import asof_join
 from sqlstream.planner.binder.barriers import align_barriers
+from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
 from sqlstream.planner.binder.dead_letters import on_error_of
@@ -273,7 +274,9 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     """A window table function under its alias; without one its columns keep the table's name."""
-    if function.name.upper() not in SIGNATURES:
+    if function.name.upper() in CHANGELOG_FUNCTIONS and context.catalog.function(function.name) is None:
+        scope = changelog_function(function, context, lambda source: _source(source, context, bind_query))
+    elif function.name.upper() not in SIGNATURES:
         catalogued = context.catalog.function(function.name)
         if catalogued is None:
             hint = did_you_mean(

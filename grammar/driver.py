@@ -40,9 +40,9 @@ class Source(Protocol):
 
 
 QUERY_STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN})
-_LITERALS = {TokenType.STRING: "STRING", TokenType.NUMBER: "NUMBER"}
+_LITERALS = {TokenType.STRING: "STRING", TokenType.RAW_STRING: "STRING", TokenType.NUMBER: "NUMBER"}
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.FARROW, TokenType.EQ})
-_NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER})
+_NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER, TokenType.IDENTIFIER})
 _ARGUMENT_WORDS = frozenset({"DESCRIPTOR", "TABLE"})  # never the beginning of an expression
 _SQL = ("QUERY", "CONDITION", "EXPR", "TYPE", "TABLE_NAME", "KEYS", "SORT_KEYS")
 

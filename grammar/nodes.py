@@ -576,14 +576,41 @@ class CreateView(Node):
 
 
 @dataclass(frozen=True)
+class FunctionParameter(Node):
+    """``name type [DEFAULT expression] [COMMENT 'text']``."""
+
+    name: str
+    type: exp.DataType
+    default: exp.Expression | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class FunctionDefinition(Node):
+    """What a function is that is written in the statement: ``(x INT) RETURNS INT [traits] RETURN x + 1``, or a text of
+    Python in place of RETURN. ``columns`` are those of RETURNS TABLE, None where that is not there."""
+
+    parameters: tuple[FunctionParameter, ...]
+    returns: exp.DataType | None = None
+    body: exp.Expression | None = None
+    deterministic: bool = True
+    comment: str | None = None
+    columns: tuple[FunctionParameter, ...] | None = None
+
+
+@dataclass(frozen=True)
 class CreateFunction(Node):
-    """``CREATE [TEMPORARY] FUNCTION [IF NOT EXISTS] name AS 'package.module:name' LANGUAGE PYTHON``."""
+    """``CREATE [OR REPLACE] [TEMPORARY] FUNCTION [IF NOT EXISTS] name AS 'package.module:name' LANGUAGE PYTHON``, or
+    with a definition, whose text of Python is ``target``."""
 
     name: Name
     target: str
     language: str = "PYTHON"
     if_not_exists: bool = False
     temporary: bool = False
+    replace: bool = False
+    definition: FunctionDefinition | None = None
+    jars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -648,7 +675,7 @@ class Show(Node):
 
 @dataclass(frozen=True)
 class Describe(Node):
-    """``DESCRIBE name`` (``kind`` TABLE) or ``DESCRIBE JOB name``."""
+    """``DESCRIBE name`` (``kind`` TABLE), ``DESCRIBE JOB name`` or ``DESCRIBE FUNCTION name``."""
 
     kind: str
     name: Name

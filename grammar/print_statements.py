@@ -80,7 +80,7 @@ def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
 
 def create_head(node: n.CreateTable | n.CreateView | n.CreateFunction) -> str:
     """``CREATE … TABLE [IF NOT EXISTS] name``."""
-    replace = isinstance(node, n.CreateView) and node.replace
+    replace = isinstance(node, n.CreateView | n.CreateFunction) and node.replace
     kind = {n.CreateTable: "TABLE", n.CreateView: "VIEW", n.CreateFunction: "FUNCTION"}[type(node)]
     exists = _flag("IF NOT EXISTS", node.if_not_exists)
     temporary = _flag("TEMPORARY", node.temporary)
@@ -102,7 +102,31 @@ def _(node: n.CreateView, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.CreateFunction, sql: Sql) -> str:
-    return joined(create_head(node), _string("AS", node.target), "LANGUAGE", quote_name(node.language))
+    if node.definition is not None:
+        return _defined(node, node.definition, sql)
+    jars = f"USING {', '.join(f'JAR {quote_string(jar)}' for jar in node.jars)}" if node.jars else ""
+    return joined(create_head(node), _string("AS", node.target), "LANGUAGE", quote_name(node.language), jars)
+
+
+def _defined(node: n.CreateFunction, definition: n.FunctionDefinition, sql: Sql) -> str:
+    parameters = ", ".join(_parameter(p, sql) for p in definition.parameters)
+    head = f"{create_head(node)} ({parameters})"
+    returns = f"RETURNS {sql(definition.returns)}" if definition.returns is not None else ""
+    if definition.columns is not None:
+        columns = ", ".join(_parameter(c, sql) for c in definition.columns)
+        returns = joined("RETURNS TABLE", f"({columns})" if columns else "")
+    traits = joined(_flag("NOT DETERMINISTIC", not definition.deterministic), _string("COMMENT", definition.comment))
+    language = f"LANGUAGE {quote_name(node.language)}"
+    if definition.body is not None:
+        return joined(head, returns, language, traits, "RETURN", sql(definition.body))
+    text = f"$${node.target}$$" if "$$" not in node.target else quote_string(node.target)
+    return joined(head, returns, language, traits, "AS", text)
+
+
+def _parameter(parameter: n.FunctionParameter, sql: Sql) -> str:
+    default = f"DEFAULT {sql(parameter.default)}" if parameter.default is not None else ""
+    comment = _string("COMMENT", parameter.comment)
+    return joined(quote_name(parameter.name), sql(parameter.type), default, comment)
 
 
 @print_node.register
@@ -151,7 +175,8 @@ def _(node: n.Show, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Describe, sql: Sql) -> str:
-    return joined("DESCRIBE", _flag("JOB", node.kind == "JOB"), name_text(node.name))
+    kind = node.kind if node.kind in ("JOB", "FUNCTION") else ""
+    return joined("DESCRIBE", kind, name_text(node.name))
 
 
 @print_node.register

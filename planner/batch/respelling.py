@@ -21,6 +21,7 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import quoted_name
 from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.respelling import respelled
+from sqlstream.planner.binder.sql_functions import expanded
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.naming import shown_name
@@ -60,6 +61,8 @@ class _Respelling:
 
     def of(self, node: exp.Expr) -> exp.Expr:
         match node:
+            case exp.Anonymous() if (made := expanded(node, self._context)) is not None:
+                return self.of(made)
             case exp.Interval(this=exp.Literal()):
                 return self._interval(node)
             case exp.Extract() if node.this.name.upper() == "EPOCH":

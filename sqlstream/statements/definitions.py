@@ -19,11 +19,9 @@ from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
 from sqlstream.results import Columns
+from sqlstream.statements.functions import create_function
 from sqlstream.types import DataType
-from sqlstream.udfs.functions import describe_function
 from sqlstream.workspace import Workspace
-
-OTHER_LANGUAGE = "SS352"
 
 
 @singledispatch
@@ -72,21 +70,7 @@ def _view(statement: nodes.CreateView, workspace: Workspace, text: str) -> View:
 
 @define.register
 def _(statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Function | None:
-    name = local_name(statement.name)
-    if statement.language != "PYTHON":
-        message = f"functions in the language {statement.language} are not executed"
-        raise UnsupportedError(OTHER_LANGUAGE, message, statement.span, hint="Write the function in Python.")
-    try:
-        function = describe_function(name, statement.target)
-    except SqlStreamError as error:
-        raise _at(error, statement) from error.__cause__
-    created = workspace.catalog.create_function(statement.name, function, if_not_exists=statement.if_not_exists)
-    return function if created else None
-
-
-def _at(error: SqlStreamError, statement: nodes.Statement) -> SqlStreamError:
-    """The error with the place of the statement, where it has none of its own."""
-    return SqlStreamError.of(d if d.span is not None else replace(d, span=statement.span) for d in error.diagnostics)
+    return create_function(statement, workspace)
 
 
 @define.register

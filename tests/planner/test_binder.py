@@ -162,7 +162,7 @@ def test_user_table_function_gives_the_fields_of_its_row():
         ("SELECT evictor(item) FROM bids", "SS340: functions of this kind in an expression are not executed yet"),
         ("SELECT * FROM words(TABLE bids)", "SS323: functions over tables that are no process functions"),
         ("SELECT * FROM bids, LATERAL TABLE(process(n)) AS t(a)", "SS323: functions over tables"),
-        ("SELECT twice(x => auction) FROM bids", "SS338: named arguments of functions are not executed yet"),
+        ("SELECT UPPER(str => item) FROM bids", "SS338: named arguments of functions are not executed yet"),
         ("SELECT * FROM bids, LATERAL TABLE(twice(n)) AS t(a)", 'SS209: "twice" is a function of the kind scalar'),
         ("SELECT * FROM bids LATERAL VIEW later(n) t AS a", "SS339: asynchronous functions"),
         ("SELECT * FROM bids, LATERAL TABLE(wrds(item)) AS t(a)", 'SS203: function "wrds" does not exist'),

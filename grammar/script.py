@@ -18,6 +18,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.failures import leftover, too_deep
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.parser import SqlStreamParser
+from sqlstream.grammar.setting_words import quoted_settings
 
 T = TypeVar("T")
 
@@ -43,7 +44,8 @@ def parse_script_recovering(text: str) -> tuple[tuple[Statement, ...], tuple[Sql
         return (), (error,)
     for tokens in pieces:
         try:
-            statements.append(parse_tokens(text, tokens, lambda parser: parser.syntax("statement")))
+            quoted = quoted_settings(text, tokens)
+            statements.append(parse_tokens(text, quoted, lambda parser: parser.syntax("statement")))
         except SqlStreamError as error:
             errors.append(error)
     return tuple(statements), tuple(errors)

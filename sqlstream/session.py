@@ -19,6 +19,7 @@ from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
+from sqlstream.settings import without_effect
 from sqlstream.statements.checking import check_script, script_warnings
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
 from sqlstream.statements.explaining import explained
@@ -203,7 +204,8 @@ class Session:
         changed = define(statement, self.workspace, text)
         if isinstance(statement, nodes.Drop) and isinstance(changed, Table):
             connector(changed.connector).drop(self._runner.folders.root, changed)
-        return OK
+        note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
+        return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
 
     def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
         return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)

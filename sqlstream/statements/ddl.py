@@ -42,7 +42,7 @@ def _declared(kind: DataType) -> exp.DataType:
     """With what is NOT NULL inside."""
     if kind.declaration() == kind.ddl():
         return kind.to_sqlglot()
-    return exp.DataType.build(kind.declaration(), dialect="spark")
+    return exp.DataType.build(kind.declaration(), dialect="sqlstream")
 
 
 def _watermark(watermark: Watermark) -> exp.Expression:

@@ -89,8 +89,10 @@ def main() -> None:
             print(f"{entry.title} [{expected}] is accepted")
     total = sum(counts.values())
     print(f"{total} statements: " + ", ".join(f"{counts[key]} {key}" for key in sorted(counts)))
-    print(f"accepted: {counts['accepted'] / total:.1%}; accepted or refused as said: "
-          f"{(counts['accepted'] + counts['refused']) / total:.1%}")
+    print(
+        f"accepted: {counts['accepted'] / total:.1%}; accepted or refused as said: "
+        f"{(counts['accepted'] + counts['refused']) / total:.1%}"
+    )
 
 
 if __name__ == "__main__":

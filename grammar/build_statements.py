@@ -39,7 +39,8 @@ class StatementBuilder(PlanBuilder):
         return n.Drop(kind, name, bool(exists), bool(temporary), span=span_of_meta(meta))
 
     def insert(self, meta: Meta, target: n.Name, hint: Token | None, columns: Any, query: Token) -> n.Insert:
-        return n.Insert(target, query.value, columns or (), hint and hint.value, span=span_of_meta(meta))
+        given = None if hint is None else hint.value
+        return n.Insert(target, query.value, columns or (), given, span=span_of_meta(meta))
 
     def show(self, meta: Meta, what: str, names: n.NameFilter | None) -> n.Show:
         return n.Show(what, names=names, span=span_of_meta(meta))

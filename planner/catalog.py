@@ -11,6 +11,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from sqlstream.errors import Span
+from sqlstream.grammar.nodes import Option
 from sqlstream.types import DataType
 from sqlstream.udfs.signature import Function as Function
 from sqlstream.udfs.signature import FunctionKind as FunctionKind
@@ -110,3 +112,5 @@ class Catalog(Protocol):
     def relation_names(self) -> list[str]: ...
 
     def function_names(self) -> list[str]: ...
+
+    def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table: ...

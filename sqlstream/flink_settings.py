@@ -54,7 +54,7 @@ TAKEN = (
     _taken("pipeline.classpaths", STRING, "functions are Python; see CREATE FUNCTION."),
     _taken("pipeline.jars", STRING, "functions are Python. Jars of Spark come with spark.jars."),
     _taken(
-        "sql-client.verbose", BOOLEAN, "errors say what is wrong and where, and --debug shows what Python says.", "false"
+        "sql-client.verbose", BOOLEAN, "errors say what is wrong and where; --debug shows what Python says.", "false"
     ),
     _taken("sql-client.display.print-time-cost", BOOLEAN, "the shell tells how long a statement took.", "true"),
     _taken("state.backend.type", STRING, "state is kept by the gear. See sqlstream.gear."),

@@ -93,7 +93,9 @@ def emit_settings(settings: Settings) -> EmitSettings:
     most_held = settings["sqlstream.barriers.max-buffered-rows"]
     functions = settings["sqlstream.functions.on-error"]
     ttl_ms, repeated = settings["table.exec.state.ttl"], settings["table.exec.source.cdc-events-duplicate"]
-    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held, functions, ttl_ms, repeated)
+    dynamic = settings["table.dynamic-table-options.enabled"]
+    lookup = _lookup_defaults(settings)
+    return EmitSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:

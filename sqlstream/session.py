@@ -7,15 +7,14 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
 from sqlstream.connectors import connector
-from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, Span, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
-from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
@@ -25,6 +24,7 @@ from sqlstream.statements.definitions import DEFINITIONS, define, table_of_colum
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
+from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -97,6 +97,11 @@ class Session:
                 return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
+            case nodes.CompilePlan():
+                compile_plan(statement, self.workspace)
+                return self._execute_plan(statement.path, statement.span) if statement.execute else OK
+            case nodes.ExecutePlan():
+                return self._execute_plan(statement.path, statement.span)
             case nodes.Explain():
                 lines = self._explained(statement, says_way=True).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
@@ -210,17 +215,22 @@ class Session:
     def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
         return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
 
-    def _insert(self, statement: nodes.Insert | nodes.StatementSet, text: str) -> Job:
-        if isinstance(statement, nodes.StatementSet):
-            plan: Root | Batch = set_of_streams(statement, self.workspace)
-        else:
-            plan = chosen(statement, self.workspace)
+    def _execute_plan(self, path: str, span: Span) -> Job:
+        statement, workspace = compiled_plan(path, self.workspace, span)
+        return self._insert(statement, to_sql(statement), workspace)
+
+    def _insert(
+        self, statement: nodes.Insert | nodes.StatementSet, text: str, workspace: Workspace | None = None
+    ) -> Job:
+        """``workspace``: other definitions and settings than the session's."""
+        workspace = workspace or self.workspace
+        plan = planned(statement, workspace)
         if isinstance(plan, Batch):
-            job = self._batches.insert(plan, self.workspace, text)
+            job = self._batches.insert(plan, workspace, text)
         else:
             assert not isinstance(plan, Output)
-            job = self._runner.start(plan, self.workspace, to_sql(statement))
-        if self.workspace.settings["table.dml-sync"]:
+            job = self._runner.start(plan, workspace, to_sql(statement))
+        if workspace.settings["table.dml-sync"]:
             job.wait()
         return job
 

@@ -234,6 +234,12 @@ OPTIONS = (
         "auto",
     ),
     *TUNING,
+    Option(
+        "table.dynamic-table-options.enabled",
+        BOOLEAN,
+        "OPTIONS hints of tables count. false: statements that have some are refused (SS374).",
+        "true",
+    ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option(
         "table.exec.async-lookup.buffer-capacity",
@@ -260,6 +266,12 @@ OPTIONS = (
         DURATION,
         "How late rows may be for windows, where the query has no LATE DATA clause. "
         "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
+    ),
+    Option(
+        "table.plan.force-recompile",
+        BOOLEAN,
+        "COMPILE PLAN writes over a file that is there.",
+        "false",
     ),
     Option(
         "table.exec.state.ttl",

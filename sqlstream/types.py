@@ -57,7 +57,8 @@ NO_SUCH_TYPE = "SS280"
 class DataType:
     """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type)s of STRUCT.
 
-    ``nullable`` is False for a field of a STRUCT, an element of an ARRAY and a value of a MAP that is NOT NULL. It is no part of what makes types equal.
+    ``nullable`` is False for a field of a STRUCT, an element of an ARRAY and a value of a MAP that is NOT NULL. It is
+    no part of what makes types equal.
     """
 
     name: str

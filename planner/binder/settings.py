@@ -18,7 +18,8 @@ class EmitSettings:
     None for UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
     rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
     with the name of a table. ``state_ttl_ms``: rows of operators whose state does not end by itself are forgotten so
-    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice.
+    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice. ``dynamic_options``:
+    OPTIONS hints may change the options of tables.
     """
 
     early_ms: int | None = None
@@ -30,6 +31,7 @@ class EmitSettings:
     functions: tuple[BadAction, str | None] = (BadAction.FAIL, None)
     state_ttl_ms: int = 0
     repeated_changes: bool = False
+    dynamic_options: bool = True
 
     @property
     def allowed_ms(self) -> int:

@@ -12,13 +12,14 @@ from functools import singledispatch
 from sqlstream import connectors
 from sqlstream.batch import runs_instead
 from sqlstream.catalog import Catalog, local_name
-from sqlstream.errors import SqlStreamError, UnsupportedError
+from sqlstream.errors import Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_table, bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
 from sqlstream.results import Columns
+from sqlstream.statements.ddl import create_table
 from sqlstream.types import DataType
 from sqlstream.udfs.functions import describe_function
 from sqlstream.workspace import Workspace
@@ -49,6 +50,13 @@ def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
         raise SqlStreamError.of(wrong)
     kind = connectors.connector(table.connector)
     return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+
+
+def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, catalog: Catalog) -> Table:
+    """The table with other options, checked as if they stood in WITH. One that is written keeps its own connector."""
+    declared = create_table(table)
+    merged = {option.key: option for option in (*declared.options, *options)}
+    return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog)
 
 
 @define.register

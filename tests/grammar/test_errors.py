@@ -59,8 +59,8 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "42",
             'SS103: unknown statement "42"',
-            "A statement begins with BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, INSERT, "
-            "RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, USE, VALUES or WITH.",
+            "A statement begins with BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, "
+            "INSERT, RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, USE, VALUES or WITH.",
         ),
         (
             "UPDATE t SET a = 1",

@@ -45,6 +45,7 @@ class Column:
 
     ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
     neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
+    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Column:
     metadata_key: str | None = None
     time: TimeDomain | None = None
     comment: str | None = None
+    declared: str | None = None
 
     @property
     def physical(self) -> bool:
@@ -83,6 +85,7 @@ class Table:
     bounded: bool = False
     streamed: bool = False
     comment: str | None = None
+    declared: str | None = None
 
     @property
     def physical_columns(self) -> tuple[Column, ...]:

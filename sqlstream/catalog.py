@@ -73,7 +73,7 @@ class Catalog:
 
     def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table:
         """The table as it would be declared with these options in place of its own."""
-        from sqlstream.statements.definitions import declared_with
+        from sqlstream.declaring import declared_with
 
         return declared_with(table, options, span, self)
 

@@ -57,6 +57,23 @@ TAKEN = (
         "sql-client.verbose", BOOLEAN, "errors say what is wrong and where; --debug shows what Python says.", "false"
     ),
     _taken("sql-client.display.print-time-cost", BOOLEAN, "the shell tells how long a statement took.", "true"),
+    _taken(
+        "execution.state-recovery.ignore-unclaimed-state", one_of("false", planned=("true",)),
+        "a query that the state does not fit does not start.", "false",
+    ),
+    _taken(
+        "sql-client.display.max-column-width", integer(1), "values are shown whole; only frames of tables have a width."
+    ),
+    _taken(
+        "sql-client.execution.max-table-result.rows", integer(1),
+        "a table on the terminal has as many rows as its page, and the others are counted.",
+    ),
+    _taken("sql-client.prompt.#", STRING, "the shell has a prompt of its own."),
+    _taken(
+        "table.column-expansion-strategy", one_of("", planned=(
+            "exclude_default_virtual_metadata_columns", "exclude_aliased_virtual_metadata_columns"
+        )), "* stands for all columns.", "",
+    ),
     _taken("state.backend.type", STRING, "state is kept by the gear. See sqlstream.gear."),
     _taken("state.backend.#", STRING, "state is kept by the gear. See sqlstream.gear."),
     _taken(

@@ -95,7 +95,9 @@ def emit_settings(settings: Settings) -> EmitSettings:
     ttl_ms, repeated = settings["table.exec.state.ttl"], settings["table.exec.source.cdc-events-duplicate"]
     dynamic = settings["table.dynamic-table-options.enabled"]
     lookup = _lookup_defaults(settings)
-    return EmitSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
+    given = EmitSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
+    lengths, nulls = settings["table.exec.sink.type-length-enforcer"], settings["table.exec.sink.not-null-enforcer"]
+    return replace(given, lengths=lengths, drops_nulls=nulls == "DROP")
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:

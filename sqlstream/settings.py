@@ -268,6 +268,21 @@ OPTIONS = (
         "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
     ),
     Option(
+        "table.exec.sink.not-null-enforcer",
+        one_of("ERROR", "DROP"),
+        "What happens to a row without a value for a column that is NOT NULL in the table that is written. ERROR: the "
+        "job fails. DROP: the row is left out.",
+        "ERROR",
+    ),
+    Option(
+        "table.exec.sink.type-length-enforcer",
+        one_of("IGNORE", "TRIM_PAD", "ERROR"),
+        "What happens to a value that is not as long as CHAR(n), VARCHAR(n), BINARY(n) or VARBINARY(n) of its column. "
+        "IGNORE: it is written as it is. TRIM_PAD: it is cut, and filled up for CHAR and BINARY. ERROR: the job fails "
+        "at one that is longer.",
+        "IGNORE",
+    ),
+    Option(
         "table.plan.force-recompile",
         BOOLEAN,
         "COMPILE PLAN writes over a file that is there.",

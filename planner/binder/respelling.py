@@ -58,13 +58,14 @@ def _respelled(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
 
 _TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR, exp.DType.NCHAR, exp.DType.NVARCHAR)
 _BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
+SIZED = (*_TEXTS, *_BYTES)
+"""Types that have a length."""
 _FILLED = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BINARY)
 
 
 def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
     """A text or bytes cut to the length of the type, and filled up to it where the type is one of fixed length."""
-    sized = (*_TEXTS, *_BYTES)
-    if kind.this not in sized or not kind.expressions:
+    if kind.this not in SIZED or not kind.expressions:
         return value
     length = exp.Literal.number(kind.expressions[0].name)
     plain = exp.DataType.build("BINARY" if kind.this in _BYTES else "STRING", dialect="spark")

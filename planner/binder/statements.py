@@ -52,7 +52,7 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DE
     """The plan of INSERT INTO. SS202, SS216."""
     table = optioned(_target(statement.target, catalog), statement.hint, catalog, settings.dynamic_options)
     relation = _whole(statement.query, catalog, settings)
-    insert = insert_into(table, statement.columns, relation, statement)
+    insert = insert_into(table, statement.columns, relation, statement, settings)
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
 

@@ -15,6 +15,7 @@ from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
+from sqlstream.planner.binder.respelling import SIZED
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.intervals import interval_ms
@@ -84,8 +85,10 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
         message = f'type {column.type.sql("spark")} of column "{column.name}" {kind.defect}'
         raise bind_error("SS206", message, column.span, hint)
     if isinstance(column, MetadataColumn):
-        return Column(column.name, kind, metadata_key=column.key or column.name)
-    return Column(column.name, kind, column.nullable, comment=column.comment)
+        return Column(column.name, kind, metadata_key=column.key or column.name, comment=column.comment)
+    sized = column.type.this in SIZED and column.type.expressions
+    declared = column.type.sql("sqlstream") if sized else None
+    return Column(column.name, kind, column.nullable, comment=column.comment, declared=declared)
 
 
 def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:

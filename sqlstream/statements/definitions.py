@@ -9,17 +9,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import singledispatch
 
-from sqlstream import connectors
 from sqlstream.batch import runs_instead
-from sqlstream.catalog import Catalog, local_name
-from sqlstream.errors import Span, SqlStreamError, UnsupportedError
+from sqlstream.catalog import local_name
+from sqlstream.declaring import declared_table
+from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
-from sqlstream.planner.binder import bind_table, bind_view
+from sqlstream.planner.binder import bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
 from sqlstream.results import Columns
-from sqlstream.statements.ddl import create_table
 from sqlstream.types import DataType
 from sqlstream.udfs.functions import describe_function
 from sqlstream.workspace import Workspace
@@ -36,27 +35,14 @@ def define(statement: nodes.Statement, workspace: Workspace, text: str) -> Table
 @define.register
 def _(statement: nodes.CreateTable, workspace: Workspace, text: str) -> Table | None:
     assert statement.query is None, "a table with a query is created by its job"
-    table = declared_table(statement, workspace.catalog)
+    table = declared_table(_local(statement), workspace.catalog)
     created = workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
     return table if created else None
 
 
-def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
-    """The table that the statement declares, its connector and options checked."""
-    name = nodes.Name((local_name(statement.name),), span=statement.name.span)
-    table = bind_table(replace(statement, name=name), catalog)
-    wrong = connectors.validate(table, {option.key: option.span for option in statement.options})
-    if wrong:
-        raise SqlStreamError.of(wrong)
-    kind = connectors.connector(table.connector)
-    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
-
-
-def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, catalog: Catalog) -> Table:
-    """The table with other options, checked as if they stood in WITH. One that is written keeps its own connector."""
-    declared = create_table(table)
-    merged = {option.key: option for option in (*declared.options, *options)}
-    return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog)
+def _local(statement: nodes.CreateTable) -> nodes.CreateTable:
+    """The statement with the name that the table has in the catalog."""
+    return replace(statement, name=nodes.Name((local_name(statement.name),), span=statement.name.span))
 
 
 @define.register
@@ -143,4 +129,4 @@ def _table(
         nodes.PhysicalColumn(name, type_.to_sqlglot(), nullable, span=statement.name.span)
         for name, type_, nullable in typed_names
     )
-    return declared_table(replace(statement, columns=columns, query=None), workspace.catalog)
+    return declared_table(_local(replace(statement, columns=columns, query=None)), workspace.catalog)

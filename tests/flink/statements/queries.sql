@@ -153,9 +153,10 @@ SELECT o.id, o.amount, c.country, c.zip FROM orders AS o JOIN customers FOR SYST
 
 SELECT o.id, c.zip FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.proc_time AS c ON o.customer_id = c.id AND c.country = 'US';
 
--- refused: the function is not there, as in the documentation, where it is made in Java
+-- refused SS203: the function is not there, as in the documentation, where it is made in Java
 SELECT o.amount, r_rate FROM orders o, LATERAL TABLE (Rates(o.proc_time)) WHERE r_currency = o.currency;
 
+-- due joins
 SELECT o.id, r.conversion_rate FROM orders AS o JOIN LATERAL SNAPSHOT(input => TABLE currency_rates, on_time => DESCRIPTOR(update_time)) AS r ON o.currency = r.currency;
 
 SELECT id, tag FROM orders CROSS JOIN UNNEST(tags) AS t (tag);
@@ -225,22 +226,25 @@ SELECT T.aid, T.bid FROM (SELECT symbol AS s, price, rowtime FROM ticker) MATCH_
   ORDER BY rowtime MEASURES A.price AS aid, LAST(B.price, 1) AS bid PATTERN (A B{1,3} C) DEFINE A AS s = 'a', B AS B.price >= LAST(B.price, 1), C AS MATCH_ROWTIME() IS NOT NULL) AS T;
 
 -- time travel, models, vectors
--- refused: tables have no older versions
+-- refused SS302: tables have no older versions
 SELECT * FROM product FOR SYSTEM_TIME AS OF TIMESTAMP '2023-07-31 00:00:00';
 
--- refused: there are no models
+-- refused SS101: there are no models
 SELECT * FROM ML_PREDICT(TABLE product, MODEL m, DESCRIPTOR(name));
 
--- refused: there are no vectors
+-- refused SS101: there are no vectors
 SELECT * FROM product, LATERAL TABLE(VECTOR_SEARCH(TABLE product, DESCRIPTOR(name), ARRAY[1.0, 2.0], 10));
 
 -- changelog functions
+-- due functions
 CREATE VIEW agg AS SELECT product, COUNT(*) AS cnt FROM orders GROUP BY product;
 SELECT * FROM TO_CHANGELOG(input => TABLE agg PARTITION BY product);
 
+-- due functions
 CREATE VIEW agg AS SELECT product, COUNT(*) AS cnt FROM orders GROUP BY product;
 SELECT * FROM TO_CHANGELOG(input => TABLE agg PARTITION BY product, op => DESCRIPTOR(op_code), op_mapping => MAP['INSERT', 'I', 'UPDATE_AFTER', 'U']);
 
+-- due functions
 CREATE TABLE cdc (id INT, op STRING, name STRING) WITH ('connector' = 'datagen');
 SELECT * FROM FROM_CHANGELOG(input => TABLE cdc);
 
@@ -249,6 +253,7 @@ SELECT U&'\0041b', U&'d!0061t!+000061' UESCAPE '!';
 
 SELECT 'it''s', N'national', X'45F0AB', DATE '2024-01-01', TIMESTAMP '2024-01-01 10:00:00.123', TRUE, 1.5e3;
 
+-- due words
 SELECT TIME '10:11:12';
 
 SELECT INTERVAL '10:30' HOUR TO MINUTE, INTERVAL '1 10:11:12.5' DAY TO SECOND(3), INTERVAL '2-6' YEAR TO MONTH, INTERVAL '5' DAY(3);

@@ -80,6 +80,7 @@ SET 'execution.savepoint.path' = '/tmp/savepoint-1';
 
 SET 'execution.state-recovery.path' = '/tmp/savepoint-1';
 
+-- refused SS350: a query that the state does not fit does not start
 SET 'execution.state-recovery.ignore-unclaimed-state' = 'true';
 
 SET 'state.backend' = 'rocksdb';
@@ -102,6 +103,7 @@ SET 'restart-strategy.fixed-delay.delay' = '10 s';
 
 SET 'table.exec.state.ttl' = '1 h';
 
+-- due words
 SET 'table.exec.source.idle-timeout' = '10 s';
 
 SET 'table.exec.source.cdc-events-duplicate' = 'true';
@@ -114,6 +116,7 @@ SET 'table.exec.sink.type-length-enforcer' = 'TRIM_PAD';
 
 SET 'table.exec.sink.upsert-materialize' = 'NONE';
 
+-- due words
 SET 'table.exec.sink.upsert-materialize' = 'FORCE';
 
 SET 'table.exec.sink.keyed-shuffle' = 'AUTO';
@@ -188,22 +191,20 @@ SET 'table.builtin-catalog-name' = 'default_catalog';
 
 SET 'table.sql-dialect' = 'default';
 
--- refused: the dialect of Hive is not there
+-- refused SS350: the dialect of Hive is not there
 SET 'table.sql-dialect' = 'hive';
 
 SET 'table.rtas-ctas.atomicity-enabled' = 'true';
 
+-- refused SS350: * stands for all columns
 SET 'table.column-expansion-strategy' = 'EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS';
 
 SET 'client.timeout' = '30 s';
 
--- refused: no cluster of Flink runs the jobs
 SET 'execution.target' = 'yarn-per-job';
 
--- refused: no cluster of Flink runs the jobs
 SET 'yarn.application.queue' = 'root';
 
--- refused: no cluster of Flink runs the jobs
 SET 'taskmanager.memory.process.size' = '2g';
 
 SET 'metrics.latency.interval' = '0';

@@ -31,6 +31,7 @@ WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:
 CREATE TABLE t6 (`timestamp` TIMESTAMP(3) METADATA, `offset` BIGINT METADATA VIRTUAL, `user_id` BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json');
 
+-- due connectors
 CREATE TABLE t7 (
   event_time TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', `partition` BIGINT METADATA VIRTUAL,
   headers MAP<STRING, BYTES> METADATA, user_id BIGINT
@@ -39,6 +40,7 @@ CREATE TABLE t7 (
 CREATE TABLE t8 (`topic` STRING NOT NULL METADATA VIRTUAL, id BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json');
 
+-- due connectors
 CREATE TABLE t9 (origin_ts TIMESTAMP(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, id BIGINT)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'value.format' = 'debezium-json');
 
@@ -53,6 +55,7 @@ CREATE TABLE t12 (id INT, cost AS id * 2 COMMENT 'twice') COMMENT 'of a test' WI
 CREATE TABLE t13 (user_action_time STRING, ts AS TO_TIMESTAMP(user_action_time), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'datagen');
 
+-- due functions
 CREATE TABLE t14 (ts BIGINT, time_ltz AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR time_ltz AS time_ltz - INTERVAL '5' SECOND)
 WITH ('connector' = 'datagen');
 
@@ -63,14 +66,18 @@ CREATE TABLE t16 (order_time TIMESTAMP(3), WATERMARK FOR order_time AS order_tim
 
 CREATE TABLE t17 (order_time TIMESTAMP(3), WATERMARK FOR order_time AS order_time - INTERVAL '0.001' SECOND) WITH ('connector' = 'datagen');
 
+-- due words
 CREATE TABLE t18 (a TIMESTAMP(3), b INT, WATERMARK FOR a AS CASE WHEN b > 0 THEN a - INTERVAL '1' SECOND ELSE a - INTERVAL '5' SECOND END) WITH ('connector' = 'datagen');
 
+-- due words
 CREATE TABLE t19 (ts TIMESTAMP(3), id INT, WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH ('connector' = 'datagen');
 
+-- due connectors
 CREATE TABLE t20 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',
   'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.idle-timeout' = '1min');
 
+-- due connectors
 CREATE TABLE t21 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',
   'scan.watermark.alignment.group' = 'g', 'scan.watermark.alignment.max-drift' = '1min', 'scan.watermark.alignment.update-interval' = '1s');
@@ -86,36 +93,49 @@ CREATE TABLE t25 (id INT NOT NULL, name STRING NULL COMMENT 'of the user', PRIMA
 WITH ('connector' = 'upsert-kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'key.format' = 'json', 'value.format' = 'json');
 
 -- PARTITIONED BY, DISTRIBUTED
+-- due ddl
 CREATE TABLE t26 (user_id STRING, amount DOUBLE, dt STRING, `hour` STRING) PARTITIONED BY (dt, `hour`)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent', 'format' = 'parquet', 'sink.partition-commit.delay' = '1 h', 'sink.partition-commit.policy.kind' = 'success-file');
 
+-- due ddl
 CREATE TABLE t27 (uid BIGINT, name STRING) DISTRIBUTED BY HASH(uid) INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
+-- due ddl
 CREATE TABLE t28 (uid BIGINT, name STRING) DISTRIBUTED BY (uid) INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
+-- due ddl
 CREATE TABLE t29 (uid BIGINT, name STRING) DISTRIBUTED INTO 4 BUCKETS WITH ('connector' = 'datagen');
 
 -- LIKE
+-- due ddl
 CREATE TABLE t30 (WATERMARK FOR order_time AS order_time - INTERVAL '5' SECOND) WITH ('rows-per-second' = '2') LIKE plain;
 
+-- due ddl
 CREATE TABLE t31 (order_day AS CAST(order_time AS DATE)) WITH ('connector' = 'print') LIKE orders (EXCLUDING ALL INCLUDING GENERATED);
 
+-- due ddl
 CREATE TABLE t32 LIKE orders;
 
+-- due ddl
 CREATE TABLE t33 WITH ('connector' = 'print') LIKE orders (EXCLUDING OPTIONS, OVERWRITING WATERMARKS);
 
+-- due ddl
 CREATE TEMPORARY TABLE t34 WITH ('connector' = 'print') LIKE orders (EXCLUDING ALL);
 
 -- AS
 CREATE TABLE t35 WITH ('connector' = 'blackhole') AS SELECT order_id, product FROM orders WHERE MOD(order_id, 10) = 0;
 
+-- due ddl
 CREATE TABLE t36 (note STRING, quantity DOUBLE, cost AS price * quantity, WATERMARK FOR order_time AS order_time - INTERVAL '5' SECOND)
 WITH ('connector' = 'blackhole') AS SELECT id, price, quantity, order_time FROM plain;
 
+-- due ddl
 CREATE TABLE t37 (order_time, price, quantity, id) WITH ('connector' = 'blackhole') AS SELECT id, price, quantity, order_time FROM plain;
 
+-- due ddl
 CREATE OR REPLACE TABLE t38 WITH ('connector' = 'blackhole') AS SELECT order_id, product FROM orders;
 
+-- due ddl
 REPLACE TABLE rubber WITH ('connector' = 'blackhole') AS SELECT product, amount FROM orders;
 
 CREATE TABLE IF NOT EXISTS orders (a INT) WITH ('connector' = 'datagen');
@@ -125,14 +145,19 @@ CREATE TEMPORARY TABLE t39 (a INT) WITH ('connector' = 'datagen');
 CREATE TABLE default_catalog.default_database.t40 (a INT) WITH ('connector' = 'datagen');
 
 -- catalogs, databases
+-- due ddl
 CREATE CATALOG cat1 WITH ('type' = 'generic_in_memory');
 
+-- due ddl
 CREATE CATALOG IF NOT EXISTS cat2 COMMENT 'of a test' WITH ('type' = 'generic_in_memory', 'default-database' = 'db');
 
+-- due ddl
 CREATE DATABASE db1;
 
+-- due ddl
 CREATE DATABASE IF NOT EXISTS db2 COMMENT 'of a test' WITH ('k' = 'v');
 
+-- due ddl
 CREATE CATALOG cat3 WITH ('type' = 'generic_in_memory');
 CREATE DATABASE cat3.db1;
 
@@ -147,74 +172,97 @@ CREATE FUNCTION f1 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
 CREATE TEMPORARY FUNCTION IF NOT EXISTS f2 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
+-- due ddl
 CREATE TEMPORARY SYSTEM FUNCTION f3 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
--- refused: a class of Java
+-- refused SS551: a class of Java
 CREATE FUNCTION f4 AS 'com.example.F';
 
--- refused: a class of Java
+-- refused SS101: a class of Java
 CREATE FUNCTION f5 AS 'com.example.F' LANGUAGE JAVA USING JAR '/tmp/f.jar';
 
--- refused: there are no models
+-- refused SS101: there are no models
 CREATE MODEL m INPUT (text STRING) OUTPUT (label STRING) WITH ('provider' = 'openai');
 
--- refused: there are no materialized tables
+-- refused SS101: there are no materialized tables
 CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '3' MINUTE AS SELECT product FROM orders;
 
--- refused: there are no connections
+-- refused SS101: there are no connections
 CREATE CONNECTION c WITH ('type' = 'basic');
 
 -- ALTER
+-- due ddl
 ALTER TABLE plain ADD `order` INT COMMENT 'order identifier' FIRST;
 
+-- due ddl
 ALTER TABLE plain ADD (ts2 TIMESTAMP(3), category STRING AFTER price, PRIMARY KEY (id) NOT ENFORCED, WATERMARK FOR ts2 AS ts2 - INTERVAL '1' HOUR);
 
+-- due ddl
 ALTER TABLE plain ADD (log_ts STRING COMMENT 'log timestamp' FIRST, ts AS TO_TIMESTAMP(log_ts) AFTER log_ts);
 
+-- due ddl
 ALTER TABLE plain MODIFY price DECIMAL(10, 2) COMMENT 'in euro' AFTER id;
 
+-- due ddl
 ALTER TABLE orders MODIFY (amount DOUBLE NOT NULL, product STRING COMMENT 'category' AFTER order_id, WATERMARK FOR order_time AS order_time);
 
+-- due ddl
 ALTER TABLE orders DROP WATERMARK;
 
+-- due ddl
 ALTER TABLE plain DROP price;
 
+-- due ddl
 ALTER TABLE plain DROP (price, quantity);
 
+-- due ddl
 CREATE TABLE keyed (id BIGINT, a INT, CONSTRAINT ck PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen');
 ALTER TABLE keyed DROP PRIMARY KEY;
 
+-- due ddl
 CREATE TABLE keyed (id BIGINT, a INT, CONSTRAINT ck PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen');
 ALTER TABLE keyed DROP CONSTRAINT ck;
 
+-- due ddl
 ALTER TABLE plain RENAME price TO cost;
 
+-- due ddl
 ALTER TABLE plain RENAME TO plain2;
 
+-- due ddl
 ALTER TABLE IF EXISTS absent RENAME TO absent2;
 
+-- due ddl
 ALTER TABLE plain SET ('rows-per-second' = '10');
 
+-- due ddl
 ALTER TABLE plain RESET ('rows-per-second');
 
+-- due ddl
 CREATE VIEW v AS SELECT 1 AS a;
 ALTER VIEW v RENAME TO v9;
 
+-- due ddl
 CREATE VIEW v AS SELECT 1 AS a;
 ALTER VIEW v AS SELECT 2 AS a;
 
+-- due ddl
 CREATE DATABASE dba;
 ALTER DATABASE dba SET ('k' = 'v');
 
+-- due ddl
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory');
 ALTER CATALOG cata SET ('default-database' = 'db');
 
+-- due ddl
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory', 'k' = 'v');
 ALTER CATALOG cata RESET ('k');
 
+-- due ddl
 CREATE CATALOG cata WITH ('type' = 'generic_in_memory');
 ALTER CATALOG cata COMMENT 'of a test';
 
+-- due ddl
 CREATE FUNCTION fa AS 'golden_functions:fee' LANGUAGE PYTHON;
 ALTER FUNCTION fa AS 'golden_functions:fee' LANGUAGE PYTHON;
 
@@ -226,14 +274,18 @@ DROP TABLE IF EXISTS absent;
 CREATE TEMPORARY TABLE tt (a INT) WITH ('connector' = 'datagen');
 DROP TEMPORARY TABLE IF EXISTS tt;
 
+-- due ddl
 CREATE CATALOG catd WITH ('type' = 'generic_in_memory');
 DROP CATALOG catd;
 
+-- due ddl
 DROP CATALOG IF EXISTS absent;
 
+-- due ddl
 CREATE DATABASE dbd;
 DROP DATABASE dbd RESTRICT;
 
+-- due ddl
 DROP DATABASE IF EXISTS absent CASCADE;
 
 DROP VIEW IF EXISTS absent;
@@ -243,10 +295,11 @@ DROP TEMPORARY VIEW IF EXISTS vd;
 
 DROP FUNCTION IF EXISTS absent;
 
+-- due ddl
 DROP TEMPORARY SYSTEM FUNCTION IF EXISTS absent;
 
--- refused: there are no models
+-- refused SS101: there are no models
 DROP MODEL IF EXISTS m;
 
--- refused: there are no materialized tables
+-- refused SS101: there are no materialized tables
 DROP MATERIALIZED TABLE IF EXISTS mt;

@@ -14,12 +14,11 @@ CREATE TABLE t (a TIME, b TIME(0), c TIME(3)) WITH ('connector' = 'kafka', 'topi
 
 CREATE TABLE t (a TIMESTAMP, b TIMESTAMP(3), c TIMESTAMP(6), d TIMESTAMP(0), e TIMESTAMP(3) WITHOUT TIME ZONE) WITH ('connector' = 'datagen');
 
--- refused: times have microseconds
+-- refused SS105: times have microseconds
 CREATE TABLE t (a TIMESTAMP(9)) WITH ('connector' = 'datagen');
 
 CREATE TABLE t (a TIMESTAMP_LTZ, b TIMESTAMP_LTZ(3), c TIMESTAMP WITH LOCAL TIME ZONE, d TIMESTAMP(3) WITH LOCAL TIME ZONE) WITH ('connector' = 'datagen');
 
--- refused: as in Flink, no value can have a zone of its own
 CREATE TABLE t (a TIMESTAMP(3) WITH TIME ZONE) WITH ('connector' = 'datagen');
 
 CREATE TABLE t (a ARRAY<INT>, b ARRAY<INT NOT NULL>, c INT ARRAY) WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json');
@@ -32,13 +31,14 @@ CREATE TABLE t (a ROW<x INT, y STRING>, b ROW(x INT, y STRING), c ROW<x INT 'abo
 
 CREATE TABLE t (a VARIANT) WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json');
 
--- refused: types of Java
+-- refused SS101: types of Java
 CREATE TABLE t (a RAW('java.lang.Integer', 'AEZvcg==')) WITH ('connector' = 'datagen');
 
 SELECT CAST(NULL AS INTERVAL DAY), CAST(NULL AS INTERVAL YEAR TO MONTH), CAST(NULL AS INTERVAL DAY TO SECOND(3));
 
 SELECT CAST(1 AS VARCHAR(5)), CAST('ab' AS CHAR(4)), CAST('ab' AS BYTES), CAST('1' AS DEC(5, 2)), TRY_CAST('x' AS INT);
 
+-- due words
 SELECT CAST('10:11:12' AS TIME), CAST(TIME '10:11:12' AS STRING);
 
 SELECT CAST(ROW(1, 'a') AS ROW<x INT, y STRING>), CAST(ARRAY[1, 2] AS ARRAY<STRING>);
@@ -47,6 +47,7 @@ SELECT ARRAY[1, 2, 3][1], MAP['a', 1, 'b', 2]['a'], ROW(1, 'a'), (1, 'a');
 
 SELECT r.x, r.y.z FROM (SELECT CAST(ROW(1, ROW(2)) AS ROW<x INT, y ROW<z INT>>) AS r);
 
+-- due functions
 SELECT CARDINALITY(ARRAY[1, 2]), CARDINALITY(MAP['a', 1]), ELEMENT(ARRAY[1]);
 
 SELECT PARSE_JSON('{"a": 1}');

@@ -21,26 +21,32 @@ INSERT INTO students (name, age) VALUES ('fred', 35);
 
 INSERT INTO sums SELECT pageid, COUNT(*) FROM pageviews GROUP BY pageid;
 
+-- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT INTO parted PARTITION (`date` = '2019-8-30', country = 'China') SELECT user_id, CAST(1 AS BIGINT) FROM done;
 
+-- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT INTO parted PARTITION (`date` = '2019-8-30') SELECT user_id, CAST(1 AS BIGINT), country FROM pageviews;
 
+-- due ddl
 INSERT INTO country_views PARTITION (`date` = '2019-8-30', country = 'China') (user_id) SELECT user_id FROM pageviews;
 
+-- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT OVERWRITE parted PARTITION (`date` = '2019-8-30', country = 'China') SELECT user_id, CAST(1 AS BIGINT) FROM done;
 
+-- due ddl
 CREATE TABLE parted (user_id STRING, cnt BIGINT, `date` STRING, country STRING) PARTITIONED BY (`date`, country)
 WITH ('connector' = 'filesystem', 'path' = '/tmp/absent-parted', 'format' = 'json');
 INSERT OVERWRITE parted SELECT user_id, CAST(1 AS BIGINT), 'd', 'c' FROM done;
 
 INSERT INTO pv WITH v AS (SELECT user_id, pageid FROM pageviews WHERE pageid > 0) SELECT * FROM v;
 
+-- due connectors
 INSERT INTO pv /*+ OPTIONS('sink.parallelism' = '4') */ SELECT user_id, pageid FROM pageviews;
 
 -- statement sets
@@ -77,10 +83,10 @@ COMPILE AND EXECUTE PLAN '/tmp/absent/plan.json' FOR INSERT INTO pv SELECT user_
 
 EXPLAIN PLAN FOR '/tmp/absent/plan.json';
 
--- refused: rows of a sink are not changed in place
+-- refused SS106: rows of a sink are not changed in place
 DELETE FROM sums WHERE pageid = 1;
 
--- refused: rows of a sink are not changed in place
+-- refused SS106: rows of a sink are not changed in place
 UPDATE sums SET c = 0 WHERE pageid = 1;
 
 SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t (id, name);

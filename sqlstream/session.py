@@ -7,6 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
+from sqlstream.arguments import Arguments, with_arguments
 from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
 from sqlstream.connectors import connector
@@ -70,13 +71,14 @@ class Session:
 
     # --- SQL ---
 
-    def sql(self, text: str) -> Rows | Query | Job:
+    def sql(self, text: str, args: Arguments | None = None) -> Rows | Query | Job:
         """Run a script and return what its last statement returns.
 
-        Rows for SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it
-        runs; for INSERT and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits
-        for it).
+        ``args`` are the values of its parameters: a list for ``?``, a dictionary for ``:name``. Rows come for SHOW,
+        DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it runs; for INSERT
+        and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
         """
+        text = text if args is None else with_arguments(text, args)
         try:
             statements = parse_script(text)
             _require_statements(statements)
@@ -113,13 +115,14 @@ class Session:
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
 
-    def dataframe(self, text: str) -> DataFrame:
+    def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
         """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over
         finished data that runs as a batch.
 
         Started, it ends as PySpark's queries do: the last windows of a bounded input stay open.
         """
         self._require_open()
+        text = text if args is None else with_arguments(text, args)
         try:
             statement = _only(text)
             if not isinstance(statement, nodes.Query):

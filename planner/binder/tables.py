@@ -140,6 +140,9 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int:
         node = node.this
     if _is_column(node, column.name):
         return 0
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "SOURCE_WATERMARK":
+        hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
+        raise bind_error("SS214", "SOURCE_WATERMARK() asks the source, and no source here has a watermark", node, hint)
     if not (isinstance(node, exp.Sub) and _is_column(node.left, column.name)):
         hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
         message = f'WATERMARK must be "{column.name}" or "{column.name}" minus a constant interval'

@@ -69,7 +69,7 @@ CREATE TABLE t17 (order_time TIMESTAMP(3), WATERMARK FOR order_time AS order_tim
 -- due words
 CREATE TABLE t18 (a TIMESTAMP(3), b INT, WATERMARK FOR a AS CASE WHEN b > 0 THEN a - INTERVAL '1' SECOND ELSE a - INTERVAL '5' SECOND END) WITH ('connector' = 'datagen');
 
--- due words
+-- refused SS214: no source here has a watermark of its own
 CREATE TABLE t19 (ts TIMESTAMP(3), id INT, WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH ('connector' = 'datagen');
 
 -- due connectors

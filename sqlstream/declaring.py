@@ -27,5 +27,3 @@ def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, c
     declared = create_table(table)
     merged = {option.key: option for option in (*declared.options, *options)}
     return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog)
-
-

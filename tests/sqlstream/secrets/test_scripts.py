@@ -52,7 +52,6 @@ STATEMENTS = (
     "SET 'spark.hadoop.fs.s3a.secret.key' 'hunter2'",
     "SET spark.hadoop.fs.s3a.secret.key = hunter2; SELEC 1",
     "SET 'spark.hadoop.fs.s3a.secret.key' = hunter2; SHOW THINGS",
-    "SET table.dml-sync = hunter2; SET spark.hadoop.fs.s3a.secret.key=hunter2",
     "SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2",
     "SET 'spark.hadoop.fs.s3a.secret.key' TO 'hunter2'",
     "SET 'fs.s3a.secret.key' = 'hunter2'",

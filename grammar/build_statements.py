@@ -9,11 +9,11 @@ from lark.tree import Meta
 
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
-from sqlstream.grammar.build_match import MatchBuilder
+from sqlstream.grammar.build_plans import PlanBuilder
 
 
 @v_args(meta=True, inline=True)
-class StatementBuilder(MatchBuilder):
+class StatementBuilder(PlanBuilder):
     """Builds every node of the grammar."""
 
     def query(self, meta: Meta, query: Token) -> n.Query:
@@ -84,17 +84,9 @@ class StatementBuilder(MatchBuilder):
     def drop(self, meta: Meta, temporary: Any, kind: str, exists: Any, name: n.Name) -> n.Drop:
         return n.Drop(kind, name, bool(exists), bool(temporary), span=span_of_meta(meta))
 
-    def insert(self, meta: Meta, target: n.Name, columns: Any, query: Token) -> n.Insert:
-        return n.Insert(target, query.value, columns or (), span=span_of_meta(meta))
-
-    def statement_set(self, meta: Meta, *inserts: n.Insert) -> n.StatementSet:
-        return n.StatementSet(inserts, span=span_of_meta(meta))
-
-    def explain(self, meta: Meta, format_: str | None, stage: str | None, statement: Any) -> n.Explain:
-        return n.Explain(statement, format_ or "TEXT", stage or "OPTIMIZED", span=span_of_meta(meta))
-
-    def explain_plan(self, meta: Meta, statement: Any) -> n.Explain:
-        return n.Explain(statement, span=span_of_meta(meta))
+    def insert(self, meta: Meta, target: n.Name, hint: Token | None, columns: Any, query: Token) -> n.Insert:
+        given = None if hint is None else hint.value
+        return n.Insert(target, query.value, columns or (), given, span=span_of_meta(meta))
 
     def show(self, meta: Meta, what: str, names: n.NameFilter | None) -> n.Show:
         return n.Show(what, names=names, span=span_of_meta(meta))
@@ -153,7 +145,7 @@ class StatementBuilder(MatchBuilder):
     def _word(self, meta: Meta, *words: Token) -> str:
         return words_of(words)
 
-    object_kind = explain_format = explain_stage = show_list = like_kind = use_kind = _word
+    object_kind = explain_format = show_list = like_kind = use_kind = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
@@ -43,6 +44,23 @@ def _plain_string(self: ExpressionParser, token: Token) -> Any:
     return literal
 
 
+_UNICODE = r"{0}({0}|\+[0-9A-Fa-f]{{6}}|[0-9A-Fa-f]{{4}})"
+
+
+def _unicode_string(self: ExpressionParser, token: Token) -> Any:
+    """``U&'d\\0061t'``, with ``UESCAPE '!'`` in place of the backslash, is the text that it spells."""
+    escape = self._advance_any() and self._prev.text if self._match_text_seq("UESCAPE") else "\\"
+    written = self.sql[token.start + 3 : token.end].replace("''", "'")
+    pattern = _UNICODE.format(re.escape(escape or ""))
+    if not escape or len(escape) != 1 or re.sub(pattern, "", written).count(escape):
+        hint = "Write U&'\\0061' or U&'!0061' UESCAPE '!', with four hexadecimal digits or + and six."
+        raise failure("this is not a text of Unicode characters", token_span(token), LITERAL, hint)
+    text = re.sub(
+        pattern, lambda found: found[1] if found[1] == escape else chr(int(found[1].lstrip("+"), 16)), written
+    )
+    return self.expression(exp.Literal.string(text), token)
+
+
 class ExpressionParser(JsonParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
@@ -72,6 +90,7 @@ class ExpressionParser(JsonParser):
         TokenType.NATIONAL_STRING: _plain_string,
         TokenType.RAW_STRING: _plain_string,
         TokenType.STRING: _plain_string,
+        TokenType.UNICODE_STRING: _unicode_string,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
@@ -253,7 +272,11 @@ class ExpressionParser(JsonParser):
         return self.expression(exp.Interval(this=this, unit=unit))
 
     def _parse_unit(self) -> Any:
-        return self._parse_var(any_token=True, upper=True) if self._curr.text.upper() in _UNITS else None
+        """A unit; the digits that it may have, as in ``SECOND(3)``, are those of the value anyway."""
+        unit = self._parse_var(any_token=True, upper=True) if self._curr.text.upper() in _UNITS else None
+        if unit is not None:
+            self._skip_digits()
+        return unit
 
     def _after_interval(self) -> Span:
         """The wrong word behind the interval's value, or the value."""

@@ -124,6 +124,11 @@ class SqlStreamGenerator(SparkGenerator):
             return f"{super().values_sql(bare, values_as_table)} AS {self.sql(alias)}{self.table_clauses(expression)}"
         return super().values_sql(expression, values_as_table) + self.table_clauses(expression)
 
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """With NOT NULL inside of ``ARRAY<…>`` and ``MAP<…>``."""
+        required = expression.args.get("nullable") is False and isinstance(expression.parent, exp.DataType)
+        return super().datatype_sql(expression) + (" NOT NULL" if required else "")
+
     def groupconcat_sql(self, expression: exp.GroupConcat) -> str:
         return self.func("LISTAGG", expression.this, expression.args.get("separator"))
 

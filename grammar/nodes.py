@@ -525,6 +525,8 @@ class MetadataColumn(Node):
     type: exp.DataType
     key: str | None = None
     virtual: bool = False
+    nullable: bool = True
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -625,11 +627,12 @@ class Drop(Node):
 
 @dataclass(frozen=True)
 class Insert(Node):
-    """``INSERT INTO target [(columns)] query``."""
+    """``INSERT INTO target [/*+ OPTIONS(…) */] [(columns)] query``."""
 
     target: Name
     query: exp.Expression
     columns: tuple[str, ...] = ()
+    hint: TableHint | None = None
 
 
 @dataclass(frozen=True)
@@ -647,12 +650,31 @@ class Query(Node):
 
 
 @dataclass(frozen=True)
-class Explain(Node):
-    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage] statement``; ``stage`` defaults to OPTIMIZED."""
+class CompilePlan(Node):
+    """``COMPILE PLAN 'path' [IF NOT EXISTS] FOR statement``; ``execute``: COMPILE AND EXECUTE PLAN."""
 
-    statement: Query | Insert | StatementSet | CreateTable
+    path: str
+    statement: Insert | StatementSet
+    if_not_exists: bool = False
+    execute: bool = False
+
+
+@dataclass(frozen=True)
+class ExecutePlan(Node):
+    """``EXECUTE PLAN 'path'``."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Explain(Node):
+    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``; ``stage`` defaults to OPTIMIZED, ``more`` are those
+    behind the first."""
+
+    statement: Query | Insert | StatementSet | CreateTable | ExecutePlan
     format: str = "TEXT"
     stage: str = "OPTIMIZED"
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -731,5 +753,5 @@ class Use(Node):
 
 Statement = (
     CreateTable | CreateView | CreateFunction | Drop | Insert | StatementSet | Query | Explain | Show | Describe
-    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use
+    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
 )  # fmt: skip

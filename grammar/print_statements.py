@@ -44,8 +44,9 @@ def _(node: n.PhysicalColumn, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.MetadataColumn, sql: Sql) -> str:
-    virtual = _flag("VIRTUAL", node.virtual)
-    return joined(quote_name(node.name), sql(node.type), "METADATA", _string("FROM", node.key), virtual)
+    not_null, virtual = _flag("NOT NULL", not node.nullable), _flag("VIRTUAL", node.virtual)
+    typed = joined(quote_name(node.name), sql(node.type), not_null, "METADATA")
+    return joined(typed, _string("FROM", node.key), virtual, _string("COMMENT", node.comment))
 
 
 @print_node.register
@@ -91,8 +92,9 @@ def view_head(node: n.CreateView) -> str:
     return joined(create_head(node), _columns(node.columns), _string("COMMENT", node.comment))
 
 
-def insert_head(node: n.Insert) -> str:
-    return joined("INSERT INTO", name_text(node.target), _columns(node.columns))
+def insert_head(node: n.Insert, sql: Sql) -> str:
+    hint = None if node.hint is None else print_node(node.hint, sql)
+    return joined("INSERT INTO", name_text(node.target), hint, _columns(node.columns))
 
 
 @print_node.register
@@ -145,7 +147,7 @@ def _(node: n.Query, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Insert, sql: Sql) -> str:
-    return f"{insert_head(node)} {sql(node.query)}"
+    return f"{insert_head(node, sql)} {sql(node.query)}"
 
 
 @print_node.register
@@ -156,7 +158,22 @@ def _(node: n.StatementSet, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Explain, sql: Sql) -> str:
-    return f"EXPLAIN FORMAT {node.format} {node.stage} {print_node(node.statement, sql)}"
+    if isinstance(node.statement, n.ExecutePlan):
+        return f"EXPLAIN PLAN FOR {quote_string(node.statement.path)}"
+    stages = ", ".join((node.stage, *node.more))
+    return f"EXPLAIN FORMAT {node.format} {stages} {print_node(node.statement, sql)}"
+
+
+@print_node.register
+def _(node: n.CompilePlan, sql: Sql) -> str:
+    words = "COMPILE AND EXECUTE PLAN" if node.execute else "COMPILE PLAN"
+    exists = _flag("IF NOT EXISTS", node.if_not_exists)
+    return joined(words, quote_string(node.path), exists, "FOR", print_node(node.statement, sql))
+
+
+@print_node.register
+def _(node: n.ExecutePlan, sql: Sql) -> str:
+    return f"EXECUTE PLAN {quote_string(node.path)}"
 
 
 @print_node.register

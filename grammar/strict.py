@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
+from sqlglot.parser import Parser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
@@ -33,6 +34,9 @@ _PREDICATES = (
 _WHOLE_CONDITIONS = (exp.Predicate, exp.Not, exp.Escape)
 _DISTANCES = frozenset({TokenType.LR_ARROW, TokenType.LLRR_ARROW})
 _CONDITIONS_OF_IS = (exp.Null, exp.Boolean, exp.JSON)
+_TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR)
+_INSIDE_A_TYPE = frozenset({TokenType.COMMA, TokenType.LT})
+_OPENING_A_TYPE = frozenset({TokenType.LT, TokenType.L_PAREN, TokenType.L_BRACKET})
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _WORD = re.compile(r"\w+")
@@ -47,6 +51,10 @@ _SIZES = {
     **dict.fromkeys((exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ), 1),
 }
 """How many numbers in parentheses a type may have; the others have none."""
+_TIMES = frozenset({
+    exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPTZ,
+})  # fmt: skip
+_DIGITS_OF_A_SECOND = 6
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _EXTRACT = "Write for example EXTRACT(DAY FROM ts)."
 _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
@@ -142,7 +150,7 @@ class StrictParser(SparkParser):
         """Begin at the first of the tokens, whose places point into ``text``."""
         self.reset()
         self.sql = text
-        self._tokens = tokens
+        self._tokens = _without_suffixes(tokens)
         self._tokens_size = len(tokens)
         self._index = -1
         self._advance()
@@ -212,11 +220,67 @@ class StrictParser(SparkParser):
         call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type in _OPENING
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
-        kind = super()._parse_types(check_func, *args, **kwargs)
+        if not check_func and start.text.upper() == "RAW" and self._next.token_type == TokenType.L_PAREN:
+            raise failure("a RAW type holds objects of Java", token_span(start), hint="Declare BYTES.")
+        before = self._tokens[self._index - 1].token_type if self._index else None
+        # Spark's would forget the lengths of texts outside of CREATE TABLE.
+        kind = self._multiset() or Parser._parse_types(self, check_func, *args, **kwargs)
         if isinstance(kind, exp.DataType) and self._prev.end >= start.start:
+            if isinstance(kind.this, exp.Interval):
+                self._interval_digits(kind.this)
+            if before in _INSIDE_A_TYPE and self._match_text_seq("NOT", "NULL"):
+                kind.set("nullable", False)
+            if kind.this in _TEXTS and not kind.expressions:
+                kind.set("this", exp.DType.TEXT)
+            kind = self._collected(kind)
             mark(kind, start.start, self._prev.end + 1)
             _check_sizes(kind, Span(start.start, self._prev.end + 1))
         return kind
+
+    def _multiset(self) -> exp.DataType | None:
+        """``MULTISET<T>`` is a map of its elements to how often they are in it, as Flink keeps it."""
+        if self._curr.text.upper() != "MULTISET" or self._next.token_type != TokenType.LT:
+            return None
+        self._advance(2)
+        element = self._parse_types()
+        if element is None or not self._match(TokenType.GT):
+            raise unexpected(self._curr or None, self._prev or None, ["TYPE"])
+        return _multiset_of(element)
+
+    def _collected(self, kind: exp.DataType) -> exp.DataType:
+        """``INT ARRAY`` and ``INT MULTISET``, which are the same as ``ARRAY<INT>`` and ``MULTISET<INT>``."""
+        while self._curr.text.upper() in ("ARRAY", "MULTISET") and self._next.token_type not in _OPENING_A_TYPE:
+            word = self._curr.text.upper()
+            self._advance()
+            array = exp.DataType(this=exp.DType.ARRAY, expressions=[kind], nested=True)
+            kind = array if word == "ARRAY" else _multiset_of(kind)
+        return kind
+
+    def _interval_digits(self, interval: exp.Interval) -> None:
+        """``DAY(3) TO SECOND(3)``: how many digits a unit may have makes no other type."""
+        self._skip_digits()
+        if self._match_text_seq("TO"):
+            unit = exp.IntervalSpan(this=interval.args["unit"], expression=self._parse_var(upper=True))
+            interval.set("unit", unit)
+            self._skip_digits()
+
+    def _skip_digits(self) -> None:
+        """Numbers in parentheses, where such follow."""
+        index = self._index
+        if not self._match(TokenType.L_PAREN):
+            return
+        while self._match_set((TokenType.NUMBER, TokenType.COMMA)):
+            pass
+        if index + 1 == self._index or not self._match(TokenType.R_PAREN):
+            self._retreat(index)
+
+    def _parse_struct_types(self, *args: Any, **kwargs: Any) -> Any:
+        """A field, and what is said of it: Flink writes its comment without COMMENT."""
+        field = super()._parse_struct_types(*args, **kwargs)
+        if isinstance(field, exp.ColumnDef) and self._match(TokenType.STRING):
+            comment = exp.CommentColumnConstraint(this=exp.Literal.string(self._prev.text))
+            field.append("constraints", exp.ColumnConstraint(kind=comment))
+        return field
 
     def _parse_type_size(self) -> Any:
         """A number and nothing behind it."""
@@ -365,6 +429,24 @@ class StrictParser(SparkParser):
         return exp.Hint(expressions=hints)
 
 
+def _without_suffixes(tokens: list[Token]) -> list[Token]:
+    """ARRAY behind a type as a plain word: sqlglot reads on behind it, as PostgreSQL does."""
+    if all(token.token_type != TokenType.ARRAY for token in tokens):
+        return tokens
+    following = [*(token.token_type for token in tokens[1:]), None]
+    return [
+        Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+        if token.token_type == TokenType.ARRAY and behind not in _OPENING_A_TYPE
+        else token
+        for token, behind in zip(tokens, following, strict=True)
+    ]
+
+
+def _multiset_of(element: exp.Expr) -> exp.DataType:
+    count = exp.DataType(this=exp.DType.INT, nested=False)
+    return exp.DataType(this=exp.DType.MAP, expressions=[element, count], nested=True)
+
+
 def _check_sizes(kind: exp.DataType, span: Span) -> None:
     """The numbers in parentheses behind a type: whole ones, and not more than it takes."""
     sizes = [e for e in kind.expressions if isinstance(e, exp.DataTypeParam)]
@@ -375,3 +457,6 @@ def _check_sizes(kind: exp.DataType, span: Span) -> None:
     for size in sizes:
         if not (isinstance(size.this, exp.Literal) and size.name.isdigit()):
             raise failure(f'"{size.this.sql()}" is not a whole number', span_of(size) or span, LITERAL)
+        if kind.this in _TIMES and int(size.name) > _DIGITS_OF_A_SECOND:
+            message = f"a time has at most {_DIGITS_OF_A_SECOND} digits of a second, not {size.name}"
+            raise failure(message, span_of(size) or span, LITERAL, "Times of Spark have microseconds.")

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from sqlstream.errors import Span
+from sqlstream.grammar.nodes import Option
 from sqlstream.types import DataType
 from sqlstream.udfs.signature import Function as Function
 from sqlstream.udfs.signature import FunctionKind as FunctionKind
@@ -43,6 +45,7 @@ class Column:
 
     ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
     neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
+    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Column:
     metadata_key: str | None = None
     time: TimeDomain | None = None
     comment: str | None = None
+    declared: str | None = None
 
     @property
     def physical(self) -> bool:
@@ -81,6 +85,7 @@ class Table:
     bounded: bool = False
     streamed: bool = False
     comment: str | None = None
+    declared: str | None = None
 
     @property
     def physical_columns(self) -> tuple[Column, ...]:
@@ -110,3 +115,5 @@ class Catalog(Protocol):
     def relation_names(self) -> list[str]: ...
 
     def function_names(self) -> list[str]: ...
+
+    def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table: ...

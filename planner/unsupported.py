@@ -137,7 +137,11 @@ FEATURES: dict[str, Unsupported] = {
     "function kind": Unsupported(
         "SS340", "functions of this kind in an expression", "Only scalar, aggregate and table functions are executed."
     ),
-    "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
+    "parameter": Unsupported(
+        "SS345",
+        "parameters without a value",
+        "Give values: session.sql(text, args=[…]) for ?, args={…} for :name, --param NAME=VALUE on the command line.",
+    ),
     "window apart": Unsupported(
         "SS349",
         "these windows apart from their window function",

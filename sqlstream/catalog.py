@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlstream.errors import BindError
-from sqlstream.grammar.nodes import Name
+from sqlstream.errors import BindError, Span
+from sqlstream.grammar.nodes import Name, Option
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.suggestions import did_you_mean
 
@@ -70,6 +70,12 @@ class Catalog:
         if relation is None:
             raise self._missing("table or view", name, self.relation_names())
         return relation
+
+    def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table:
+        """The table as it would be declared with these options in place of its own."""
+        from sqlstream.declaring import declared_with
+
+        return declared_with(table, options, span, self)
 
     # --- changing: each returns whether anything changed ---
 

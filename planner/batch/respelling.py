@@ -16,6 +16,7 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
+from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.asof_joins import NO_MATCH
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import quoted_name
@@ -88,6 +89,8 @@ class _Respelling:
     def _other(self, node: exp.Expr) -> exp.Expr:
         copy = over_children(node, self.of)
         if isinstance(node, exp.Select):
+            hint = node.args.get("hint")
+            copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
         return copy
 

@@ -52,7 +52,6 @@ def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | Non
         ("WATERMARK", of_table.watermark),
         ("ALIGN BARRIERS", of_table.barriers),
         ("LOOKUP ASYNC", of_table.lookup),
-        ("a hint of a table", of_table.hint),
         ("MATCH_RECOGNIZE", match_recognize_of(node)),
     ):
         if clause is not None:

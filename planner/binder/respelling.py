@@ -15,7 +15,7 @@ from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, *KINDS)
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, *KINDS)
 
 _OF_DATES = frozenset({
     "YEAR", "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QUARTER", "QTR", "MONTH", "MON", "MONS", "MONTHS", "WEEK", "W",
@@ -59,7 +59,33 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
             return _multiplied(node)
         case exp.Extract() | exp.Anonymous():
             return _extracted(node, types, context)
+        case exp.Cast():
+            return cut_to(node, node.to)
     return node
+
+
+# --- types with a length --------------------------------------------------------------------------------------
+
+_TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR, exp.DType.NCHAR, exp.DType.NVARCHAR)
+_BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
+SIZED = (*_TEXTS, *_BYTES)
+"""Types that have a length."""
+_FILLED = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BINARY)
+
+
+def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
+    """A text or bytes cut to the length of the type, and filled up to it where the type is one of fixed length."""
+    if kind.this not in SIZED or not kind.expressions:
+        return value
+    length = exp.Literal.number(kind.expressions[0].name)
+    plain = exp.DataType.build("BINARY" if kind.this in _BYTES else "STRING", dialect="spark")
+    whole: exp.Expr = value.copy()
+    if isinstance(whole, exp.Cast):
+        whole.set("to", plain)
+    if kind.this in _FILLED:
+        fill = [exp.Literal.string(" ")] if kind.this in _TEXTS else []
+        return exp.Anonymous(this="RPAD", expressions=[whole, length, *fill])
+    return exp.Anonymous(this="SUBSTRING", expressions=[whole, exp.Literal.number(1), length])
 
 
 # --- SIMILAR TO -----------------------------------------------------------------------------------------------

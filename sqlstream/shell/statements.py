@@ -95,8 +95,13 @@ def _end_of_statement(text: str, start: int) -> int | None:
     words: list[str] = []
     for piece in _PIECE.finditer(text, start):
         token = piece[0]
-        if token == ";" and (words[:3] != ["EXECUTE", "STATEMENT", "SET"] or words[-1] == "END"):
+        if token == ";" and (not _opens_set(words) or words[-2:] == [";", "END"]):
             return piece.end()
-        if token[0].isalnum() or token[0] == "_":
+        if token[0].isalnum() or token[0] in "_;":
             words.append(token.upper())
     return None
+
+
+def _opens_set(words: list[str]) -> bool:
+    """Whether the words begin a statement set, be it behind EXPLAIN or COMPILE PLAN."""
+    return any(words[i : i + 2] == ["STATEMENT", "SET"] for i in range(min(len(words), 6)))

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import singledispatch
 
-from sqlstream import connectors
 from sqlstream.batch import runs_instead
-from sqlstream.catalog import Catalog, local_name
+from sqlstream.catalog import local_name
+from sqlstream.declaring import declared_table
 from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
-from sqlstream.planner.binder import bind_table, bind_view
+from sqlstream.planner.binder import bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
@@ -33,20 +33,14 @@ def define(statement: nodes.Statement, workspace: Workspace, text: str) -> Table
 @define.register
 def _(statement: nodes.CreateTable, workspace: Workspace, text: str) -> Table | None:
     assert statement.query is None, "a table with a query is created by its job"
-    table = declared_table(statement, workspace.catalog)
+    table = declared_table(_local(statement), workspace.catalog)
     created = workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
     return table if created else None
 
 
-def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
-    """The table that the statement declares, its connector and options checked."""
-    name = nodes.Name((local_name(statement.name),), span=statement.name.span)
-    table = bind_table(replace(statement, name=name), catalog)
-    wrong = connectors.validate(table, {option.key: option.span for option in statement.options})
-    if wrong:
-        raise SqlStreamError.of(wrong)
-    kind = connectors.connector(table.connector)
-    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+def _local(statement: nodes.CreateTable) -> nodes.CreateTable:
+    """The statement with the name that the table has in the catalog."""
+    return replace(statement, name=nodes.Name((local_name(statement.name),), span=statement.name.span))
 
 
 @define.register
@@ -119,4 +113,4 @@ def _table(
         nodes.PhysicalColumn(name, type_.to_sqlglot(), nullable, span=statement.name.span)
         for name, type_, nullable in typed_names
     )
-    return declared_table(replace(statement, columns=columns, query=None), workspace.catalog)
+    return declared_table(_local(replace(statement, columns=columns, query=None)), workspace.catalog)

@@ -59,8 +59,8 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "42",
             'SS103: unknown statement "42"',
-            "A statement begins with CHECKPOINT, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, INSERT, RESET, "
-            "SAVEPOINT, SELECT, SET, SHOW, STOP, USE, VALUES or WITH.",
+            "A statement begins with BEGIN, CHECKPOINT, COMPILE, CREATE, DESC, DESCRIBE, DROP, EXECUTE, EXPLAIN, "
+            "INSERT, RESET, SAVEPOINT, SELECT, SET, SHOW, STATEMENT, STOP, USE, VALUES or WITH.",
         ),
         (
             "UPDATE t SET a = 1",
@@ -103,7 +103,7 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
             'Expected "CHECKPOINTS", "CONNECTORS", "CREATE", "FUNCTIONS", "JOBS", "TABLES", "USER" or "VIEWS".',
         ),
         ("EXPLAIN FORMAT XML SELECT 1", 'SS101: unexpected "XML"', 'Expected "JSON", "MERMAID" or "TEXT".'),
-        ("SET a = b", 'SS101: unexpected "a"', "Expected a string."),
+        ("SET a b = c", 'SS101: unexpected "a"', "Expected a string."),
         ("CREATE TABLE t (a)", 'SS101: unexpected ")"', 'Expected "AS" or a type.'),
         ("CREATE TABLE t (a INT) WITH ('k' 'v')", """SS101: unexpected "v\"""", 'Expected "=".'),
     ],

@@ -86,6 +86,9 @@ class _NoTables:
     def function_names(self) -> list[str]:
         return []
 
+    def with_options(self, table: Table, options: object, span: object) -> Table:
+        return table
+
 
 def _refused(case: Case, wrong: list[str]) -> None:
     unknown = [text for text in wrong if text.startswith(UNKNOWN_OPTION)]

@@ -50,8 +50,8 @@ OPTIONS = (
 STATEMENTS = (
     "SET password = 'hunter2'",
     "SET 'spark.hadoop.fs.s3a.secret.key' 'hunter2'",
-    "SET spark.hadoop.fs.s3a.secret.key = hunter2",
-    "SET 'spark.hadoop.fs.s3a.secret.key' = hunter2; SHOW TABLES",
+    "SET spark.hadoop.fs.s3a.secret.key = hunter2; SELEC 1",
+    "SET 'spark.hadoop.fs.s3a.secret.key' = hunter2; SHOW THINGS",
     "SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2",
     "SET 'spark.hadoop.fs.s3a.secret.key' TO 'hunter2'",
     "SET 'fs.s3a.secret.key' = 'hunter2'",

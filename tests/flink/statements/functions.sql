@@ -11,26 +11,20 @@ SELECT + a, - a, a + b, a - b, a * b, a / b, a % b, POWER(a, b), ABS(a), SQRT(x)
 
 SELECT CEIL(x), CEILING(x), FLOOR(x), SIN(x), SINH(x), COS(x), COSH(x), TAN(x), TANH(x), COT(x), ASIN(x), ACOS(x), ATAN(x), ATAN2(x, x), DEGREES(x), RADIANS(x), SIGN(x), ROUND(x, 2), PI(), E() FROM o;
 
--- due functions
 SELECT RAND(), RAND(5), RAND_INTEGER(10), RAND_INTEGER(1, 10), UUID(), BIN(n), HEX(n), HEX(s), UNHEX('3738'), TRUNCATE(x, 2), PERCENTILE(x, 0.5) FROM o GROUP BY x, n, s;
 
--- due functions
 SELECT RAND_INTEGER(10), RAND_INTEGER(1, 10) FROM o;
 
--- due functions
 SELECT TRUNCATE(x, 2), TRUNCATE(x) FROM o;
 
 SELECT s || t, CHAR_LENGTH(s), CHARACTER_LENGTH(s), UPPER(s), LOWER(s), POSITION('a' IN s), TRIM(s), TRIM(BOTH 'a' FROM s), TRIM(LEADING 'a' FROM s), LTRIM(s), RTRIM(s), BTRIM(s), REPEAT(s, 3) FROM o;
 
 SELECT REGEXP_REPLACE(s, 'o+', ''), OVERLAY(s PLACING t FROM 3), OVERLAY(s PLACING t FROM 3 FOR 2), SUBSTRING(s FROM 2), SUBSTRING(s FROM 2 FOR 3), SUBSTRING(s, 2, 3), REPLACE(s, 'a', 'b'), REGEXP_EXTRACT(s, 'a(.*)b', 1), REGEXP(s, 'a'), INITCAP(s) FROM o;
 
--- due functions
 SELECT CONCAT(s, t), CONCAT_WS('~', s, t), LPAD(s, 4, '?'), RPAD(s, 4, '?'), FROM_BASE64(s), TO_BASE64(s), ASCII(s), CHR(97), DECODE(bin, 'UTF-8'), ENCODE(s, 'UTF-8'), INSTR(s, 'a'), LEFT(s, 2), RIGHT(s, 2), LOCATE('a', s), LOCATE('a', s, 2), STARTSWITH(s, 'a'), ENDSWITH(s, 'a') FROM o;
 
--- due functions
 SELECT PARSE_URL('http://a.b/c?d=e', 'HOST'), PARSE_URL('http://a.b/c?d=e', 'QUERY', 'd'), URL_ENCODE(s), URL_DECODE(s), REVERSE(s), SPLIT_INDEX(s, ',', 1), STR_TO_MAP(s), STR_TO_MAP(s, ',', '='), SUBSTR(s, 2), TRANSLATE(s, 'ab', 'xy'), ELT(2, s, t), PRINTF('%d %s', a, s), SPLIT(s, ',') FROM o;
 
--- due functions
 SELECT REGEXP_COUNT(s, 'a'), REGEXP_INSTR(s, 'a'), REGEXP_SUBSTR(s, 'a'), REGEXP_EXTRACT_ALL(s, '(a)', 1), BTRIM(s, 'x'), IS_ALPHA(s), IS_DIGIT(s), IS_DECIMAL(s) FROM o;
 
 -- due words
@@ -38,16 +32,12 @@ SELECT DATE '2024-01-01', TIME '10:00:00', TIMESTAMP '2024-01-01 10:00:00', LOCA
 
 SELECT LOCALTIMESTAMP, CURRENT_DATE, CURRENT_TIMESTAMP, NOW() FROM o;
 
--- due functions
 SELECT CURRENT_ROW_TIMESTAMP() FROM o;
 
--- due functions
 SELECT EXTRACT(DAY FROM d), EXTRACT(HOUR FROM ts), YEAR(d), QUARTER(d), MONTH(d), WEEK(d), DAYOFYEAR(d), DAYOFMONTH(d), DAYOFWEEK(d), HOUR(ts), MINUTE(ts), SECOND(ts) FROM o;
 
--- due functions
 SELECT FLOOR(ts TO MINUTE), CEIL(ts TO HOUR), FLOOR(d TO MONTH), CEIL(ts TO DAY) FROM o;
 
--- due functions
 SELECT (d, INTERVAL '1' DAY) OVERLAPS (d, INTERVAL '2' DAY) FROM o;
 
 -- due functions
@@ -55,10 +45,8 @@ SELECT (TIME '2:55:00', INTERVAL '1' HOUR) OVERLAPS (TIME '3:30:00', INTERVAL '2
 
 SELECT DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm'), DATE_FORMAT(s, 'yyyy'), TIMESTAMPADD(WEEK, 1, ts), TIMESTAMPDIFF(DAY, ts, TIMESTAMP '2024-01-01 00:00:00') FROM o;
 
--- due functions
 SELECT CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles'), FROM_UNIXTIME(n), FROM_UNIXTIME(n, 'yyyy'), UNIX_TIMESTAMP(), UNIX_TIMESTAMP(s), UNIX_TIMESTAMP(s, 'yyyy-MM-dd') FROM o;
 
--- due functions
 SELECT TO_DATE(s), TO_DATE(s, 'yyyyMMdd'), TO_TIMESTAMP_LTZ(n), TO_TIMESTAMP_LTZ(n, 3), TO_TIMESTAMP_LTZ(n, 0), TO_TIMESTAMP(s), TO_TIMESTAMP(s, 'yyyy-MM-dd'), TO_TIMESTAMP_LTZ(s, 'yyyy-MM-dd', 'UTC') FROM o;
 
 -- due words
@@ -70,46 +58,34 @@ SELECT a FROM w WHERE CURRENT_WATERMARK(ts) IS NULL OR ts > CURRENT_WATERMARK(ts
 
 SELECT CASE a WHEN 1 THEN 'x' ELSE 'y' END, CASE WHEN a > 1 THEN 2 END, NULLIF(a, b), COALESCE(a, b, 5), IF(a > b, 1, 2), IFNULL(a, 0), GREATEST(a, b), LEAST(a, b) FROM o;
 
--- due functions
 SELECT CAST(a AS STRING), TRY_CAST(s AS INT), TYPEOF(a), TYPEOF(a, TRUE) FROM o;
 
--- due functions
 SELECT CARDINALITY(arr), arr[1], ELEMENT(ARRAY[1]), CARDINALITY(m), m['a'] FROM o;
 
--- due functions
 SELECT ARRAY_CONTAINS(arr, 1), ARRAY_DISTINCT(arr), ARRAY_APPEND(arr, 1), ARRAY_PREPEND(arr, 1), ARRAY_CONCAT(arr, arr), ARRAY_EXCEPT(arr, arr), ARRAY_INTERSECT(arr, arr), ARRAY_UNION(arr, arr), ARRAY_MAX(arr), ARRAY_MIN(arr), ARRAY_POSITION(arr, 1), ARRAY_REMOVE(arr, 1), ARRAY_REVERSE(arr), ARRAY_SLICE(arr, 1, 2), ARRAY_SORT(arr), ARRAY_SORT(arr, FALSE), ARRAY_JOIN(ARRAY['a'], ',') FROM o;
 
--- due functions
 SELECT MAP_KEYS(m), MAP_VALUES(m), MAP_ENTRIES(m), MAP_UNION(m, m), MAP_FROM_ARRAYS(ARRAY['a'], ARRAY[1]) FROM o;
 
--- due functions
 SELECT js IS JSON, js IS JSON VALUE, js IS JSON SCALAR, js IS JSON ARRAY, js IS NOT JSON OBJECT FROM o;
 
--- due functions
 SELECT JSON_EXISTS(js, '$.a'), JSON_EXISTS(js, '$.a' TRUE ON ERROR) FROM o;
 
--- due functions
 SELECT JSON_VALUE(js, '$.a'), JSON_VALUE(js, 'lax $.a' RETURNING INTEGER), JSON_VALUE(js, '$.a' RETURNING BOOLEAN DEFAULT FALSE ON EMPTY NULL ON ERROR) FROM o;
 
 -- due functions
 SELECT JSON_QUERY(js, '$.a'), JSON_QUERY(js, '$' WITH CONDITIONAL WRAPPER), JSON_QUERY(js, '$.b' EMPTY ARRAY ON EMPTY), JSON_QUERY(js, '$.a' RETURNING ARRAY<STRING>) FROM o;
 
--- due functions
 SELECT JSON_STRING(a), JSON_STRING(ARRAY[1, 2]), JSON_OBJECT('k': a), JSON_OBJECT(KEY 'k' VALUE a NULL ON NULL), JSON_OBJECT('k' VALUE s ABSENT ON NULL), JSON_ARRAY(1, 'a'), JSON_ARRAY(a NULL ON NULL), JSON_QUOTE(s), JSON_UNQUOTE(s), JSON(js) FROM o;
 
--- due functions
 SELECT JSON_OBJECTAGG(KEY s VALUE a), JSON_ARRAYAGG(a), JSON_ARRAYAGG(a ABSENT ON NULL) FROM o GROUP BY b;
 
--- due functions
 SELECT MD5(s), SHA1(s), SHA224(s), SHA256(s), SHA384(s), SHA512(s), SHA2(s, 512) FROM o;
 
--- due functions
 SELECT COUNT(*), COUNT(DISTINCT a), AVG(a), SUM(a), MAX(a), MIN(a), STDDEV_POP(x), STDDEV_SAMP(x), STDDEV(x), VAR_POP(x), VAR_SAMP(x), VARIANCE(x), COLLECT(a), LISTAGG(s), LISTAGG(s, ';'), FIRST_VALUE(a), LAST_VALUE(a), APPROX_COUNT_DISTINCT(a) FROM o GROUP BY b;
 
 -- due functions
 SELECT LISTAGG(DISTINCT s), SUM(DISTINCT a), ARRAY_AGG(a), SINGLE_VALUE(a) FROM o GROUP BY b;
 
--- due functions
 SELECT COUNT(*) FILTER (WHERE a > 1), GROUPING(b), GROUPING_ID(b), GROUP_ID() FROM o GROUP BY ROLLUP (b);
 
 SELECT RANK() OVER w, DENSE_RANK() OVER w, ROW_NUMBER() OVER w, LEAD(a) OVER w, LAG(a) OVER w, NTILE(2) OVER w, CUME_DIST() OVER w, PERCENT_RANK() OVER w FROM (VALUES (1), (2)) AS v (a) WINDOW w AS (ORDER BY a);
@@ -122,7 +98,6 @@ SELECT a FROM o GROUP BY a HAVING COUNT(*) > ALL (SELECT 1);
 -- due functions
 SELECT COUNT(a) FROM o WHERE a = SOME (SELECT 1);
 
--- due functions
 SELECT js:item.sku FROM o;
 
 SELECT TRY_PARSE_JSON(js), PARSE_JSON(js) FROM o;

@@ -117,7 +117,6 @@ DESCRIBE CATALOG EXTENDED default_catalog;
 -- due ddl
 DESC DATABASE default_database;
 
--- due ddl
 DESCRIBE FUNCTION EXTENDED upper;
 
 DESCRIBE JOB 'abc';

@@ -236,15 +236,12 @@ SELECT * FROM ML_PREDICT(TABLE product, MODEL m, DESCRIPTOR(name));
 SELECT * FROM product, LATERAL TABLE(VECTOR_SEARCH(TABLE product, DESCRIPTOR(name), ARRAY[1.0, 2.0], 10));
 
 -- changelog functions
--- due functions
 CREATE VIEW agg AS SELECT product, COUNT(*) AS cnt FROM orders GROUP BY product;
 SELECT * FROM TO_CHANGELOG(input => TABLE agg PARTITION BY product);
 
--- due functions
 CREATE VIEW agg AS SELECT product, COUNT(*) AS cnt FROM orders GROUP BY product;
 SELECT * FROM TO_CHANGELOG(input => TABLE agg PARTITION BY product, op => DESCRIPTOR(op_code), op_mapping => MAP['INSERT', 'I', 'UPDATE_AFTER', 'U']);
 
--- due functions
 CREATE TABLE cdc (id INT, op STRING, name STRING) WITH ('connector' = 'datagen');
 SELECT * FROM FROM_CHANGELOG(input => TABLE cdc);
 

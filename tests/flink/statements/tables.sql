@@ -55,7 +55,6 @@ CREATE TABLE t12 (id INT, cost AS id * 2 COMMENT 'twice') COMMENT 'of a test' WI
 CREATE TABLE t13 (user_action_time STRING, ts AS TO_TIMESTAMP(user_action_time), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'datagen');
 
--- due functions
 CREATE TABLE t14 (ts BIGINT, time_ltz AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR time_ltz AS time_ltz - INTERVAL '5' SECOND)
 WITH ('connector' = 'datagen');
 

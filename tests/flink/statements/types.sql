@@ -47,7 +47,6 @@ SELECT ARRAY[1, 2, 3][1], MAP['a', 1, 'b', 2]['a'], ROW(1, 'a'), (1, 'a');
 
 SELECT r.x, r.y.z FROM (SELECT CAST(ROW(1, ROW(2)) AS ROW<x INT, y ROW<z INT>>) AS r);
 
--- due functions
 SELECT CARDINALITY(ARRAY[1, 2]), CARDINALITY(MAP['a', 1]), ELEMENT(ARRAY[1]);
 
 SELECT PARSE_JSON('{"a": 1}');

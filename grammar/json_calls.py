@@ -152,7 +152,7 @@ class JsonParser(StrictParser):
         return word
 
     def _array(self) -> bool:
-        return bool(self._match(TokenType.ARRAY))
+        return bool(self._match_text_seq("ARRAY"))
 
     def _wrapper(self) -> str | None:
         """WITHOUT [ARRAY] WRAPPER, WITH [CONDITIONAL | UNCONDITIONAL] [ARRAY] WRAPPER."""

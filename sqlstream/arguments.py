@@ -25,6 +25,10 @@ _BEFORE_A_QUANTIFIER = frozenset({
     TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.R_BRACE, TokenType.PLUS, TokenType.STAR,
 })  # fmt: skip
 
+_VALUES = frozenset({
+    TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING, TokenType.R_PAREN, TokenType.R_BRACKET,
+})  # fmt: skip
+
 
 def with_arguments(text: str, arguments: Arguments) -> str:
     """The script with values in place of its parameters. SS345, SS377, SS378."""
@@ -131,12 +135,17 @@ def _marks(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _names(tokens: Sequence[Token]) -> Iterator[tuple[str, Span]]:
-    """``:name`` without a space inside, and not right behind a name, where it reads a field."""
+    """``:name`` without a space inside, and not right behind a value, where it reads a field."""
     for before, colon, name in zip((None, *tokens), tokens, tokens[1:], strict=False):
-        apart = before is None or before.end + 1 != colon.start or before.token_type not in _BEFORE_A_QUANTIFIER
+        apart = before is None or before.end + 1 != colon.start or not _is_value(before)
         joined = colon.end + 1 == name.start and name.text.isidentifier()
         if colon.token_type == TokenType.COLON and apart and joined and name.token_type != TokenType.STRING:
             yield name.text, Span(colon.start, name.end + 1)
+
+
+def _is_value(token: Token) -> bool:
+    """Whether a value can end with the token, so that a colon behind it begins a path, or the value of a key."""
+    return token.token_type in _VALUES or token.text[-1:].isalnum() or token.text[-1:] == "_"
 
 
 def _replaced(text: str, values: Sequence[tuple[Span, str]]) -> str:

@@ -56,7 +56,8 @@ class Function:
     ``parameters`` are (name, type) where declared; ``min_arguments``/``max_arguments`` bound a call (None: any).
     ``deterministic`` functions may be computed once and reused, or not at all where nobody needs the result.
     ``process`` is there for process functions. Of a function with a body of SQL ``target`` is that; of one whose
-    Python stands in the statement, its text. ``defaults`` are the expressions of parameters that may be left out.
+    Python stands in the statement, its text (``in_place``). ``defaults`` are the expressions of parameters that may
+    be left out.
     """
 
     name: str
@@ -69,3 +70,4 @@ class Function:
     deterministic: bool = True
     process: ProcessSignature | None = None
     defaults: tuple[tuple[str, str], ...] = ()
+    in_place: bool = False

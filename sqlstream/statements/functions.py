@@ -13,9 +13,10 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.binder import bind_query
 from sqlstream.planner.binder.calls import aggregate_name
-from sqlstream.planner.binder.sql_functions import sql_functions_in
+from sqlstream.planner.binder.sql_functions import parsed, sql_functions_in
 from sqlstream.planner.catalog import Function, FunctionKind
 from sqlstream.planner.functions.kinds import kind_of
+from sqlstream.planner.rewriting import node_of
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.types import UNKNOWN, DataType, from_sqlglot
@@ -156,8 +157,25 @@ def _of_python(
         hint = "Write CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON AS $$ … $$."
         raise BindError("SS206", f'function "{name}" needs RETURNS with a type', statement.span, hint=hint)
     returns = from_sqlglot(definition.returns)
-    function = _described(name, FunctionKind.SCALAR, statement.target, definition, returns)
+    function = replace(_described(name, FunctionKind.SCALAR, statement.target, definition, returns), in_place=True)
     return function, function_in_place(name, [p for p, _ in function.parameters], statement.target)
+
+
+def function_statement(function: Function) -> nodes.CreateFunction:
+    """CREATE FUNCTION as it declares the function."""
+    name = nodes.Name((function.name,))
+    if function.kind is not FunctionKind.SQL and not function.in_place:
+        return nodes.CreateFunction(name, function.target)
+    defaults = {parameter: node_of(parsed(text)) for parameter, text in function.defaults}
+    parameters = tuple(
+        nodes.FunctionParameter(parameter, kind.to_sqlglot(), defaults.get(parameter))
+        for parameter, kind in function.parameters
+    )
+    returns = None if function.returns.is_unknown else function.returns.to_sqlglot()
+    body = None if function.in_place else node_of(parsed(function.target))
+    definition = nodes.FunctionDefinition(parameters, returns, body, function.deterministic)
+    language, target = ("PYTHON", function.target) if function.in_place else ("SQL", "")
+    return nodes.CreateFunction(name, target, language, definition=definition)
 
 
 # --- DESCRIBE FUNCTION ----------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.connectors.secrets import masked, without_secrets
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
-from sqlstream.planner.catalog import Function, Table, View
+from sqlstream.planner.catalog import Function, FunctionKind, Table, View
 from sqlstream.planner.explain import to_json
 from sqlstream.plans import Root
 from sqlstream.statements.ddl import create_table
 from sqlstream.statements.definitions import define
+from sqlstream.statements.functions import function_statement
 from sqlstream.version import __version__
 from sqlstream.workspace import Workspace
 
@@ -98,6 +99,9 @@ def _definitions(text: str, workspace: Workspace, seen: set[str], span: Span) ->
             seen.add(definition.name)
             if isinstance(definition, View):
                 yield from _definitions(to_sql(definition.query), workspace, seen, span)
+            if isinstance(definition, Function) and definition.kind is FunctionKind.SQL:
+                called = " ".join((definition.target, *(text for _, text in definition.defaults)))
+                yield from _definitions(called, workspace, seen, span)
             yield format_script(to_sql(_statement(definition, span))).strip()
 
 
@@ -113,7 +117,7 @@ def _statement(definition: Table | View | Function, span: Span) -> nodes.Stateme
             return create_table(definition)
         case View():
             return nodes.CreateView(name, definition.query, definition.columns)
-    return nodes.CreateFunction(name, definition.target, "PYTHON")
+    return function_statement(definition)
 
 
 def _redefine(text: str, workspace: Workspace) -> None:
@@ -121,9 +125,9 @@ def _redefine(text: str, workspace: Workspace) -> None:
     (statement,) = parse_script(text)
     if isinstance(statement, nodes.CreateFunction):
         registered = workspace.catalog.function(str(statement.name))
-        if registered is not None and registered.target == statement.target:
+        if statement.definition is None and registered is not None and registered.target == statement.target:
             return
-        workspace.catalog.drop("FUNCTION", statement.name, if_exists=True)
+        statement = replace(statement, replace=True)
     else:
         assert isinstance(statement, nodes.CreateTable | nodes.CreateView), text
         existing = workspace.catalog.relation(str(statement.name))

@@ -46,7 +46,8 @@ def test_parameters_stand_by_position_and_by_name() -> None:
 
 def test_quantifiers_and_fields_are_no_parameters() -> None:
     assert with_arguments("PATTERN (A? B+? C) AND x = ?", [1]) == "PATTERN (A? B+? C) AND x = 1"
-    assert with_arguments("SELECT js:item, :x", {"x": 1}) == "SELECT js:item, 1"
+    fields = "SELECT js:item, `j s`:item, value:item, js:items[0]:item, f(a):item, JSON_OBJECT('a':b)"
+    assert with_arguments(f"{fields}, :x, a+:x", {"x": 1}) == f"{fields}, 1, a+1"
 
 
 @pytest.mark.parametrize(

@@ -174,10 +174,10 @@ CREATE TEMPORARY FUNCTION IF NOT EXISTS f2 AS 'golden_functions:fee' LANGUAGE PY
 -- due ddl
 CREATE TEMPORARY SYSTEM FUNCTION f3 AS 'golden_functions:fee' LANGUAGE PYTHON;
 
--- refused SS551: a class of Java
+-- refused SS352: a class of Java
 CREATE FUNCTION f4 AS 'com.example.F';
 
--- refused SS101: a class of Java
+-- refused SS352: a class of Java
 CREATE FUNCTION f5 AS 'com.example.F' LANGUAGE JAVA USING JAR '/tmp/f.jar';
 
 -- refused SS101: there are no models

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,18 @@ def test_a_function_of_the_users_goes_before_one_of_flinks(session: Session) -> 
     session.sql("CREATE FUNCTION week(n INT) RETURNS STRING RETURN CONCAT('w', n)")
     session.sql("CREATE TABLE t (n INT) WITH ('connector' = 'test')")
     assert "CONCAT('w'," in session.explain("SELECT week(n) FROM t")
+
+
+def test_a_compiled_plan_holds_them_and_those_that_they_call(session: Session, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    session.sql("CREATE TABLE t (n INT, s STRING) WITH ('connector' = 'test')")
+    session.sql(f"COMPILE PLAN '{plan}' FOR INSERT INTO t (n, s) SELECT CAST(twice(n) AS INT), shout(s) FROM t")
+    definitions = json.loads(plan.read_text())["definitions"]
+    assert [text.split()[2] for text in definitions] == ["t", "inc", "twice", "shout"]
+    session.sql("DROP FUNCTION twice; DROP FUNCTION shout")
+    session.sql("CREATE OR REPLACE FUNCTION inc(n INT) RETURNS INT RETURN n - 1")
+    explained = "\n".join(line for (line,) in rows(session, f"EXPLAIN PLAN FOR '{plan}'"))
+    assert " + " in explained and "- 1" not in explained, explained
 
 
 @pytest.mark.spark

@@ -28,6 +28,10 @@ TABLE = "CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
         ),
         ("SET 'table.sql-dialect' = 'hive';", "SS350"),
         ("SELECT id FROM t WHERE id = ?;", "SS345"),
+        ("SELECT JSON_VALUE('{}', '$.a' NULL ON EMPTY), CEIL(ts TO HOUR) FROM t;", None),
+        ("SELECT op, id FROM TO_CHANGELOG(input => TABLE t);", None),
+        ("CREATE FUNCTION f AS 'com.example.F';", "SS352"),
+        ("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1;", None),
     ],
 )
 def test_a_line_of_the_page_holds(text: str, code: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import command_line, error_codes, option_tables
+from docs import command_line, error_codes, flink_functions, option_tables
 from sqlstream.grammar import document
 
 PAGES = {
@@ -13,6 +13,7 @@ PAGES = {
     "grammar.md": document.document,
     "connectors.md": option_tables.connectors_page,
     "settings.md": option_tables.settings_page,
+    "flink_functions.md": flink_functions.page,
 }
 
 

@@ -96,6 +96,7 @@ class ClauseBuilder(Transformer[Token, Any]):
         return n.Descriptor(tuple(c.value for c in columns), span=span_of_meta(meta))
 
     def table_argument(self, meta: Meta, source: Token, partition: Any, order: Any) -> n.TableArgument:
+        """A query in parentheses may stand without TABLE, as in Flink; it prints with it."""
         table = source.value if source.type == "TABLE_NAME" else exp.Subquery(this=source.value)
         return n.TableArgument(table, partition or (), order or (), span=span_of_meta(meta))
 

@@ -77,12 +77,16 @@ class CreateTableBuilder(TableClauseBuilder):
     def nullable(self, meta: Meta) -> _Constraint:
         return _Constraint.NULL
 
-    def column_key(self, meta: Meta) -> _Constraint:
+    def column_key(self, meta: Meta, constraint: Token | None) -> _Constraint:
         return _Constraint.KEY
 
-    def metadata_column(self, meta: Meta, name: Token, type_: Token, key: Token | None, virtual: Any) -> n.Column:
-        span = span_of_meta(meta)
-        return n.MetadataColumn(text_of(name), type_.value, key and text_of(key), bool(virtual), span=span)
+    def metadata_column(
+        self, meta: Meta, name: Token, type_: Token, constraint: _Constraint | None, key: Token | None, virtual: Any,
+        comment: str | None,
+    ) -> n.Column:  # fmt: skip
+        nullable, span = constraint is not _Constraint.NOT_NULL, span_of_meta(meta)
+        given = key and text_of(key)
+        return n.MetadataColumn(text_of(name), type_.value, given, bool(virtual), nullable, comment, span=span)
 
     def virtual(self, meta: Meta) -> bool:
         return True

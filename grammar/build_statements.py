@@ -9,11 +9,11 @@ from lark.tree import Meta
 
 from sqlstream.grammar import nodes as n
 from sqlstream.grammar.build_clauses import span_of_meta, text_of, words_of
-from sqlstream.grammar.build_match import MatchBuilder
+from sqlstream.grammar.build_plans import PlanBuilder
 
 
 @v_args(meta=True, inline=True)
-class StatementBuilder(MatchBuilder):
+class StatementBuilder(PlanBuilder):
     """Builds every node of the grammar."""
 
     def query(self, meta: Meta, query: Token) -> n.Query:
@@ -29,26 +29,64 @@ class StatementBuilder(MatchBuilder):
         )
 
     def create_function(
-        self, meta: Meta, temporary: Any, exists: Any, name: n.Name, target: Token, language: Token | None
-    ) -> n.CreateFunction:
+        self, meta: Meta, replace: Any, temporary: Any, exists: Any, name: n.Name, target: Token,
+        language: Token | None, jars: Any,
+    ) -> n.CreateFunction:  # fmt: skip
         spelled = text_of(language).upper() if language else "PYTHON"
-        span = span_of_meta(meta)
-        return n.CreateFunction(name, text_of(target), spelled, bool(exists), bool(temporary), span=span)
+        flags = bool(exists), bool(temporary), bool(replace)
+        return n.CreateFunction(name, text_of(target), spelled, *flags, jars=jars or (), span=span_of_meta(meta))
+
+    def create_sql_function(self, meta: Meta, *parts: Any) -> n.CreateFunction:
+        return _function(meta, "SQL", *parts)
+
+    def create_function_in_place(self, meta: Meta, *parts: Any) -> n.CreateFunction:
+        return _function(meta, "PYTHON", *parts)
+
+    def create_table_function(self, meta: Meta, *parts: Any) -> n.CreateFunction:
+        return _function(meta, "SQL", *parts)
+
+    def using_jar(self, meta: Meta, *jars: Token) -> tuple[str, ...]:
+        return tuple(text_of(jar) for jar in jars)
+
+    def parameters(self, meta: Meta, *parameters: n.FunctionParameter | None) -> tuple[n.FunctionParameter, ...]:
+        return tuple(parameter for parameter in parameters if parameter is not None)
+
+    def parameter(
+        self, meta: Meta, name: Token, kind: Token, default: Token | None, comment: str | None
+    ) -> n.FunctionParameter:
+        value = default.value if default is not None else None
+        return n.FunctionParameter(text_of(name), kind.value, value, comment, span=span_of_meta(meta))
+
+    def returns(self, meta: Meta, kind: Token) -> Any:
+        return kind.value
+
+    def returns_table(self, meta: Meta, columns: Any) -> tuple[n.FunctionParameter, ...]:
+        return columns or ()
+
+    def function_language(self, meta: Meta, language: Token) -> tuple[str, str]:
+        return "language", text_of(language).upper()
+
+    def deterministic(self, meta: Meta) -> tuple[str, bool]:
+        return "deterministic", True
+
+    def not_deterministic(self, meta: Meta) -> tuple[str, bool]:
+        return "deterministic", False
+
+    def contains_sql(self, meta: Meta) -> tuple[str, bool]:
+        return "sql", True
+
+    def reads_data(self, meta: Meta) -> tuple[str, bool]:
+        return "sql", True
+
+    def function_comment(self, meta: Meta, comment: Token) -> tuple[str, str]:
+        return "comment", text_of(comment)
 
     def drop(self, meta: Meta, temporary: Any, kind: str, exists: Any, name: n.Name) -> n.Drop:
         return n.Drop(kind, name, bool(exists), bool(temporary), span=span_of_meta(meta))
 
-    def insert(self, meta: Meta, target: n.Name, columns: Any, query: Token) -> n.Insert:
-        return n.Insert(target, query.value, columns or (), span=span_of_meta(meta))
-
-    def statement_set(self, meta: Meta, *inserts: n.Insert) -> n.StatementSet:
-        return n.StatementSet(inserts, span=span_of_meta(meta))
-
-    def explain(self, meta: Meta, format_: str | None, stage: str | None, statement: Any) -> n.Explain:
-        return n.Explain(statement, format_ or "TEXT", stage or "OPTIMIZED", span=span_of_meta(meta))
-
-    def explain_plan(self, meta: Meta, statement: Any) -> n.Explain:
-        return n.Explain(statement, span=span_of_meta(meta))
+    def insert(self, meta: Meta, target: n.Name, hint: Token | None, columns: Any, query: Token) -> n.Insert:
+        given = None if hint is None else hint.value
+        return n.Insert(target, query.value, columns or (), given, span=span_of_meta(meta))
 
     def show(self, meta: Meta, what: str, names: n.NameFilter | None) -> n.Show:
         return n.Show(what, names=names, span=span_of_meta(meta))
@@ -67,6 +105,9 @@ class StatementBuilder(MatchBuilder):
 
     def describe(self, meta: Meta, name: n.Name) -> n.Describe:
         return n.Describe("TABLE", name, span=span_of_meta(meta))
+
+    def describe_function(self, meta: Meta, name: n.Name) -> n.Describe:
+        return n.Describe("FUNCTION", name, span=span_of_meta(meta))
 
     def describe_job(self, meta: Meta, job: n.Name) -> n.Describe:
         return n.Describe("JOB", job, span=span_of_meta(meta))
@@ -104,9 +145,34 @@ class StatementBuilder(MatchBuilder):
     def _word(self, meta: Meta, *words: Token) -> str:
         return words_of(words)
 
-    object_kind = explain_format = explain_stage = show_list = like_kind = use_kind = _word
+    object_kind = explain_format = show_list = like_kind = use_kind = _word
 
     def _flag(self, meta: Meta) -> bool:
         return True
 
     temporary = if_not_exists = if_exists = or_replace = with_drain = negated = _flag
+
+
+def _function(
+    meta: Meta, language: str, replace: Any, temporary: Any, exists: Any, name: n.Name, parameters: Any, returns: Any,
+    *rest: Any,
+) -> n.CreateFunction:  # fmt: skip
+    """``rest`` are the traits, and the body at last."""
+    *told, body = rest
+    traits: dict[str, Any] = dict(told)
+    is_text = body.type == "STRING"
+    table = isinstance(returns, tuple)
+    definition = n.FunctionDefinition(
+        parameters,
+        None if table else returns,
+        None if is_text else body.value,
+        traits.get("deterministic", True),
+        traits.get("comment"),
+        returns if table else None,
+        span=span_of_meta(meta),
+    )
+    flags = bool(exists), bool(temporary), bool(replace)
+    spelled = traits.get("language", language)
+    return n.CreateFunction(
+        name, text_of(body) if is_text else "", spelled, *flags, definition, span=span_of_meta(meta)
+    )

@@ -12,7 +12,8 @@ from sqlglot.tokens import TokenType
 from sqlstream.grammar import driver, language
 from sqlstream.grammar.build_statements import StatementBuilder
 from sqlstream.grammar.expressions import ExpressionParser
-from sqlstream.grammar.failures import unexpected
+from sqlstream.grammar.failures import token_span, unexpected
+from sqlstream.grammar.nodes import TableHint
 
 _BUILDER = StatementBuilder()
 _ARGUMENT_WORDS = frozenset({"TABLE", "DESCRIPTOR", "INTERVAL", "CASE"})
@@ -71,7 +72,12 @@ class ClauseParser(ExpressionParser):
             "KEYS": lambda: self._keys(self._parse_disjunction),
             "SORT_KEYS": lambda: self._keys(self._parse_ordered),
             "IDENT": lambda: self._parse_id_var(any_token=False),
+            "HINT": self._hint_behind_name,
         }
+
+    def _hint_behind_name(self) -> TableHint:
+        token = self._curr
+        return TableHint(self._parse_hint(), span=token_span(token))
 
     def query(self) -> Any:
         """A whole query: set operations and modifiers behind a parenthesis included."""

@@ -37,6 +37,8 @@ class SqlStream(Spark):
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
             "ROW": TokenType.STRUCT,
         }
+        RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = [*Spark.Tokenizer.RAW_STRINGS, ("$$", "$$")]
+        UNICODE_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("U&'", "'"), ("u&'", "'")]
         STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]  # a doubled quote is a quote, as in Spark 4
         COMMANDS: ClassVar[set[TokenType]] = set()  # no statement is kept as a string
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = (

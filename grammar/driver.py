@@ -39,10 +39,12 @@ class Source(Protocol):
     def sql_terminal(self, terminal: str) -> object: ...
 
 
-QUERY_STARTS = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN})
-_LITERALS = {TokenType.STRING: "STRING", TokenType.NUMBER: "NUMBER"}
+QUERY_STARTS = frozenset({
+    TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN, TokenType.TABLE,
+})  # fmt: skip
+_LITERALS = {TokenType.STRING: "STRING", TokenType.RAW_STRING: "STRING", TokenType.NUMBER: "NUMBER"}
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.FARROW, TokenType.EQ})
-_NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER})
+_NOT_KEYWORDS = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER, TokenType.IDENTIFIER})
 _ARGUMENT_WORDS = frozenset({"DESCRIPTOR", "TABLE"})  # never the beginning of an expression
 _SQL = ("QUERY", "CONDITION", "EXPR", "TYPE", "TABLE_NAME", "KEYS", "SORT_KEYS")
 
@@ -113,11 +115,15 @@ def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
     terminals = [language.keywords()[text]] if text in language.keywords() else []
     if token.token_type in _LITERALS:
         terminals.append(_LITERALS[token.token_type])
+    if token.token_type == TokenType.HINT:
+        return ["HINT"]
     if not whole:
         return terminals
     if token.token_type in source.ID_VAR_TOKENS:
         terminals.append("IDENT")
-    if token.token_type not in _CLOSING and text not in _ARGUMENT_WORDS:
+    if text == "TABLE":
+        terminals.append("QUERY")
+    elif token.token_type not in _CLOSING and text not in _ARGUMENT_WORDS:
         terminals += [t for t in _SQL if t != "QUERY" or token.token_type in QUERY_STARTS]
     return terminals
 
@@ -135,7 +141,7 @@ def _continues(automaton: Tables, stack: States, source: Source, terminal: str, 
 def _take(source: Source, terminal: str, pending: list[Word]) -> LarkToken:
     """Consume the terminal from the source, as a lark token that carries its value and place."""
     token = pending[0][1]
-    if terminal in _SQL or terminal == "IDENT":
+    if terminal in _SQL or terminal in ("IDENT", "HINT"):
         value: object = source.sql_terminal(terminal)
         pending.clear()
     else:

@@ -1,4 +1,4 @@
-"""What to write here for functions of Flink and PostgreSQL, and a few of others, that Spark calls something else.
+"""What to write here for functions of PostgreSQL, and a few of others, that Spark calls something else.
 
 Each entry is an expression that runs here; what its letters stand for is in ``LETTERS``, with which a test runs all.
 """
@@ -26,38 +26,6 @@ _JSON_LIST = "TO_JSON(COLLECT_LIST(v))"
 _JSON_MAP = "TO_JSON(MAP_FROM_ENTRIES(COLLECT_LIST(STRUCT(k, v))))"
 _JSON_STRUCT = "TO_JSON(NAMED_STRUCT('k', v))"
 _NOW = "CURRENT_TIMESTAMP()"
-
-_FLINK = {
-    "array_concat": "CONCAT(a, b)",
-    "array_reverse": "REVERSE(a)",
-    "array_slice": "SLICE(a, 1, n)",
-    "collect": "COLLECT_LIST(v)",
-    "convert_tz": "FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(ts, 'UTC'), 'Europe/Berlin')",
-    "current_row_timestamp": _NOW,
-    "element": "GET(a, 0)",
-    "from_base64": "CAST(UNBASE64(s) AS STRING)",
-    "group_id": "GROUPING_ID()",
-    "is_alpha": "s RLIKE '^[A-Za-z]+$'",
-    "is_decimal": "TRY_CAST(s AS DOUBLE) IS NOT NULL",
-    "is_digit": "s RLIKE '^[0-9]+$'",
-    "json_array": "TO_JSON(ARRAY(v, n))",
-    "json_arrayagg": _JSON_LIST,
-    "json_exists": "GET_JSON_OBJECT(s, '$.field') IS NOT NULL",
-    "json_object": _JSON_STRUCT,
-    "json_objectagg": _JSON_MAP,
-    "json_query": _JSON_FIELD,
-    "json_string": "TO_JSON(a)",
-    "json_value": _JSON_FIELD,
-    "map_union": "MAP_CONCAT(m, o)",
-    "rand_integer": "CAST(FLOOR(RAND() * n) AS INT)",
-    "sha224": "SHA2(s, 224)",
-    "sha256": "SHA2(s, 256)",
-    "sha384": "SHA2(s, 384)",
-    "sha512": "SHA2(s, 512)",
-    "split_index": "SPLIT_PART(s, d, n + 1)",
-    "to_base64": "BASE64(CAST(s AS BINARY))",
-    "truncate": "SIGN(x) * FLOOR(ABS(x), 2)",
-}
 
 _POSTGRES = {
     "array_cat": "CONCAT(a, b)",
@@ -110,7 +78,7 @@ _OTHERS = {
     "strptime": "TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss')",
 }
 
-INSTEAD: Mapping[str, str] = _FLINK | _POSTGRES | _OTHERS
+INSTEAD: Mapping[str, str] = _POSTGRES | _OTHERS
 
 
 def instead_of(name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
@@ -13,9 +14,10 @@ from sqlstream.errors import Span
 from sqlstream.grammar.chains import rebalanced
 from sqlstream.grammar.failures import LITERAL, failure, missing, token_span, unexpected
 from sqlstream.grammar.functions import ALIASED_ARGUMENTS, BUILDERS, KEYWORDS, SPECIAL_FORMS
+from sqlstream.grammar.json_calls import JSON_CALLS, JsonParser
 from sqlstream.grammar.lambdas import name_arguments
+from sqlstream.grammar.rounding import ROUNDED_TO, RoundedTime
 from sqlstream.grammar.spans import mark, mark_double_quoted, span_of
-from sqlstream.grammar.strict import StrictParser
 
 _MEASURED = (exp.Literal, exp.Neg, exp.Column, exp.Paren)
 _INTERVAL_VALUES = frozenset({TokenType.STRING, TokenType.NUMBER})
@@ -25,12 +27,15 @@ _UNITS: Collection[str] = frozenset(
     for plural in ("", "S")
 )
 _TRIMS = {"": "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
-_NO_CEIL = "Write FLOOR(ts TO unit) + INTERVAL '1' unit, or DATE_TRUNC."
 _INTERVAL_UNIT = "Write for example INTERVAL '5' SECOND."
 
 
 def _special_form(name: str) -> Callable[[ExpressionParser], Any]:
     return lambda self: self.special_form(name)
+
+
+def _json_call(name: str) -> Callable[[ExpressionParser], Any]:
+    return lambda self: self.json_call(name)
 
 
 def _plain_string(self: ExpressionParser, token: Token) -> Any:
@@ -40,7 +45,24 @@ def _plain_string(self: ExpressionParser, token: Token) -> Any:
     return literal
 
 
-class ExpressionParser(StrictParser):
+_UNICODE = r"{0}({0}|\+[0-9A-Fa-f]{{6}}|[0-9A-Fa-f]{{4}})"
+
+
+def _unicode_string(self: ExpressionParser, token: Token) -> Any:
+    """``U&'d\\0061t'``, with ``UESCAPE '!'`` in place of the backslash, is the text that it spells."""
+    escape = self._advance_any() and self._prev.text if self._match_text_seq("UESCAPE") else "\\"
+    written = self.sql[token.start + 3 : token.end].replace("''", "'")
+    pattern = _UNICODE.format(re.escape(escape or ""))
+    if not escape or len(escape) != 1 or re.sub(pattern, "", written).count(escape):
+        hint = "Write U&'\\0061' or U&'!0061' UESCAPE '!', with four hexadecimal digits or + and six."
+        raise failure("this is not a text of Unicode characters", token_span(token), LITERAL, hint)
+    text = re.sub(
+        pattern, lambda found: found[1] if found[1] == escape else chr(int(found[1].lstrip("+"), 16)), written
+    )
+    return self.expression(exp.Literal.string(text), token)
+
+
+class ExpressionParser(JsonParser):
     """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
 
     _in_lambda = False
@@ -49,6 +71,7 @@ class ExpressionParser(StrictParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = dict(BUILDERS)
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: _special_form(name) for name in SPECIAL_FORMS},
+        **{name: _json_call(name) for name in JSON_CALLS},
         "CEIL": lambda self: self.rounding("CEIL"),
         "FLOOR": lambda self: self.rounding("FLOOR"),
         "DESCRIPTOR": lambda self: self.descriptor(),
@@ -63,13 +86,17 @@ class ExpressionParser(StrictParser):
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {
         **SparkParser.NO_PAREN_FUNCTIONS,
-        TokenType.LOCALTIMESTAMP: lambda: exp.Anonymous(this="LOCALTIMESTAMP"),  # Spark wants parentheses
+        # Spark wants parentheses
+        TokenType.CURRENT_TIME: lambda: exp.Anonymous(this="CURRENT_TIME"),
+        TokenType.LOCALTIME: lambda: exp.Anonymous(this="LOCALTIME"),
+        TokenType.LOCALTIMESTAMP: lambda: exp.Anonymous(this="LOCALTIMESTAMP"),
     }
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        **StrictParser.PRIMARY_PARSERS,
+        **JsonParser.PRIMARY_PARSERS,
         TokenType.NATIONAL_STRING: _plain_string,
         TokenType.RAW_STRING: _plain_string,
         TokenType.STRING: _plain_string,
+        TokenType.UNICODE_STRING: _unicode_string,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
@@ -198,15 +225,16 @@ class ExpressionParser(StrictParser):
         return False
 
     def rounding(self, name: str) -> exp.Expression:
-        """``FLOOR(ts TO HOUR)`` is Flink's DATE_TRUNC; Spark has no CEIL of a time."""
+        """``FLOOR(ts TO HOUR)`` and ``CEIL(ts TO HOUR)`` have the unit behind the time."""
         if not self._inside_call("TO"):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())
         time = self._parse_disjunction()
-        unit = self._next
-        if name != "FLOOR" or not self._match_text_seq("TO") or not self._advance_any():
-            message = f"{name}(… TO unit) is not a function of the dialect"
-            raise failure(message, token_span(self._curr), hint=_NO_CEIL if name == "CEIL" else None)
-        return exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(unit.text.upper()), time])
+        if not self._match_text_seq("TO") or self._curr.text.upper() not in ROUNDED_TO:
+            hint = f"Units are {', '.join(ROUNDED_TO)}."
+            raise failure(f"{name}(… TO unit) needs a unit of time", token_span(self._curr), hint=hint)
+        self._advance()
+        unit = self._prev.text.upper()
+        return self.expression(RoundedTime(this=time, name=name, unit=unit))
 
     def descriptor(self) -> exp.Expression:
         raise failure("DESCRIPTOR is an argument of a table function", token_span(self._prev))
@@ -261,7 +289,11 @@ class ExpressionParser(StrictParser):
         return self.expression(exp.Interval(this=this, unit=unit))
 
     def _parse_unit(self) -> Any:
-        return self._parse_var(any_token=True, upper=True) if self._curr.text.upper() in _UNITS else None
+        """A unit; the digits that it may have, as in ``SECOND(3)``, are those of the value anyway."""
+        unit = self._parse_var(any_token=True, upper=True) if self._curr.text.upper() in _UNITS else None
+        if unit is not None:
+            self._skip_digits()
+        return unit
 
     def _after_interval(self) -> Span:
         """The wrong word behind the interval's value, or the value."""

@@ -21,6 +21,7 @@ from sqlstream.grammar.print_statements import create_head, insert_head, table_e
 from sqlstream.grammar.printer import print_node
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.script import parse_script, parse_script_recovering, parse_tokens, split, tokenize
+from sqlstream.grammar.setting_words import quoted_settings
 
 NOT_PRINTED = "SS108"
 _INDENT = "  "
@@ -107,7 +108,8 @@ def _pieces(text: str) -> Iterator[_Piece]:
     for statement in split(tokens):
         closing = following.get(statement[-1].start)
         ends = closing is not None and closing.token_type == TokenType.SEMICOLON
-        yield _Piece(statement, [*statement, closing] if ends and closing else statement)
+        words = quoted_settings(text, statement)
+        yield _Piece(words, [*words, closing] if ends and closing else words)
 
 
 def _statement(text: str, statement: n.Statement, piece: _Piece, comments: list[Comment]) -> str:
@@ -161,7 +163,7 @@ def _(statement: n.Query) -> str:
 
 @pretty.register
 def _(statement: n.Insert) -> str:
-    return f"{insert_head(statement)}\n{_sql(statement.query)}"
+    return f"{insert_head(statement, _plain)}\n{_sql(statement.query)}"
 
 
 @pretty.register
@@ -172,7 +174,16 @@ def _(statement: n.StatementSet) -> str:
 
 @pretty.register
 def _(statement: n.Explain) -> str:
-    return f"EXPLAIN FORMAT {statement.format} {statement.stage}\n{pretty(statement.statement)}"
+    if isinstance(statement.statement, n.ExecutePlan):
+        return print_node(statement, _plain)
+    stages = ", ".join((statement.stage, *statement.more))
+    return f"EXPLAIN FORMAT {statement.format} {stages}\n{pretty(statement.statement)}"
+
+
+@pretty.register
+def _(statement: n.CompilePlan) -> str:
+    head = print_node(statement, _plain).partition(" FOR ")[0]
+    return f"{head} FOR\n{pretty(statement.statement)}"
 
 
 @pretty.register

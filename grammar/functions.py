@@ -73,6 +73,7 @@ BUILDERS: dict[str, Builder] = {
     "COUNT": exp.Count.from_arg_list,
     "CURRENT_DATE": _without_arguments("CURRENT_DATE", exp.CurrentDate),
     "CURRENT_TIMESTAMP": _without_arguments("CURRENT_TIMESTAMP", exp.CurrentTimestamp),
+    "GROUP_ID": lambda args: exp.Anonymous(this="GROUP_ID" if args else "GROUPING_ID", expressions=args),
     "ROW": lambda args: exp.Anonymous(this="STRUCT", expressions=args),  # Flink's row constructor
 }
 

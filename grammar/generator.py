@@ -10,8 +10,10 @@ from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
 from sqlstream.grammar.carrier import Carrier, clauses_of, table_clauses_of
+from sqlstream.grammar.json_calls import JsonCall, PathInto, json_call_text, steps_behind_colon
 from sqlstream.grammar.nodes import GroupWindow, MatchRecognize, Node
 from sqlstream.grammar.printer import print_node
+from sqlstream.grammar.rounding import RoundedTime
 
 # Spark's generator rewrites these into other queries; here they print as they were written.
 _REWRITTEN = frozenset(
@@ -43,6 +45,11 @@ class SqlStreamGenerator(SparkGenerator):
     TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
         **{kind: f for kind, f in SparkGenerator.TRANSFORMS.items() if kind not in _REWRITTEN},
         Carrier: lambda self, e: self.carrier(e),
+        RoundedTime: lambda self, e: (
+            f"{self.normalize_func(e.args['name'])}({self.sql(e, 'this')} TO {e.args['unit']})"
+        ),
+        JsonCall: lambda self, e: f"{self.normalize_func(e.name)}({json_call_text(e, self.sql)})",
+        PathInto: lambda self, e: f"{self.sql(e, 'this')}:{steps_behind_colon(e.args['expression'])}",
     }
     AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Callable[..., str]]] = {
         "stream": lambda self, e: self.firing_clauses(e),
@@ -127,6 +134,11 @@ class SqlStreamGenerator(SparkGenerator):
             bare.set("alias", None)
             return f"{super().values_sql(bare, values_as_table)} AS {self.sql(alias)}{self.table_clauses(expression)}"
         return super().values_sql(expression, values_as_table) + self.table_clauses(expression)
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """With NOT NULL inside of ``ARRAY<…>`` and ``MAP<…>``."""
+        required = expression.args.get("nullable") is False and isinstance(expression.parent, exp.DataType)
+        return super().datatype_sql(expression) + (" NOT NULL" if required else "")
 
     def groupconcat_sql(self, expression: exp.GroupConcat) -> str:
         return self.func("LISTAGG", expression.this, expression.args.get("separator"))

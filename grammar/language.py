@@ -28,6 +28,7 @@ READABLE = {
     "SORT_KEYS": "an expression",
     "STRING": "a string",
     "NUMBER": "a number",
+    "HINT": "a hint",
 }
 
 States = tuple[int, ...]

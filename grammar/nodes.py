@@ -525,6 +525,8 @@ class MetadataColumn(Node):
     type: exp.DataType
     key: str | None = None
     virtual: bool = False
+    nullable: bool = True
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -576,14 +578,41 @@ class CreateView(Node):
 
 
 @dataclass(frozen=True)
+class FunctionParameter(Node):
+    """``name type [DEFAULT expression] [COMMENT 'text']``."""
+
+    name: str
+    type: exp.DataType
+    default: exp.Expression | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class FunctionDefinition(Node):
+    """What a function is that is written in the statement: ``(x INT) RETURNS INT [traits] RETURN x + 1``, or a text of
+    Python in place of RETURN. ``columns`` are those of RETURNS TABLE, None where that is not there."""
+
+    parameters: tuple[FunctionParameter, ...]
+    returns: exp.DataType | None = None
+    body: exp.Expression | None = None
+    deterministic: bool = True
+    comment: str | None = None
+    columns: tuple[FunctionParameter, ...] | None = None
+
+
+@dataclass(frozen=True)
 class CreateFunction(Node):
-    """``CREATE [TEMPORARY] FUNCTION [IF NOT EXISTS] name AS 'package.module:name' LANGUAGE PYTHON``."""
+    """``CREATE [OR REPLACE] [TEMPORARY] FUNCTION [IF NOT EXISTS] name AS 'package.module:name' LANGUAGE PYTHON``, or
+    with a definition, whose text of Python is ``target``."""
 
     name: Name
     target: str
     language: str = "PYTHON"
     if_not_exists: bool = False
     temporary: bool = False
+    replace: bool = False
+    definition: FunctionDefinition | None = None
+    jars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -598,11 +627,12 @@ class Drop(Node):
 
 @dataclass(frozen=True)
 class Insert(Node):
-    """``INSERT INTO target [(columns)] query``."""
+    """``INSERT INTO target [/*+ OPTIONS(…) */] [(columns)] query``."""
 
     target: Name
     query: exp.Expression
     columns: tuple[str, ...] = ()
+    hint: TableHint | None = None
 
 
 @dataclass(frozen=True)
@@ -620,12 +650,31 @@ class Query(Node):
 
 
 @dataclass(frozen=True)
-class Explain(Node):
-    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage] statement``; ``stage`` defaults to OPTIMIZED."""
+class CompilePlan(Node):
+    """``COMPILE PLAN 'path' [IF NOT EXISTS] FOR statement``; ``execute``: COMPILE AND EXECUTE PLAN."""
 
-    statement: Query | Insert | StatementSet | CreateTable
+    path: str
+    statement: Insert | StatementSet
+    if_not_exists: bool = False
+    execute: bool = False
+
+
+@dataclass(frozen=True)
+class ExecutePlan(Node):
+    """``EXECUTE PLAN 'path'``."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Explain(Node):
+    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``; ``stage`` defaults to OPTIMIZED, ``more`` are those
+    behind the first."""
+
+    statement: Query | Insert | StatementSet | CreateTable | ExecutePlan
     format: str = "TEXT"
     stage: str = "OPTIMIZED"
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -648,7 +697,7 @@ class Show(Node):
 
 @dataclass(frozen=True)
 class Describe(Node):
-    """``DESCRIBE name`` (``kind`` TABLE) or ``DESCRIBE JOB name``."""
+    """``DESCRIBE name`` (``kind`` TABLE), ``DESCRIBE JOB name`` or ``DESCRIBE FUNCTION name``."""
 
     kind: str
     name: Name
@@ -704,5 +753,5 @@ class Use(Node):
 
 Statement = (
     CreateTable | CreateView | CreateFunction | Drop | Insert | StatementSet | Query | Explain | Show | Describe
-    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use
+    | StopJob | CheckpointJob | SavepointJob | Set | Reset | Use | CompilePlan | ExecutePlan
 )  # fmt: skip

@@ -10,6 +10,7 @@ _PIECE = re.compile(
     r"""--[^\n]*(?:\n|\Z)           # a comment to the end of the line
     | /\*.*?(?:\*/|\Z)              # a comment in brackets
     | [rR](?:'[^']*(?:'|\Z)|"[^"]*(?:"|\Z))  # a raw string, in which a backslash is one
+    | \$\$.*?(?:\$\$|\Z)           # a text between dollars, such as the body of a function
     | '(?:[^'\\]|\\.|'')*(?:'|\Z)   # a string
     | "(?:[^"\\]|\\.|"")*(?:"|\Z)
     | `[^`]*(?:`|\Z)                # a quoted name
@@ -43,6 +44,8 @@ class Piece:
             return not self.text.endswith("\n")
         if self.text.startswith("/*"):
             return len(self.text) < 4 or not self.text.endswith("*/")
+        if self.text.startswith("$$"):
+            return len(self.text) < 4 or not self.text.endswith("$$")
         literal = self.text[1:] if self.text[1:2] in _QUOTES and self.text[0] in "rR" else self.text
         return literal[:1] in _QUOTES and (len(literal) == 1 or literal[-1] != literal[0])
 

@@ -44,8 +44,9 @@ def _(node: n.PhysicalColumn, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.MetadataColumn, sql: Sql) -> str:
-    virtual = _flag("VIRTUAL", node.virtual)
-    return joined(quote_name(node.name), sql(node.type), "METADATA", _string("FROM", node.key), virtual)
+    not_null, virtual = _flag("NOT NULL", not node.nullable), _flag("VIRTUAL", node.virtual)
+    typed = joined(quote_name(node.name), sql(node.type), not_null, "METADATA")
+    return joined(typed, _string("FROM", node.key), virtual, _string("COMMENT", node.comment))
 
 
 @print_node.register
@@ -80,7 +81,7 @@ def table_elements(node: n.CreateTable, sql: Sql) -> list[str]:
 
 def create_head(node: n.CreateTable | n.CreateView | n.CreateFunction) -> str:
     """``CREATE … TABLE [IF NOT EXISTS] name``."""
-    replace = isinstance(node, n.CreateView) and node.replace
+    replace = isinstance(node, n.CreateView | n.CreateFunction) and node.replace
     kind = {n.CreateTable: "TABLE", n.CreateView: "VIEW", n.CreateFunction: "FUNCTION"}[type(node)]
     exists = _flag("IF NOT EXISTS", node.if_not_exists)
     temporary = _flag("TEMPORARY", node.temporary)
@@ -91,8 +92,9 @@ def view_head(node: n.CreateView) -> str:
     return joined(create_head(node), _columns(node.columns), _string("COMMENT", node.comment))
 
 
-def insert_head(node: n.Insert) -> str:
-    return joined("INSERT INTO", name_text(node.target), _columns(node.columns))
+def insert_head(node: n.Insert, sql: Sql) -> str:
+    hint = None if node.hint is None else print_node(node.hint, sql)
+    return joined("INSERT INTO", name_text(node.target), hint, _columns(node.columns))
 
 
 @print_node.register
@@ -102,7 +104,31 @@ def _(node: n.CreateView, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.CreateFunction, sql: Sql) -> str:
-    return joined(create_head(node), _string("AS", node.target), "LANGUAGE", quote_name(node.language))
+    if node.definition is not None:
+        return _defined(node, node.definition, sql)
+    jars = f"USING {', '.join(f'JAR {quote_string(jar)}' for jar in node.jars)}" if node.jars else ""
+    return joined(create_head(node), _string("AS", node.target), "LANGUAGE", quote_name(node.language), jars)
+
+
+def _defined(node: n.CreateFunction, definition: n.FunctionDefinition, sql: Sql) -> str:
+    parameters = ", ".join(_parameter(p, sql) for p in definition.parameters)
+    head = f"{create_head(node)} ({parameters})"
+    returns = f"RETURNS {sql(definition.returns)}" if definition.returns is not None else ""
+    if definition.columns is not None:
+        columns = ", ".join(_parameter(c, sql) for c in definition.columns)
+        returns = joined("RETURNS TABLE", f"({columns})" if columns else "")
+    traits = joined(_flag("NOT DETERMINISTIC", not definition.deterministic), _string("COMMENT", definition.comment))
+    language = f"LANGUAGE {quote_name(node.language)}"
+    if definition.body is not None:
+        return joined(head, returns, language, traits, "RETURN", sql(definition.body))
+    text = f"$${node.target}$$" if "$$" not in node.target else quote_string(node.target)
+    return joined(head, returns, language, traits, "AS", text)
+
+
+def _parameter(parameter: n.FunctionParameter, sql: Sql) -> str:
+    default = f"DEFAULT {sql(parameter.default)}" if parameter.default is not None else ""
+    comment = _string("COMMENT", parameter.comment)
+    return joined(quote_name(parameter.name), sql(parameter.type), default, comment)
 
 
 @print_node.register
@@ -121,7 +147,7 @@ def _(node: n.Query, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Insert, sql: Sql) -> str:
-    return f"{insert_head(node)} {sql(node.query)}"
+    return f"{insert_head(node, sql)} {sql(node.query)}"
 
 
 @print_node.register
@@ -132,7 +158,22 @@ def _(node: n.StatementSet, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Explain, sql: Sql) -> str:
-    return f"EXPLAIN FORMAT {node.format} {node.stage} {print_node(node.statement, sql)}"
+    if isinstance(node.statement, n.ExecutePlan):
+        return f"EXPLAIN PLAN FOR {quote_string(node.statement.path)}"
+    stages = ", ".join((node.stage, *node.more))
+    return f"EXPLAIN FORMAT {node.format} {stages} {print_node(node.statement, sql)}"
+
+
+@print_node.register
+def _(node: n.CompilePlan, sql: Sql) -> str:
+    words = "COMPILE AND EXECUTE PLAN" if node.execute else "COMPILE PLAN"
+    exists = _flag("IF NOT EXISTS", node.if_not_exists)
+    return joined(words, quote_string(node.path), exists, "FOR", print_node(node.statement, sql))
+
+
+@print_node.register
+def _(node: n.ExecutePlan, sql: Sql) -> str:
+    return f"EXECUTE PLAN {quote_string(node.path)}"
 
 
 @print_node.register
@@ -151,7 +192,8 @@ def _(node: n.Show, sql: Sql) -> str:
 
 @print_node.register
 def _(node: n.Describe, sql: Sql) -> str:
-    return joined("DESCRIBE", _flag("JOB", node.kind == "JOB"), name_text(node.name))
+    kind = node.kind if node.kind in ("JOB", "FUNCTION") else ""
+    return joined("DESCRIBE", kind, name_text(node.name))
 
 
 @print_node.register

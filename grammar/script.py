@@ -18,6 +18,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.failures import leftover, too_deep
 from sqlstream.grammar.nodes import Statement
 from sqlstream.grammar.parser import SqlStreamParser
+from sqlstream.grammar.setting_words import quoted_settings
 
 T = TypeVar("T")
 
@@ -87,10 +88,11 @@ def split(tokens: list[Token]) -> Iterator[list[Token]]:
 
 
 def _inside_statement_set(tokens: list[Token]) -> bool:
+    """END right behind a semicolon ends a statement set; one elsewhere is that of a CASE."""
     words = [t.text.upper() for t in tokens[:12]]
-    opening = ["EXECUTE", "STATEMENT", "SET", "BEGIN"]
-    opened = any(words[i : i + len(opening)] == opening for i in range(len(words)))
-    return opened and tokens[-1].text.upper() != "END"
+    opened = any(words[i : i + 2] == ["STATEMENT", "SET"] for i in range(len(words)))
+    ended = len(words) > 1 and tokens[-1].text.upper() == "END" and tokens[-2].token_type == TokenType.SEMICOLON
+    return opened and words[:1] != ["SELECT"] and not ended
 
 
 def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) -> T:
@@ -98,6 +100,7 @@ def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser
 
     :raises SqlStreamError: the mistake, with the text attached.
     """
+    tokens = quoted_settings(text, tokens)
     try:
         parser, parsed = run_with_room(lambda: _read(text, tokens, read))
         if parser._index < len(tokens):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
-from sqlglot.parsers.hive import HiveParser
+from sqlglot.parser import Parser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
@@ -33,7 +33,9 @@ _PREDICATES = (
 )  # fmt: skip
 _WHOLE_CONDITIONS = (exp.Predicate, exp.Not, exp.Escape)
 _DISTANCES = frozenset({TokenType.LR_ARROW, TokenType.LLRR_ARROW})
-_CONDITIONS_OF_IS = (exp.Null, exp.Boolean)
+_CONDITIONS_OF_IS = (exp.Null, exp.Boolean, exp.JSON)
+_INSIDE_A_TYPE = frozenset({TokenType.COMMA, TokenType.LT})
+_OPENING_A_TYPE = frozenset({TokenType.LT, TokenType.L_PAREN, TokenType.L_BRACKET})
 _NAMES = frozenset({TokenType.IDENTIFIER, TokenType.STRING})
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _WORD = re.compile(r"\w+")
@@ -49,6 +51,10 @@ _SIZES = {
     **dict.fromkeys((exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ), 1),
 }
 """How many numbers in parentheses a type may have; the others have none."""
+_TIMES = frozenset({
+    exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPTZ,
+})  # fmt: skip
+_DIGITS_OF_A_SECOND = 6
 _AS_OF = "Write FOR SYSTEM_TIME AS OF o.pt."
 _EXTRACT = "Write for example EXTRACT(DAY FROM ts)."
 _FRAME = "Write ROWS BETWEEN 5 PRECEDING AND CURRENT ROW."
@@ -107,7 +113,6 @@ def _without_plus(value: Any) -> Any:
 
 
 class StrictParser(SparkParser):
-    _in_type = False
     ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
     FACTOR: ClassVar[dict[TokenType, Any]] = {
         token: kind for token, kind in SparkParser.FACTOR.items() if token not in _DISTANCES
@@ -145,7 +150,7 @@ class StrictParser(SparkParser):
         """Begin at the first of the tokens, whose places point into ``text``."""
         self.reset()
         self.sql = text
-        self._tokens = tokens
+        self._tokens = _without_suffixes(tokens)
         self._tokens_size = len(tokens)
         self._index = -1
         self._advance()
@@ -215,28 +220,70 @@ class StrictParser(SparkParser):
         call = check_func and start.token_type in self.NESTED_TYPE_TOKENS and self._next.token_type in _OPENING
         if call or start.token_type == TokenType.IDENTIFIER:
             return None
-        kind = self._as_text(lambda: super(HiveParser, self)._parse_types(check_func, *args, **kwargs), args, kwargs)
+        if not check_func and start.text.upper() == "RAW" and self._next.token_type == TokenType.L_PAREN:
+            raise failure("a RAW type holds objects of Java", token_span(start), hint="Declare BYTES.")
+        before = self._tokens[self._index - 1].token_type if self._index else None
+        # Spark's would forget the lengths of texts outside of CREATE TABLE, and look through each type at each level.
+        kind = self._multiset() or Parser._parse_types(self, check_func, *args, **kwargs)
         is_schema = args[0] if args else kwargs.get("schema", False)
         if (isinstance(kind, exp.Cast) and is_schema) or (isinstance(kind, exp.DataType) and kind.args.get("values")):
             raise failure("an array has no size", Span(start.start, self._prev.end + 1), hint="Write ARRAY<INT>.")
         if isinstance(kind, exp.DataType) and self._prev.end >= start.start:
+            if isinstance(kind.this, exp.Interval):
+                self._interval_digits(kind.this)
+            if before in _INSIDE_A_TYPE and self._match_text_seq("NOT", "NULL"):
+                kind.set("nullable", False)
+            if kind.this in _TEXTS and not kind.expressions:
+                kind.set("this", exp.DType.TEXT)
+            kind = self._collected(kind)
             mark(kind, start.start, self._prev.end + 1)
             _check_sizes(kind, Span(start.start, self._prev.end + 1))
         return kind
 
-    def _as_text(self, read: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The type, in which CHAR and VARCHAR are STRING unless it is that of a column.
+    def _multiset(self) -> exp.DataType | None:
+        """``MULTISET<T>`` is a map of its elements to how often they are in it, as Flink keeps it."""
+        if self._curr.text.upper() != "MULTISET" or self._next.token_type != TokenType.LT:
+            return None
+        self._advance(2)
+        element = self._parse_types()
+        if element is None or not self._match(TokenType.GT):
+            raise unexpected(self._curr or None, self._prev or None, ["TYPE"])
+        return _multiset_of(element)
 
-        As in sqlglot's HiveParser, which looks through the types in it at each level.
-        """
-        if self._in_type or (args[0] if args else kwargs.get("schema", False)):
-            return read()
-        self._in_type = True
-        try:
-            kind = read()
-        finally:
-            self._in_type = False
-        return kind.transform(_as_text, copy=False) if kind else kind
+    def _collected(self, kind: exp.DataType) -> exp.DataType:
+        """``INT ARRAY`` and ``INT MULTISET``, which are the same as ``ARRAY<INT>`` and ``MULTISET<INT>``."""
+        while self._curr.text.upper() in ("ARRAY", "MULTISET") and self._next.token_type not in _OPENING_A_TYPE:
+            word = self._curr.text.upper()
+            self._advance()
+            array = exp.DataType(this=exp.DType.ARRAY, expressions=[kind], nested=True)
+            kind = array if word == "ARRAY" else _multiset_of(kind)
+        return kind
+
+    def _interval_digits(self, interval: exp.Interval) -> None:
+        """``DAY(3) TO SECOND(3)``: how many digits a unit may have makes no other type."""
+        self._skip_digits()
+        if self._match_text_seq("TO"):
+            unit = exp.IntervalSpan(this=interval.args["unit"], expression=self._parse_var(upper=True))
+            interval.set("unit", unit)
+            self._skip_digits()
+
+    def _skip_digits(self) -> None:
+        """Numbers in parentheses, where such follow."""
+        index = self._index
+        if not self._match(TokenType.L_PAREN):
+            return
+        while self._match_set((TokenType.NUMBER, TokenType.COMMA)):
+            pass
+        if index + 1 == self._index or not self._match(TokenType.R_PAREN):
+            self._retreat(index)
+
+    def _parse_struct_types(self, *args: Any, **kwargs: Any) -> Any:
+        """A field, and what is said of it: Flink writes its comment without COMMENT."""
+        field = super()._parse_struct_types(*args, **kwargs)
+        if isinstance(field, exp.ColumnDef) and self._match(TokenType.STRING):
+            comment = exp.CommentColumnConstraint(this=exp.Literal.string(self._prev.text))
+            field.append("constraints", exp.ColumnConstraint(kind=comment))
+        return field
 
     def _parse_type_size(self) -> Any:
         """A number and nothing behind it."""
@@ -269,7 +316,9 @@ class StrictParser(SparkParser):
         predicate = super()._parse_is(this)
         test = predicate.this if isinstance(predicate, exp.Not) else predicate
         if isinstance(test, exp.Is) and not isinstance(test.expression, _CONDITIONS_OF_IS):
-            raise failure("IS needs NULL, TRUE, FALSE or DISTINCT FROM", token_span(self._prev))
+            raise failure("IS needs NULL, TRUE, FALSE, JSON or DISTINCT FROM", token_span(self._prev))
+        if isinstance(test, exp.Is) and (test.expression.args.get("with_") or test.expression.args.get("unique")):
+            raise failure("IS JSON has no UNIQUE KEYS", token_span(self._prev), hint="Write a IS JSON OBJECT.")
         return predicate
 
     def _build_predicate(self, klass: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -383,11 +432,22 @@ class StrictParser(SparkParser):
         return exp.Hint(expressions=hints)
 
 
-def _as_text(node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.DataType) and node.this in _TEXTS:
-        node.set("this", exp.DType.TEXT)
-        node.set("expressions", None)
-    return node
+def _without_suffixes(tokens: list[Token]) -> list[Token]:
+    """ARRAY behind a type as a plain word: sqlglot reads on behind it, as PostgreSQL does."""
+    if all(token.token_type != TokenType.ARRAY for token in tokens):
+        return tokens
+    following = [*(token.token_type for token in tokens[1:]), None]
+    return [
+        Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+        if token.token_type == TokenType.ARRAY and behind not in _OPENING_A_TYPE
+        else token
+        for token, behind in zip(tokens, following, strict=True)
+    ]
+
+
+def _multiset_of(element: exp.Expr) -> exp.DataType:
+    count = exp.DataType(this=exp.DType.INT, nested=False)
+    return exp.DataType(this=exp.DType.MAP, expressions=[element, count], nested=True)
 
 
 def _check_sizes(kind: exp.DataType, span: Span) -> None:
@@ -400,3 +460,6 @@ def _check_sizes(kind: exp.DataType, span: Span) -> None:
     for size in sizes:
         if not (isinstance(size.this, exp.Literal) and size.name.isdigit()):
             raise failure(f'"{size.this.sql()}" is not a whole number', span_of(size) or span, LITERAL)
+        if kind.this in _TIMES and int(size.name) > _DIGITS_OF_A_SECOND:
+            message = f"a time has at most {_DIGITS_OF_A_SECOND} digits of a second, not {size.name}"
+            raise failure(message, span_of(size) or span, LITERAL, "Times of Spark have microseconds.")

@@ -14,13 +14,14 @@ from sqlstream.grammar.clauses import ClauseParser
 from sqlstream.grammar.failures import ORDER, failure, token_span
 from sqlstream.grammar.language import openings
 from sqlstream.grammar.modifiers import clause_field
-from sqlstream.grammar.spans import span_of
+from sqlstream.grammar.spans import mark, span_of
 
 WINDOW_FUNCTIONS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION", "COUNT_WINDOW"})
 NOT_AN_ALIAS = frozenset({"ALIGN", "EMIT", "EVICT", "LOOKUP", "TRIGGER"})
 """Words that open a clause; as a table's alias they need AS."""
 _FUNCTION_NAMES = ClauseParser.FUNC_TOKENS | {TokenType.SESSION}
 _WORDS = frozenset({TokenType.TABLE, TokenType.VAR})
+_BEFORE_A_TABLE = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA})
 _AFTER_STREAM = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.L_PAREN})
 _STREAM_HINT = 'Every table is a stream: write FROM t. A table named "stream" takes its alias with AS.'
 
@@ -39,6 +40,19 @@ class TableParser(ClauseParser):
         if isinstance(table, exp.Expression):
             self._table_clauses(table)
         return table
+
+    def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
+        """``TABLE t`` is all of t; behind it come what a query of a table may have, such as UNION."""
+        named = self._next.token_type in self.ID_VAR_TOKENS or self._next.token_type == TokenType.IDENTIFIER
+        if self._curr.token_type != TokenType.TABLE or not named or self._prev.token_type in _BEFORE_A_TABLE:
+            return super()._parse_select(*args, **kwargs)
+        start = self._curr
+        self._advance()
+        table = self._parse_table_parts()
+        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
+        mark(table, start.start, self._prev.end + 1)
+        mark(select, start.start, self._prev.end + 1)
+        return self._parse_set_operations(self._parse_query_modifiers(select))
 
     def _refuse_stream_keyword(self) -> None:
         """``FROM STREAM s`` would be a table "STREAM" with the alias "s"."""

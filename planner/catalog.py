@@ -12,6 +12,8 @@ from typing import Protocol, TypeVar
 
 from sqlglot import exp
 
+from sqlstream.errors import Span
+from sqlstream.grammar.nodes import Option
 from sqlstream.types import DataType
 from sqlstream.udfs.signature import Function as Function
 from sqlstream.udfs.signature import FunctionKind as FunctionKind
@@ -46,6 +48,7 @@ class Column:
 
     ``expression`` is set for computed columns and ``metadata_key`` for metadata columns; a physical column has
     neither. ``time`` is set for PROCTIME() and INGESTION_TIME() columns and for the column of the WATERMARK.
+    ``declared`` is the type with the length that it was declared with, as in ``VARCHAR(10)``, where it has one.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Column:
     metadata_key: str | None = None
     time: TimeDomain | None = None
     comment: str | None = None
+    declared: str | None = None
 
     @property
     def physical(self) -> bool:
@@ -84,6 +88,7 @@ class Table:
     bounded: bool = False
     streamed: bool = False
     comment: str | None = None
+    declared: str | None = None
 
     @property
     def physical_columns(self) -> tuple[Column, ...]:
@@ -117,3 +122,5 @@ class Catalog(Protocol):
     def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
         """The answer, computed once until a definition that it may rest on changes."""
         ...
+
+    def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table: ...

@@ -235,6 +235,12 @@ def drops_before(node: Node, above: bool) -> bool:
     return keeps_state(node)
 
 
+@singledispatch
+def changes_kinds(node: Node) -> bool:
+    """True for nodes without state that do not pass the kinds of rows on as they are."""
+    return False
+
+
 @dataclass(frozen=True)
 class Changes:
     """A node and those below it, each with the ``kinds`` of its rows as they go up. ``drops``: -U is dropped here."""
@@ -269,7 +275,7 @@ def changes_of(node: Node, above: bool = False) -> Changes:
     """The nodes of a plan with what their rows are, as the physical plan runs them."""
     inputs = tuple(changes_of(below, reads_before(node, above, port)) for port, below in enumerate(node.inputs))
     drops = drops_before(node, above)
-    own = not inputs or keeps_state(node)
+    own = not inputs or keeps_state(node) or changes_kinds(node)
     kinds = changelog_mode(node) if own else frozenset().union(*(below.kinds for below in inputs))
     return Changes(node, kinds - {RowKind.UPDATE_BEFORE} if drops else kinds, drops, inputs)
 

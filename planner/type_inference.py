@@ -10,13 +10,15 @@ from functools import singledispatch
 
 from sqlglot import exp
 
+from sqlstream.grammar.json_calls import JsonCall, PathInto
+from sqlstream.grammar.rounding import RoundedTime
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.functions.coercion import as_decimal, common_type, precision_and_scale, wider
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.functions.result_types import result_type
 from sqlstream.planner.intervals import is_calendar
 from sqlstream.planner.nodes import Field, Schema
-from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, UNKNOWN, DataType, from_sqlglot
+from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, TIMESTAMP, UNKNOWN, DataType, from_sqlglot
 
 _INTEGRAL = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 _TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
@@ -256,11 +258,15 @@ def _bracket(node: exp.Bracket, types: Types) -> DataType:
     match types.of(node.this):
         case DataType("ARRAY", (DataType() as element,)) | DataType("MAP", (_, DataType() as element)):
             return element
+        case DataType("VARIANT") as variant:
+            return variant
     return UNKNOWN
 
 
 @_type.register(exp.Dot)
 def _dot(node: exp.Dot, types: Types) -> DataType:
+    if types.of(node.this).name == "VARIANT":
+        return types.of(node.this)
     return member_type(types.of(node.this), node.expression.name)
 
 
@@ -271,6 +277,26 @@ def member_type(struct: DataType, name: str) -> DataType:
     return next(kinds, UNKNOWN)
 
 
+@_type.register(PathInto)
+def _path_into(node: PathInto, types: Types) -> DataType:
+    kind = types.of(node.this)
+    return kind if kind.name in ("STRING", "VARIANT") else UNKNOWN
+
+
+@_type.register(RoundedTime)
+def _rounded(node: RoundedTime, types: Types) -> DataType:
+    kind = types.of(node.this)
+    return kind if kind.name == "DATE" else TIMESTAMP
+
+
+@_type.register(JsonCall)
+def _json_call(node: JsonCall, types: Types) -> DataType:
+    returning = node.args.get("returning")
+    if returning is not None:
+        return from_sqlglot(returning)
+    return result_type(node.name.lower(), [])
+
+
 @_type.register(exp.Func)
 def _function(node: exp.Func, types: Types) -> DataType:
     name = spark_name(node)
@@ -279,12 +305,22 @@ def _function(node: exp.Func, types: Types) -> DataType:
     user = types.function(name) if isinstance(node, exp.Anonymous) else None
     if user is not None:
         return user.returns
+    if name == "named_struct":
+        return _struct(node, types)
     return result_type(name, [types.of(a) for a in call_arguments(node)])
+
+
+def _struct(call: exp.Func, types: Types) -> DataType:
+    names, values = call.expressions[::2], [types.of(value) for value in call.expressions[1::2]]
+    constant = all(isinstance(name, exp.Literal) and name.is_string for name in names)
+    if not constant or len(names) != len(values) or any(v.is_unknown or v.name == "VOID" for v in values):
+        return UNKNOWN
+    return DataType("STRUCT", tuple((name.name, kind) for name, kind in zip(names, values, strict=True)))
 
 
 def call_arguments(call: exp.Expr) -> list[exp.Expr]:
     """The arguments of a call in the order of sqlglot's declaration, without flags."""
-    if isinstance(call, exp.Anonymous):
+    if isinstance(call, exp.Anonymous | JsonCall):
         return list(call.expressions)
     arguments: list[exp.Expr] = []
     for key in call.arg_types:

@@ -161,7 +161,11 @@ FEATURES: dict[str, Unsupported] = {
         "Write f(TABLE t …) of a process function in FROM; assigners, triggers and evictors stand behind USING.",
         "An expression has one value for each row or group.",
     ),
-    "parameter": Unsupported("SS345", "parameters in statements", "Write the value, or run the file with --param."),
+    "parameter": Unsupported(
+        "SS345",
+        "parameters without a value",
+        "Give values: session.sql(text, args=[…]) for ?, args={…} for :name, --param NAME=VALUE on the command line.",
+    ),
     "window apart": Unsupported(
         "SS349",
         "these windows apart from their window function",
@@ -187,6 +191,16 @@ FEATURES: dict[str, Unsupported] = {
         "MILLENNIUM and EPOCH; UNIX_MILLIS(ts) and UNIX_MICROS(ts) count smaller units.",
     ),
     "time": Unsupported("SS357", "values of type TIME", "Keep a TIMESTAMP, or the text 'HH:mm:ss'."),
+    "json path": Unsupported(
+        "SS366",
+        "paths of JSON functions of this form",
+        "Write steps such as .name, ['name'], [0] and [*], as in '$.a[0].b' or 'lax $.items[*].price'.",
+    ),
+    "duplicate keys": Unsupported(
+        "SS367",
+        "JSON documents with duplicate keys",
+        "Leave the second argument out: two members of one name are an error, or NULL for TRY_PARSE_JSON.",
+    ),
     "syntax": Unsupported("SS399", "parts of a query of this form", "Remove it."),
 }
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlstream.errors import BindError
-from sqlstream.grammar.nodes import Name
+from sqlstream.errors import BindError, Span
+from sqlstream.grammar.nodes import Name, Option
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.suggestions import did_you_mean
 
@@ -83,6 +83,12 @@ class Catalog:
         if relation is None:
             raise self._missing("table or view", name, self.relation_names())
         return relation
+
+    def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table:
+        """The table as it would be declared with these options in place of its own."""
+        from sqlstream.declaring import declared_with
+
+        return declared_with(table, options, span, self)
 
     # --- changing: each returns whether anything changed ---
 

@@ -93,7 +93,11 @@ def emit_settings(settings: Settings) -> EmitSettings:
     most_held = settings["sqlstream.barriers.max-buffered-rows"]
     functions = settings["sqlstream.functions.on-error"]
     ttl_ms, repeated = settings["table.exec.state.ttl"], settings["table.exec.source.cdc-events-duplicate"]
-    return EmitSettings(early, late, allow_ms, zone, _lookup_defaults(settings), most_held, functions, ttl_ms, repeated)
+    dynamic = settings["table.dynamic-table-options.enabled"]
+    lookup = _lookup_defaults(settings)
+    given = EmitSettings(early, late, allow_ms, zone, lookup, most_held, functions, ttl_ms, repeated, dynamic)
+    lengths, nulls = settings["table.exec.sink.type-length-enforcer"], settings["table.exec.sink.not-null-enforcer"]
+    return replace(given, lengths=lengths, drops_nulls=nulls == "DROP")
 
 
 def _lookup_defaults(settings: Settings) -> LookupOptions:

@@ -7,23 +7,25 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from sqlstream.batch import Batch, chosen, set_of_streams
+from sqlstream.arguments import Arguments, with_arguments
+from sqlstream.batch import Batch, chosen
 from sqlstream.batch.running import Batches
 from sqlstream.connectors import connector
-from sqlstream.errors import BindError, Diagnostic, ExecutionError, SqlStreamError, SqlStreamWarning
+from sqlstream.errors import BindError, Diagnostic, ExecutionError, Span, SqlStreamError, SqlStreamWarning
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_mode
-from sqlstream.plans import Root
 from sqlstream.query import Query
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.runner import Runner
+from sqlstream.settings import without_effect
 from sqlstream.statements.checking import check_script, script_warnings
 from sqlstream.statements.definitions import DEFINITIONS, define, table_of_columns, table_of_query
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement, job_statement
+from sqlstream.statements.plan_files import compile_plan, compiled_plan, planned
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -69,13 +71,14 @@ class Session:
 
     # --- SQL ---
 
-    def sql(self, text: str) -> Rows | Query | Job:
+    def sql(self, text: str, args: Arguments | None = None) -> Rows | Query | Job:
         """Run a script and return what its last statement returns.
 
-        Rows for SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it
-        runs; for INSERT and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits
-        for it).
+        ``args`` are the values of its parameters: a list for ``?``, a dictionary for ``:name``. Rows come for SHOW,
+        DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it runs; for INSERT
+        and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
         """
+        text = text if args is None else with_arguments(text, args)
         try:
             statements = parse_script(text)
             _require_statements(statements)
@@ -96,6 +99,11 @@ class Session:
                 return self._insert(statement, text)
             case nodes.CreateTable() if statement.query is not None:
                 return self._create_as(statement, text)
+            case nodes.CompilePlan():
+                compile_plan(statement, self.workspace)
+                return self._execute_plan(statement.path, statement.span) if statement.execute else OK
+            case nodes.ExecutePlan():
+                return self._execute_plan(statement.path, statement.span)
             case nodes.Explain():
                 lines = self._explained(statement, says_way=True).splitlines()
                 return Rows.of_text(("plan",), [(line,) for line in lines])
@@ -107,13 +115,14 @@ class Session:
             return self._define(statement, text)
         return inspect_statement(statement, self.workspace)
 
-    def dataframe(self, text: str) -> DataFrame:
+    def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
         """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over
         finished data that runs as a batch.
 
         Started, it ends as PySpark's queries do: the last windows of a bounded input stay open.
         """
         self._require_open()
+        text = text if args is None else with_arguments(text, args)
         try:
             statement = _only(text)
             if not isinstance(statement, nodes.Query):
@@ -203,22 +212,28 @@ class Session:
         changed = define(statement, self.workspace, text)
         if isinstance(statement, nodes.Drop) and isinstance(changed, Table):
             connector(changed.connector).drop(self._runner.folders.root, changed)
-        return OK
+        note = without_effect(statement.key) if isinstance(statement, nodes.Set) and statement.key else None
+        return OK if note is None else Rows.of_text(("result",), ((f"OK. {note}",),))
 
     def _explained(self, statement: nodes.Explain, *, says_way: bool = False) -> str:
         return explained(statement, self.workspace, self._runner, self._batches, says_way=says_way)
 
-    def _insert(self, statement: nodes.Insert | nodes.StatementSet, text: str) -> Job:
-        if isinstance(statement, nodes.StatementSet):
-            plan: Root | Batch = set_of_streams(statement, self.workspace)
-        else:
-            plan = chosen(statement, self.workspace)
+    def _execute_plan(self, path: str, span: Span) -> Job:
+        statement, workspace = compiled_plan(path, self.workspace, span)
+        return self._insert(statement, to_sql(statement), workspace)
+
+    def _insert(
+        self, statement: nodes.Insert | nodes.StatementSet, text: str, workspace: Workspace | None = None
+    ) -> Job:
+        """``workspace``: other definitions and settings than the session's."""
+        workspace = workspace or self.workspace
+        plan = planned(statement, workspace)
         if isinstance(plan, Batch):
-            job = self._batches.insert(plan, self.workspace, text)
+            job = self._batches.insert(plan, workspace, text)
         else:
             assert not isinstance(plan, Output)
-            job = self._runner.start(plan, self.workspace, to_sql(statement))
-        if self.workspace.settings["table.dml-sync"]:
+            job = self._runner.start(plan, workspace, to_sql(statement))
+        if workspace.settings["table.dml-sync"]:
             job.wait()
         return job
 

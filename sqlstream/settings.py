@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from zoneinfo import ZoneInfo
 from sqlstream.connectors.connector import ON_ERROR
 from sqlstream.connectors.secrets import resolved, variables_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
+from sqlstream.flink_settings import RENAMED, TAKEN
 from sqlstream.options import (
     BOOLEAN,
     DURATION,
@@ -39,7 +41,13 @@ UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 RESULT_MODE = "sql-client.execution.result-mode"
 
 
+_OFFSET = re.compile(r"(?:GMT|UTC)?([+-])0?(\d{1,2})(?::00)?")
+
+
 def _zone(text: str) -> str:
+    """``GMT-08:00`` is the zone that is called Etc/GMT+8: its sign is that of POSIX."""
+    if offset := _OFFSET.fullmatch(text.strip()):
+        text = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{offset[2]}"
     return str(ZoneInfo(text.strip()))
 
 
@@ -89,57 +97,6 @@ def _restart_options() -> tuple[Option, ...]:
         Option(f"{rate}.delay", DURATION, "How long a job waits before it starts again.", "1 s"),
     )
 
-
-_ANYWAY = "Changes nothing here, for scripts written for Flink:"
-_TAKEN_AS_IT_IS = (
-    Option(
-        "table.exec.deduplicate.insert-update-after-sensitive-enabled",
-        BOOLEAN,
-        f"{_ANYWAY} the first row of a key comes as +I, and the rows that take its place as +U.",
-        "true",
-    ),
-    Option(
-        "table.exec.deduplicate.mini-batch.compact-changes-enabled",
-        BOOLEAN,
-        f"{_ANYWAY} what a micro-batch changes of a key comes out once.",
-        "false",
-    ),
-    Option(
-        "table.exec.mini-batch.allow-latency",
-        DURATION,
-        f"{_ANYWAY} rows wait for the micro-batch that they come in. See execution.checkpointing.interval.",
-    ),
-    Option(
-        "table.exec.mini-batch.enabled",
-        BOOLEAN,
-        f"{_ANYWAY} a micro-batch updates each result once, whatever of its rows change it.",
-        "true",
-    ),
-    Option(
-        "table.exec.mini-batch.size",
-        integer(1),
-        f"{_ANYWAY} sources say how many rows a micro-batch has.",
-    ),
-    Option(
-        "table.optimizer.agg-phase-strategy",
-        one_of("AUTO", "ONE_PHASE", "TWO_PHASE"),
-        f"{_ANYWAY} rows are aggregated before the exchange wherever that is possible.",
-        "AUTO",
-    ),
-    Option(
-        "table.optimizer.distinct-agg.split.enabled",
-        BOOLEAN,
-        f"{_ANYWAY} DISTINCT values are kept one by one, not with their group.",
-        "false",
-    ),
-    Option(
-        "table.optimizer.multi-join.enabled",
-        BOOLEAN,
-        f"{_ANYWAY} each join of streams keeps its own rows.",
-        "false",
-    ),
-)
-"""Settings of Flink's of which it is the same what they say."""
 
 OPTIONS = (
     Option(
@@ -277,6 +234,12 @@ OPTIONS = (
         "auto",
     ),
     *TUNING,
+    Option(
+        "table.dynamic-table-options.enabled",
+        BOOLEAN,
+        "OPTIONS hints of tables count. false: statements that have some are refused (SS374).",
+        "true",
+    ),
     Option("table.dml-sync", BOOLEAN, "INSERT waits until its job has ended.", "false"),
     Option(
         "table.exec.async-lookup.buffer-capacity",
@@ -304,7 +267,27 @@ OPTIONS = (
         "How late rows may be for windows, where the query has no LATE DATA clause. "
         "Needs table.exec.emit.late-fire.enabled, without which it has no effect.",
     ),
-    *_TAKEN_AS_IT_IS[:3],
+    Option(
+        "table.exec.sink.not-null-enforcer",
+        one_of("ERROR", "DROP"),
+        "What happens to a row without a value for a column that is NOT NULL in the table that is written. ERROR: the "
+        "job fails. DROP: the row is left out.",
+        "ERROR",
+    ),
+    Option(
+        "table.exec.sink.type-length-enforcer",
+        one_of("IGNORE", "TRIM_PAD", "ERROR"),
+        "What happens to a value that is not as long as CHAR(n), VARCHAR(n), BINARY(n) or VARBINARY(n) of its column. "
+        "IGNORE: it is written as it is. TRIM_PAD: it is cut, and filled up for CHAR and BINARY. ERROR: the job fails "
+        "at one that is longer.",
+        "IGNORE",
+    ),
+    Option(
+        "table.plan.force-recompile",
+        BOOLEAN,
+        "COMPILE PLAN writes over a file that is there.",
+        "false",
+    ),
     Option(
         "table.exec.state.ttl",
         DURATION,
@@ -331,7 +314,7 @@ OPTIONS = (
         "Zone in which timestamps are read and shown, and on whose wall clock windows of time begin.",
         "UTC",
     ),
-    *_TAKEN_AS_IT_IS[3:],
+    *TAKEN,
 )
 
 PLANNED = {
@@ -363,16 +346,17 @@ class Settings:
         return Settings(dict(self._given))
 
     def set(self, key: str, value: str, span: Span | None = None) -> None:
-        check(key, value, span)
-        self._given[key] = value
+        kept = current(key)
+        check(kept, value, span)
+        self._given[kept] = value
 
     def reset(self, key: str | None = None, span: Span | None = None) -> None:
         """Back to the default: of one key, or of all."""
         if key is None:
             self._given.clear()
         else:
-            _require_known(key, span)
-            self._given.pop(key, None)
+            _require_known(current(key), span)
+            self._given.pop(current(key), None)
 
     def __getitem__(self, key: str) -> Any:
         """The value of a known key as a Python object; None where it has neither value nor default."""
@@ -405,8 +389,19 @@ class Settings:
 
     def rows(self) -> list[tuple[str, str | None]]:
         """All keys with their values as they may be shown, for a bare SET."""
-        values = {o.key: self.text(o.key) for o in OPTIONS} | self._for_spark
+        values = {o.key: self.text(o.key) for o in OPTIONS if not o.is_pattern} | self._given
         return sorted((key, None if value is None else shown_value(key, value)) for key, value in values.items())
+
+
+def current(key: str) -> str:
+    """The name under which a setting is kept: Flink has renamed some."""
+    return RENAMED.get(key, key)
+
+
+def without_effect(key: str) -> str | None:
+    """Why setting this key changes nothing; None where it does."""
+    option = find(OPTIONS, current(key))
+    return option.doc if option in TAKEN else None
 
 
 def check(key: str, value: str, span: Span | None = None) -> None:

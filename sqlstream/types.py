@@ -57,7 +57,8 @@ NO_SUCH_TYPE = "SS280"
 class DataType:
     """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type)s of STRUCT.
 
-    ``nullable`` is False for a field of a STRUCT that is NOT NULL. It is no part of what makes types equal.
+    ``nullable`` is False for a field of a STRUCT, an element of an ARRAY and a value of a MAP that is NOT NULL. It is
+    no part of what makes types equal.
     """
 
     name: str
@@ -117,7 +118,7 @@ class DataType:
         """As ``ddl``, with what is NOT NULL inside: ``STRUCT<a: INT NOT NULL>``, which Spark's readers do not take."""
         match self.name:
             case "ARRAY" | "MAP":
-                return f"{self.name}<{', '.join(_type(a).declaration() for a in self.args)}>"
+                return f"{self.name}<{', '.join(_required(_type(a)) for a in self.args)}>"
             case "STRUCT":
                 return f"STRUCT<{', '.join(map(_declared, _members(self)))}>"
         return self.ddl()
@@ -204,6 +205,10 @@ def _declared(member: tuple[str, DataType]) -> str:
     return f"{_quoted(name)}: {kind.declaration()}{'' if kind.nullable else ' NOT NULL'}"
 
 
+def _required(kind: DataType) -> str:
+    return f"{kind.declaration()}{'' if kind.nullable else ' NOT NULL'}"
+
+
 def _type(value: object) -> DataType:
     assert isinstance(value, DataType)
     return value
@@ -250,7 +255,10 @@ def _field(definition: exp.Expr) -> DataType:
 
 
 def _element(inner: list[exp.DataType], index: int) -> DataType:
-    return from_sqlglot(inner[index]) if index < len(inner) else UNKNOWN
+    if index >= len(inner):
+        return UNKNOWN
+    kind = from_sqlglot(inner[index])
+    return replace(kind, nullable=False) if inner[index].args.get("nullable") is False else kind
 
 
 def _interval(node: exp.Interval) -> DataType:

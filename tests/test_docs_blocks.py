@@ -75,6 +75,7 @@ NOT_RUN = {
     ("docs/clusters.md", "pip wheel"): "a cluster",
     ("docs/clusters.md", "import sqlstream"): "an object store",
     ("docs/connectors.md", "sqlstream.connect"): "a jar of Kafka, which Spark downloads",
+    ("docs/from_flink.md", "sqlstream check"): "a script of its reader; tests/sqlstream/statements has its warnings",
     ("docs/jobs.md", "sqlstream jobs list"): "jobs that run; tests/sqlstream/cli/test_jobs.py has these commands",
     ("docs/jobs.md", "from sqlstream.jobs import"): "jobs that run; tests/sqlstream/jobs has these calls",
     ("docs/jobs.md", "path = job.savepoint"): "a job; tests/sqlstream/jobs has these calls",

@@ -12,16 +12,18 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from sqlstream.query import Query
 from sqlstream.testing.spark import LocalSession, local_spark
 
 PAGE = Path(__file__).parent.parent / "docs" / "from_spark.md"
 LAST = "the last"
 """The item of a row long after the others, which closes windows: Spark keeps its own to the next run."""
 
-_ROWS = {
+_ROWS: dict[str, list[tuple[object, ...]]] = {
     "orders": [
-        (1, "pen", 2.5, "12:00:01"), (2, "ink", 7.0, "12:00:20"), (2, "ink", 7.0, "12:00:20"), (3, "pen", 3.0, "12:00:55"),
-        (4, "pen", 1.0, "12:01:10"), (5, "ink", 8.0, "12:03:00"), (6, "pen", 2.0, "12:03:05"), (9, LAST, 0.0, "23:00:00"),
+        (1, "pen", 2.5, "12:00:01"), (2, "ink", 7.0, "12:00:20"), (2, "ink", 7.0, "12:00:20"),
+        (3, "pen", 3.0, "12:00:55"), (4, "pen", 1.0, "12:01:10"), (5, "ink", 8.0, "12:03:00"),
+        (6, "pen", 2.0, "12:03:05"), (9, LAST, 0.0, "23:00:00"),
     ],
     "payments": [(1, 2.5, "12:00:30"), (3, 3.0, "12:02:30"), (5, 8.0, "12:03:59"), (9, 0.0, "23:00:00")],
     "items": [("pen", 10), ("ink", 200)],
@@ -71,8 +73,9 @@ def test_dataframes_and_sql_give_the_same_rows(frames, sql, folder):
     definitions = _blocks()[:2]
     with LocalSession() as session:
         session.sql(_in_folder(definitions[1][1], folder))
-        table = session.sql(_in_folder(sql, folder)).table().to_arrow()
-        ours = [tuple(row.values()) for row in table.to_pylist()]
+        query = session.sql(_in_folder(sql, folder))
+        assert isinstance(query, Query)
+        ours = [tuple(row.values()) for row in query.table().to_arrow().to_pylist()]
         theirs = _rows_of(
             _in_folder(definitions[0][1] + frames, folder), "complete" if "# complete" in frames else "append"
         )

@@ -10,6 +10,7 @@ from sqlstream.types import DataType
 
 class FunctionKind(Enum):
     SCALAR = "scalar"
+    SQL = "sql"
     AGGREGATE = "aggregate"
     TABLE = "table"
     ASYNC = "asynchronous"
@@ -54,7 +55,9 @@ class Function:
     ``returns`` is the type of the result; for a table function the STRUCT of its row.
     ``parameters`` are (name, type) where declared; ``min_arguments``/``max_arguments`` bound a call (None: any).
     ``deterministic`` functions may be computed once and reused, or not at all where nobody needs the result.
-    ``process`` is there for process functions.
+    ``process`` is there for process functions. Of a function with a body of SQL ``target`` is that; of one whose
+    Python stands in the statement, its text (``in_place``). ``defaults`` are the expressions of parameters that may
+    be left out.
     """
 
     name: str
@@ -66,3 +69,5 @@ class Function:
     max_arguments: int | None = None
     deterministic: bool = True
     process: ProcessSignature | None = None
+    defaults: tuple[tuple[str, str], ...] = ()
+    in_place: bool = False

@@ -13,10 +13,11 @@ from functools import partial
 from sqlglot import exp
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.grammar.carrier import table_function_of
+from sqlstream.grammar.carrier import ARG, table_clauses_of, table_function_of
 from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.nodes import TableArgument
 from sqlstream.planner.binder.context import bind_error
+from sqlstream.planner.binder.hints import optioned
 from sqlstream.planner.binder.lookups import is_time_travel
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.rewriting import over_children
@@ -47,17 +48,18 @@ class Resolved:
 
 
 @with_room
-def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str]) -> Resolved:
-    """``named`` gives the name that Spark has for a table. BindError SS202 for names that nobody knows, SS222 for a
-    view that refers to itself."""
-    names = _Resolver(catalog, named)
+def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True) -> Resolved:
+    """``named`` gives the name that Spark has for a table; ``dynamic``: hints may change options. BindError SS202 for
+    names that nobody knows, SS222 for a view that refers to itself."""
+    names = _Resolver(catalog, named, dynamic)
     return Resolved(names.resolved(query, frozenset()), tuple(names.inputs.values()), tuple(names.views.values()))
 
 
 class _Resolver:
-    def __init__(self, catalog: Catalog, named: Callable[[Table], str]) -> None:
+    def __init__(self, catalog: Catalog, named: Callable[[Table], str], dynamic: bool) -> None:
         self._catalog = catalog
         self._named = named
+        self._dynamic = dynamic
         self._inside: tuple[View, ...] = ()
         self.inputs: dict[str, Input] = {}
         self.views: dict[str, View] = {}
@@ -97,6 +99,7 @@ class _Resolver:
             raise self._located(bind_error("SS202", f'table or view "{name}" does not exist', node.this, hint))
         if isinstance(relation, View):
             return self._view(relation, node, copy)
+        relation = self._optioned(relation, node)
         inside = self._inside[-1] if self._inside else None
         if not is_time_travel(node):  # else it is looked up, not read
             self.inputs.setdefault(relation.name.casefold(), Input(relation, node, inside))
@@ -104,9 +107,23 @@ class _Resolver:
             copy.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
         own = exp.to_identifier(self._named(relation), quoted=True)
         own.meta.update(node.this.meta)
-        for key, value in (("this", own), ("db", None), ("catalog", None)):
+        for key, value in (("this", own), ("db", None), ("catalog", None), (ARG, None)):
             copy.set(key, value)
         return copy
+
+    def _optioned(self, table: Table, node: exp.Table) -> Table:
+        """The table with the options of its hint. One with other options is another table, with a name of its own."""
+        hint = table_clauses_of(node).hint
+        if hint is None:
+            return table
+        changed = optioned(table, hint, self._catalog, self._dynamic)
+        same = [i.table for i in self.inputs.values() if i.table.options == changed.options]
+        if changed.options == table.options:
+            return table
+        others = [name for name in self.inputs if name.startswith(f"{table.name.casefold()} with other options")]
+        number = f" ({len(others) + 1})" if others else ""
+        name = next((t.name for t in same), f"{table.name} with other options{number}")
+        return replace(changed, name=name)
 
     def _view(self, view: View, node: exp.Table, copy: exp.Expr) -> exp.Expr:
         if view in self._inside:

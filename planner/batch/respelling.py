@@ -16,12 +16,14 @@ from sqlstream.grammar.depth import with_room
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
+from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.asof_joins import NO_MATCH
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import quoted_name
 from sqlstream.planner.binder.nulls import DEFAULTS, TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.quantified import spelled_out
 from sqlstream.planner.binder.respelling import respelled
+from sqlstream.planner.binder.sql_functions import expanded
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS, SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.naming import shown_name
@@ -62,6 +64,8 @@ class _Respelling:
     def of(self, node: exp.Expr) -> exp.Expr:
         node = spelled_out(node)
         match node:
+            case exp.Anonymous() if (made := expanded(node, self._context)) is not None:
+                return self.of(made)
             case exp.Interval(this=exp.Literal()):
                 return self._interval(node)
             case exp.Extract() if node.this.name.upper() == "EPOCH":
@@ -85,6 +89,8 @@ class _Respelling:
     def _other(self, node: exp.Expr) -> exp.Expr:
         copy = over_children(node, self.of)
         if isinstance(node, exp.Select):
+            hint = node.args.get("hint")
+            copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
         return copy
 

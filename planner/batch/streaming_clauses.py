@@ -20,7 +20,7 @@ from sqlstream.planner.functions.kinds import spark_name
 
 _OF_TIME = GROUP_WINDOWS | WINDOW_PROPERTIES | PANES | SPARK_WINDOWS | TIME_MARKERS | {"current_watermark"}
 _HINTS = frozenset({"LOOKUP", "STATE_TTL"})
-_SPARK_RUNS = frozenset({FunctionKind.SCALAR, FunctionKind.AGGREGATE, FunctionKind.TABLE})
+_SPARK_RUNS = frozenset({FunctionKind.SCALAR, FunctionKind.SQL, FunctionKind.AGGREGATE, FunctionKind.TABLE})
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,6 @@ def _clauses(node: exp.Expr, catalog: Catalog) -> Iterator[tuple[str, Span | Non
         ("WATERMARK", of_table.watermark),
         ("ALIGN BARRIERS", of_table.barriers),
         ("LOOKUP ASYNC", of_table.lookup),
-        ("a hint of a table", of_table.hint),
         ("MATCH_RECOGNIZE", match_recognize_of(node)),
     ):
         if clause is not None:

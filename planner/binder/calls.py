@@ -29,8 +29,9 @@ OWN_FUNCTIONS = {
 _GROUPING = frozenset({"grouping", "grouping_id"})
 
 _OF_TIMES = frozenset({
-    "make_time", "time", "time_diff", "time_from_micros", "time_from_millis", "time_from_seconds", "time_to_micros",
-    "time_to_millis", "time_to_seconds", "time_trunc", "to_time", "try_to_time",
+    "current_time", "localtime", "make_time", "time", "time_diff", "time_from_micros", "time_from_millis",
+    "time_from_seconds", "time_to_micros", "time_to_millis", "time_to_seconds", "time_trunc", "to_time",
+    "try_to_time",
 })  # fmt: skip
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
 

@@ -20,6 +20,7 @@ from sqlstream.planner.binder.nulls import TREATMENTS, with_null_treatment
 from sqlstream.planner.binder.operands import check_operands
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.scope import Scope
+from sqlstream.planner.binder.sql_functions import expanded
 from sqlstream.planner.functions.kinds import AGGREGATE_WRAPPERS
 from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.planner.type_inference import Types
@@ -98,6 +99,8 @@ class _Binder:
                 return self._wrong(bind_error("SS207", "* is not allowed here", node))
             case exp.Column():
                 return self._column(node)
+            case exp.Anonymous() if (made := expanded(node, self.context)) is not None:
+                return self.bind(made)
             case exp.Interval():
                 return self._interval(node)
             case exp.Literal() if is_double_quoted(node) and self._names_column(node.name):

@@ -7,17 +7,22 @@ from sqlglot import exp
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar.nodes import Insert as InsertStatement
 from sqlstream.planner.binder.context import Relation, bind_error
+from sqlstream.planner.binder.respelling import cut_to
+from sqlstream.planner.binder.settings import EmitSettings
 from sqlstream.planner.binder.unions import cast
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.naming import field_of
-from sqlstream.planner.nodes import Field, Insert, Item, Project
+from sqlstream.planner.nodes import Field, Filter, Insert, Item, Node, Project
+from sqlstream.planner.rewriting import conjunction, node_of
 from sqlstream.planner.suggestions import counted, did_you_mean
 from sqlstream.types import DataType
 
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
-def insert_into(table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement) -> Insert:
+def insert_into(
+    table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: EmitSettings
+) -> Insert:
     """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS216."""
     targets = _targets(table, names, statement)
     _check_arity(table, targets, relation, statement)
@@ -26,8 +31,12 @@ def insert_into(table: Table, names: tuple[str, ...], relation: Relation, statem
     problems += [e for c in table.physical_columns if (e := _missing(c, sources, statement)) is not None]
     if problems:
         raise SqlStreamError.of(d for e in problems for d in e.diagnostics)
-    items = tuple(_item(c, sources.get(c.name)) for c in table.physical_columns)
-    return Insert(Project(relation.node, items), table)
+    items = tuple(_item(c, sources.get(c.name), settings.lengths) for c in table.physical_columns)
+    node: Node = Project(relation.node, items)
+    required = [c.name for c in table.physical_columns if not c.nullable or c.name in table.primary_key]
+    if settings.drops_nulls and required:
+        node = Filter(node, conjunction([_present(name) for name in required]))
+    return Insert(node, table)
 
 
 def _targets(table: Table, names: tuple[str, ...], statement: InsertStatement) -> list[Column]:
@@ -81,9 +90,30 @@ def storable(value: DataType, column: DataType) -> bool:
     return value.name == column.name and value.name in ("ARRAY", "MAP", "STRUCT", "INTERVAL")
 
 
-def _item(column: Column, field: Field | None) -> Item:
+def _present(name: str) -> exp.Expression:
+    return exp.Not(this=exp.Is(this=field_of(name), expression=exp.Null()))
+
+
+def _with_length(value: exp.Expression, column: Column, lengths: str) -> exp.Expression:
+    """The value as long as the type of its column says: cut and filled, or an error where it is longer."""
+    if column.declared is None or lengths == "IGNORE":
+        return value
+    kind = exp.DataType.build(column.declared, dialect="sqlstream")
+    if lengths == "TRIM_PAD":
+        return node_of(cut_to(value, kind))
+    measure = "OCTET_LENGTH" if column.type.name == "BINARY" else "CHAR_LENGTH"
+    too_long = exp.GT(
+        this=exp.Anonymous(this=measure, expressions=[value.copy()]), expression=kind.expressions[0].this.copy()
+    )
+    text = f'SS403: column "{column.name}" takes {column.declared} and got a longer value'
+    raised = exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(text)])
+    return exp.Case(ifs=[exp.If(this=too_long, true=raised)], default=value)
+
+
+def _item(column: Column, field: Field | None, lengths: str) -> Item:
     if field is None:
         return Item(column.name, cast(exp.Null(), column.type), column.type, True)
     value: exp.Expression = field_of(field.name)
     value = value if field.type == column.type else cast(value, column.type)
+    value = _with_length(value, column, lengths)
     return Item(column.name, value, column.type, field.nullable, field.time)

@@ -70,16 +70,12 @@ def hinted(options: Options) -> LookupOptions:
         timeout_ms=_duration(options, "timeout", default.timeout_ms),
         retries=_retries(options),
     )
-    if _word(options, "shuffle", _BOOLEAN, False):
-        options.wrong("option 'shuffle' of the LOOKUP hint is not executed", "shuffle", _NO_SHUFFLE)
+    _word(options, "shuffle", _BOOLEAN, False)  # the tasks of a worker share one cache: equal keys need not meet
     for key in options.pairs:
         if key not in options.known:
             hint = did_you_mean(key, options.known, "options")
             options.wrong(f"the LOOKUP hint has no option '{key}'", key, hint)
     return lookup_options
-
-
-_NO_SHUFFLE = "Remove it: the tasks of a worker share one cache, so equal keys need not meet in one task."
 
 
 def _retries(options: Options) -> tuple[Retry, ...]:

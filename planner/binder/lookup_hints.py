@@ -10,6 +10,7 @@ from sqlstream.errors import BindError
 from sqlstream.grammar.carrier import table_clauses_of
 from sqlstream.grammar.nodes import LookupAsync
 from sqlstream.planner.binder.context import Context, bind_error
+from sqlstream.planner.binder.hints import check_tables, is_taken
 from sqlstream.planner.binder.lookup_hint_options import Options, hinted, pairs_of
 from sqlstream.planner.binder.lookup_options import Chosen, bind_options
 from sqlstream.planner.binder.scope import Scope
@@ -68,14 +69,26 @@ def refuse_lookup_clause(source: exp.Expr, context: Context, what: str) -> None:
         context.report(misplaced_lookup(clause, what))
 
 
+def tables_of(select: exp.Select) -> list[str]:
+    """The names that the tables of FROM have, joined ones too."""
+    source = select.args.get("from_")
+    first = [source.this] if source is not None else []
+    joins = [join for owner in (*first, select) for join in owner.args.get("joins") or ()]
+    return [table.alias_or_name for table in (*first, *(join.this for join in joins))]
+
+
 def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
-    """The LOOKUP hints of a SELECT; others than these and STATE_TTL are refused."""
+    """The LOOKUP hints of a SELECT; STATE_TTL and those on joins and partitions have other
+    readers, and others are refused."""
     hints = LookupHints()
     hint = select.args.get("hint")
     if hint is not None and not isinstance(hint, exp.Hint):
         context.refuse("hint", hint)
     for call in hint.expressions if isinstance(hint, exp.Hint) else ():
         if is_state_ttl(call):
+            continue
+        if is_taken(call):
+            check_tables(call, tables_of(select), context)
             continue
         if not isinstance(call, exp.Anonymous) or call.name.upper() != "LOOKUP":
             context.refuse("hint", call)

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlstream.grammar.carrier import ARG
+from sqlstream.grammar.carrier import ARG, table_clauses_of
 from sqlstream.planner.binder.changelog import check_changes
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
+from sqlstream.planner.binder.hints import optioned
 from sqlstream.planner.binder.lookup_conditions import Split, joined_using, split
 from sqlstream.planner.binder.lookup_hints import LookupHints
 from sqlstream.planner.binder.scope import Scope, Visible
@@ -109,7 +110,8 @@ def _table(right: exp.Expr, context: Context) -> Table:
     name = ".".join(p.name for p in right.parts)
     relation = context.catalog.relation(name)
     if isinstance(relation, Table):
-        return relation
+        given = table_clauses_of(right).hint
+        return optioned(relation, given, context.catalog, context.settings.dynamic_options)
     suggestion = did_you_mean(name, context.catalog.relation_names(), "tables") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table "{name}" does not exist', right.this, suggestion)
 

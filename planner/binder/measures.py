@@ -101,8 +101,8 @@ def _aligned(kind: str, ms: Mapping[str, int], values: Values, span: Span | None
             _check_offset(kind, "slide", ms["SLIDE"], offset, values, span)
             return Hop(ms["SLIDE"], size, offset)
     _check_cumulate(ms["STEP"], size, values, span)
-    _check_offset(kind, "size", size, offset, values, span)
-    return Cumulate(ms["STEP"], size, offset)
+    # As in Flink, where the offset of CUMULATE may be any; windows repeat after their size.
+    return Cumulate(ms["STEP"], size, offset if abs(offset) < size else offset % size)
 
 
 def _check_slide(kind: str, slide: Measure, size: Measure, values: Values, span: Span | None) -> None:

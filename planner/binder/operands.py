@@ -90,7 +90,7 @@ def _check_text_as_time(call: exp.Func, types: Types, context: Context) -> None:
     arguments = call_arguments(call)
     kind = types.of(arguments[0]) if arguments else None
     if kind is not None and kind.is_numeric:
-        hint = "Write TIMESTAMP_MILLIS(n) or TIMESTAMP_SECONDS(n) for a number since 1970."
+        hint = "Write TO_TIMESTAMP_LTZ(n, 3) for milliseconds since 1970, TO_TIMESTAMP_LTZ(n, 0) for seconds."
         context.wrong("SS206", f"{(spark_name(call) or '').upper()} needs a text, not {kind}", call, hint)
 
 

@@ -25,6 +25,7 @@ from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.select_list import Selected
 from sqlstream.planner.binder.top_n import Ranked, bounded, check_order
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.kinds import SparkFunctionKind, kind_of, spark_name
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.naming import Names, extended
@@ -222,6 +223,9 @@ class _Binding:
     ) -> OverCall:
         called = spark_name(call) or type(call).__name__.lower()
         if aggregate_name(call, self._context.catalog) is not None:
+            if called in flink_names.AGGREGATE:
+                detail = f"{called.upper()} is made of all rows of a group: use it with GROUP BY."
+                raise unsupported.refusal("over function", span_of(call), detail)
             bound = bind(call, self._scope, self._context, ClauseContext("OVER", aggregates=True))
             check_aggregate_types(bound, self._scope.node.schema, self._context)
             frame = frame or _DEFAULT

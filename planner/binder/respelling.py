@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from sqlstream.planner import intervals
 from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.flink_functions import KINDS, flink_function
 from sqlstream.planner.functions.kinds import spark_name
 from sqlstream.planner.rewriting import node_of, rewritten
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Anonymous)
+_RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, *KINDS)
 
 _OF_DATES = frozenset({
     "YEAR", "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QUARTER", "QTR", "MONTH", "MON", "MONS", "MONTHS", "WEEK", "W",
@@ -34,22 +37,55 @@ def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression
     """The bound expression as Spark can run it; refusals are reported to the context."""
     if bound.find(*_RESPELLED) is None:
         return node_of(bound)
-    return node_of(rewritten(bound, lambda node: _respelled(node, types, context)))
+
+    def again(node: exp.Expr) -> exp.Expr:
+        return _respelled(node, types, context, again)
+
+    return node_of(rewritten(bound, again))
 
 
-def _respelled(node: exp.Expr, types: Types, context: Context) -> exp.Expr:
+def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    flinks = flink_function(node, types, context, lambda child: rewritten(child, again))
+    if flinks is not None:
+        return flinks
     match node:
         case exp.Escape(this=exp.SimilarTo() as similar):
             return _similar(similar, node.expression, context)
         case exp.SimilarTo() if not isinstance(node.parent, exp.Escape):
             return _similar(node, None, context)
         case exp.Overlaps():
-            return _overlapping(node, types, context)
+            return _overlapping(node, types, context, again)
         case exp.Interval(this=exp.Expr() as value) if not isinstance(value, exp.Literal):
             return _multiplied(node)
         case exp.Extract() | exp.Anonymous():
             return _extracted(node, types, context)
+        case exp.Cast():
+            return cut_to(node, node.to)
     return node
+
+
+# --- types with a length --------------------------------------------------------------------------------------
+
+_TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR, exp.DType.NCHAR, exp.DType.NVARCHAR)
+_BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
+SIZED = (*_TEXTS, *_BYTES)
+"""Types that have a length."""
+_FILLED = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BINARY)
+
+
+def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
+    """A text or bytes cut to the length of the type, and filled up to it where the type is one of fixed length."""
+    if kind.this not in SIZED or not kind.expressions:
+        return value
+    length = exp.Literal.number(kind.expressions[0].name)
+    plain = exp.DataType.build("BINARY" if kind.this in _BYTES else "STRING", dialect="spark")
+    whole: exp.Expr = value.copy()
+    if isinstance(whole, exp.Cast):
+        whole.set("to", plain)
+    if kind.this in _FILLED:
+        fill = [exp.Literal.string(" ")] if kind.this in _TEXTS else []
+        return exp.Anonymous(this="RPAD", expressions=[whole, length, *fill])
+    return exp.Anonymous(this="SUBSTRING", expressions=[whole, exp.Literal.number(1), length])
 
 
 # --- SIMILAR TO -----------------------------------------------------------------------------------------------
@@ -93,7 +129,7 @@ def _inside_brackets(chars: str) -> str:
 # --- OVERLAPS -------------------------------------------------------------------------------------------------
 
 
-def _overlapping(node: exp.Overlaps, types: Types, context: Context) -> exp.Expr:
+def _overlapping(node: exp.Overlaps, types: Types, context: Context, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """As in Flink, of periods with both ends: each begins before the other one ends, or when it does. A period is two
     times in any order, or a time and an interval."""
     ends = []
@@ -101,7 +137,7 @@ def _overlapping(node: exp.Overlaps, types: Types, context: Context) -> exp.Expr
         if not isinstance(period, exp.Tuple) or len(period.expressions) != 2:
             context.wrong("SS207", "OVERLAPS compares two periods", node, "Write (a, b) OVERLAPS (c, d).")
             return exp.Null()
-        first, second = period.expressions
+        first, second = (rewritten(end, again) for end in period.expressions)
         if isinstance(second, exp.Interval) or types.of(second).name == "INTERVAL":
             second = exp.Paren(this=exp.Add(this=first.copy(), expression=second.copy()))
         in_order = exp.LTE(this=first.copy(), expression=second.copy())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlstream.errors import SqlStreamError
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import Context
 from sqlstream.planner.binder.scope import Scope, Visible
@@ -52,6 +53,11 @@ def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context
     """All columns of ``table`` or of the whole scope, but for those of EXCEPT."""
     refuse_rest(star, ("except_",), context)
     visible = scope.stars(table)
+    if table is not None and not visible and isinstance(at, exp.Column):
+        members = _members(at, scope)
+        if members:
+            yield from members
+            return
     if table is not None and not visible:
         hint = did_you_mean(table, scope.tables, "tables of this query")
         context.wrong("SS202", f'table "{table}" is not in FROM', at, hint)
@@ -59,6 +65,21 @@ def _star(star: exp.Star, table: str | None, at: exp.Expr, scope: Scope, context
     for column in visible:
         if column.name.casefold() not in excluded:
             yield Selected(column.name, exp.column(column.name, table=column.table), field_of(column.field))
+
+
+def _members(at: exp.Column, scope: Scope) -> list[Selected]:
+    """The fields of a struct that is a column of FROM: ``r.*``."""
+    names = [p.name for p in at.parts[:-1]]
+    try:
+        kind = scope.types.of(scope.resolve(_named(names)))
+    except SqlStreamError:
+        return []
+    fields = kind.fields() if kind.name == "STRUCT" else []
+    return [Selected(name, _named([*names, name])) for name, _ in fields]
+
+
+def _named(parts: Sequence[str]) -> exp.Column:
+    return exp.column(*(exp.to_identifier(part, quoted=True) for part in reversed(parts)))
 
 
 def _excluded(star: exp.Star, visible: list[Visible], context: Context) -> set[str]:

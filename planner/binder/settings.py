@@ -18,7 +18,10 @@ class EmitSettings:
     None for UTC. ``lookup`` holds the defaults of ``table.exec.async-lookup.*`` for lookups. ``most_held``: how many
     rows may wait for barriers. ``functions``: what happens to rows for which a scalar function raises an exception,
     with the name of a table. ``state_ttl_ms``: rows of operators whose state does not end by itself are forgotten so
-    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice.
+    long after they were written; 0: never. ``repeated_changes``: tables may give a change twice. ``dynamic_options``:
+    OPTIONS hints may change the options of tables. ``lengths``: what becomes of a value that is not as long as the type
+    of its column in the table that is written, ``drops_nulls``: rows are left out that have no value in one that is
+    NOT NULL.
     """
 
     early_ms: int | None = None
@@ -30,6 +33,9 @@ class EmitSettings:
     functions: tuple[BadAction, str | None] = (BadAction.FAIL, None)
     state_ttl_ms: int = 0
     repeated_changes: bool = False
+    dynamic_options: bool = True
+    lengths: str = "IGNORE"
+    drops_nulls: bool = False
 
     @property
     def allowed_ms(self) -> int:

@@ -14,11 +14,13 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.asof_joins import asof_join
 from sqlstream.planner.binder.barriers import align_barriers
+from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function
 from sqlstream.planner.binder.completeness import refuse_rest
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error
 from sqlstream.planner.binder.dead_letters import on_error_of
 from sqlstream.planner.binder.expressions import ClauseContext, bind
 from sqlstream.planner.binder.generators import correlate, table_call
+from sqlstream.planner.binder.hints import optioned
 from sqlstream.planner.binder.join_order import in_order_of_keys, in_order_of_text
 from sqlstream.planner.binder.joins import Asked, stream_join
 from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
@@ -214,7 +216,9 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
         case View():
             return _view(relation, table, context, bind_query)
         case Table():
-            return _read(relation, table, context)
+            given = table_clauses_of(table).hint
+            optioned_table = optioned(relation, given, context.catalog, context.settings.dynamic_options)
+            return _read(optioned_table, table, context)
     candidates = [*context.queries, *context.catalog.relation_names()]
     hint = did_you_mean(name, candidates, "tables and views") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table or view "{name}" does not exist', table.this, hint)
@@ -264,7 +268,7 @@ def _in_view(error: SqlStreamError, view: View) -> SqlStreamError:
 def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     """The clauses behind a table: Spark's WATERMARK, then ALIGN BARRIERS; the others are refused."""
     clauses = table_clauses_of(source)
-    _refuse_hint(clauses, context)
+    _refuse_hint(source, clauses, context)
     refuse_lookup_clause(source, context, "a lookup join")
     scope = _watermark(clauses.watermark, scope, context) if clauses.watermark else scope
     sample = source.args.get("sample")
@@ -273,8 +277,12 @@ def _clauses(source: exp.Expr, scope: Scope, context: Context) -> Scope:
     return pivoted(source.args.get("pivots") or (), scope, context)
 
 
-def _refuse_hint(clauses: TableClauses, context: Context) -> None:
-    if clauses.hint is not None:
+def _refuse_hint(source: exp.Expr, clauses: TableClauses, context: Context) -> None:
+    """A hint belongs to a table of the catalog."""
+    if clauses.hint is None:
+        return
+    name = ".".join(p.name for p in source.parts) if isinstance(source, exp.Table) else ""
+    if name.casefold() in context.queries or not isinstance(context.catalog.relation(name), Table):
         context.refuse("hint", clauses.hint.span)
 
 
@@ -306,7 +314,9 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 
 def _table_function(function: TableFunction, table: exp.Table, context: Context, bind_query: BindQuery) -> Scope:
     """A window table function under its alias; without one its columns keep the table's name."""
-    if function.name.upper() not in SIGNATURES:
+    if function.name.upper() in CHANGELOG_FUNCTIONS and context.catalog.function(function.name) is None:
+        scope = changelog_function(function, context, lambda source: _source(source, context, bind_query))
+    elif function.name.upper() not in SIGNATURES:
         catalogued = context.catalog.function(function.name)
         if catalogued is None:
             hint = did_you_mean(
@@ -389,7 +399,7 @@ def _join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) ->
 def _refuse_but_lookup(right: exp.Expr, context: Context) -> None:
     """The clauses behind a joined table, but LOOKUP ASYNC."""
     clauses = replace(table_clauses_of(right), lookup=None)
-    _refuse_hint(clauses, context)
+    _refuse_hint(right, clauses, context)
     if clauses.barriers is not None:
         context.refuse("barriers", clauses.barriers.span)
     if clauses.watermark is not None:

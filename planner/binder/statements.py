@@ -20,6 +20,7 @@ from sqlstream.grammar.nodes import (
 )
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.hints import optioned
 from sqlstream.planner.binder.inserts import insert_into
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
@@ -50,9 +51,9 @@ def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAU
 @with_room
 def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
-    table = _target(statement.target, catalog)
+    table = optioned(_target(statement.target, catalog), statement.hint, catalog, settings.dynamic_options)
     relation = _whole(statement.query, catalog, settings)
-    insert = insert_into(table, statement.columns, relation, statement)
+    insert = insert_into(table, statement.columns, relation, statement, settings)
     return replace(insert, functions=functions_on_error(insert, settings, catalog))
 
 

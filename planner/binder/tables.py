@@ -15,6 +15,7 @@ from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.binder.changelog import CHANGELOG_OPTION, changelog_of
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, types_of
+from sqlstream.planner.binder.respelling import SIZED
 from sqlstream.planner.binder.scope import scope_of
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, RowKind, Table, TimeDomain, Watermark
 from sqlstream.planner.intervals import interval_ms
@@ -84,8 +85,10 @@ def _stored(column: PhysicalColumn | MetadataColumn) -> Column:
         message = f'type {column.type.sql("spark")} of column "{column.name}" {kind.defect}'
         raise bind_error("SS206", message, column.span, hint)
     if isinstance(column, MetadataColumn):
-        return Column(column.name, kind, metadata_key=column.key or column.name)
-    return Column(column.name, kind, column.nullable, comment=column.comment)
+        return Column(column.name, kind, metadata_key=column.key or column.name, comment=column.comment)
+    sized = column.type.this in SIZED and column.type.expressions
+    declared = column.type.sql("sqlstream") if sized else None
+    return Column(column.name, kind, column.nullable, comment=column.comment, declared=declared)
 
 
 def _relation(create: CreateTable, stored: tuple[Column, ...]) -> Relation:
@@ -137,6 +140,9 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int:
         node = node.this
     if _is_column(node, column.name):
         return 0
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "SOURCE_WATERMARK":
+        hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
+        raise bind_error("SS214", "SOURCE_WATERMARK() asks the source, and no source here has a watermark", node, hint)
     if not (isinstance(node, exp.Sub) and _is_column(node.left, column.name)):
         hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
         message = f'WATERMARK must be "{column.name}" or "{column.name}" minus a constant interval'

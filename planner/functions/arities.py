@@ -1,6 +1,8 @@
-"""How many arguments Spark's functions take; a test asks Spark."""
+"""How many arguments Spark's functions take, which a test asks Spark, and those of Flink's that are added."""
 
 from __future__ import annotations
+
+from sqlstream.planner.functions import flink_names
 
 _BY_COUNTS: dict[str, str] = {
     "0": (
@@ -97,15 +99,17 @@ _BY_COUNTS: dict[str, str] = {
 
 _COUNTS: dict[str, str] = {name: counts for counts, names in _BY_COUNTS.items() for name in names.split()}
 
+_WITH_FLINK = _COUNTS | flink_names.COUNTS | flink_names.MORE_COUNTS
+
 
 def names() -> frozenset[str]:
-    """The functions whose counts are known."""
+    """The functions of Spark's whose counts are known."""
     return frozenset(_COUNTS)
 
 
 def takes(name: str, count: int) -> bool:
-    """Whether Spark's function of that name takes so many arguments; True where that is not known."""
-    counts = _COUNTS.get(name, "0+")
+    """Whether the function of that name takes so many arguments; True where that is not known."""
+    counts = _WITH_FLINK.get(name, "0+")
     if counts == "even":
         return count % 2 == 0
     if counts.endswith("+"):
@@ -115,7 +119,7 @@ def takes(name: str, count: int) -> bool:
 
 def wanted(name: str) -> str:
     """The counts that a function takes, in words: ``1 argument``, ``2 or 3 arguments``."""
-    counts = _COUNTS[name]
+    counts = _WITH_FLINK[name]
     if counts == "even":
         return "an even number of arguments"
     if counts.endswith("+"):

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.elsewhere import instead_of
-from sqlstream.planner.functions import spark_names
+from sqlstream.grammar.json_calls import JsonCall
+from sqlstream.planner.functions import flink_names, spark_names
 from sqlstream.planner.suggestions import one_of_many
 
 
@@ -31,6 +32,8 @@ _KINDS: dict[str, SparkFunctionKind] = {
     **dict.fromkeys(spark_names.GENERATOR, SparkFunctionKind.GENERATOR),
     **dict.fromkeys(spark_names.WINDOW, SparkFunctionKind.WINDOW),
     **dict.fromkeys(spark_names.TABLE, SparkFunctionKind.TABLE),
+    **dict.fromkeys(flink_names.SCALAR, SparkFunctionKind.SCALAR),
+    **dict.fromkeys(flink_names.AGGREGATE, SparkFunctionKind.AGGREGATE),
 }
 
 # Wrappers around one aggregate call that belong to it.
@@ -51,7 +54,7 @@ def callable_functions() -> dict[str, SparkFunctionKind]:
 
 
 def kind_of(name: str) -> SparkFunctionKind | None:
-    """The kind of Spark's function of that name, None where there is none."""
+    """The kind of the function of Spark, or of Flink, of that name; None where there is none."""
     return _KINDS.get(name.lower())
 
 
@@ -62,7 +65,7 @@ def hint_for(name: str, users: Iterable[str]) -> str:
 
 def spark_name(call: exp.Expr) -> str | None:
     """The lower-case name under which Spark knows a call; None for operators and special forms."""
-    if isinstance(call, exp.Anonymous):
+    if isinstance(call, exp.Anonymous | JsonCall):
         return call.name.lower()
     # Operators such as RLIKE are functions to sqlglot, and print their left operand first.
     if not isinstance(call, exp.Func) or isinstance(call, (exp.Binary, exp.Case, exp.Cast)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from sqlstream.planner.functions import flink_names
 from sqlstream.planner.functions.coercion import common_type
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, UNKNOWN, DataType
 
@@ -177,6 +178,8 @@ _RULES: dict[str, Rule] = {
     **dict(_of(_always(_BINARY), "unhex unbase64 encode")),
     **dict(_of(_always(_TINYINT), "grouping")),
     **dict(_of(_always(BIGINT), "grouping_id")),
+    **dict(_of(_always(DataType("VARIANT")), "parse_json try_parse_json to_variant_object")),
+    **flink_names.RESULTS,
 }
 
 

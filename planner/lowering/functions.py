@@ -11,8 +11,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.grammar.depth import with_room
 from sqlstream.planner.catalog import Function, FunctionKind
+from sqlstream.planner.functions.flink_words import spelled_for_spark
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.rewriting import node_of, over_children
 from sqlstream.types import STRING, DataType
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
 from sqlstream.udfs.functions import options_of
@@ -31,26 +34,33 @@ def called_function(expression: exp.Expression, runtime: Runtime) -> Function | 
     return runtime.function(expression.name) if isinstance(expression, exp.Anonymous) else None
 
 
+@with_room
 def with_registered_functions(
     expression: exp.Expression, runtime: Runtime, skipped: exp.Expression | None = None
 ) -> exp.Expression:
-    """The expression with calls of the user's functions under the names that Spark knows them by.
+    """The expression with calls of Flink's functions, and of the user's, under the names that Spark knows them by.
 
     Scalar functions give NULL, and are not called, for rows with ``skipped``.
     """
 
-    def renamed(node: exp.Expression) -> exp.Expression:
+    def renamed(node: exp.Expr) -> exp.Expr:
+        spelled = spelled_for_spark(node)
+        while spelled is not node:
+            node, spelled = spelled, spelled_for_spark(spelled)
+        return over_children(node, lambda child: changed(node_of(child)))
+
+    def changed(node: exp.Expression) -> exp.Expr:
         function = called_function(node, runtime)
         if function is None:
-            return node
-        arguments = cast_arguments(node, function)
+            return renamed(node)
+        arguments = [changed(a) for a in cast_arguments(node, function)]
         if skipped is not None and function.kind is FunctionKind.SCALAR:
             name = register_unless(function, runtime, len(arguments))
             return exp.Anonymous(this=name, expressions=[skipped.copy(), *arguments])
         name = register(function, runtime, len(arguments))
         return exp.Anonymous(this=name, expressions=arguments or [exp.true()])
 
-    return expression.transform(renamed)
+    return node_of(changed(expression))
 
 
 def cast_arguments(call: exp.Expression, function: Function) -> list[exp.Expression]:

@@ -86,6 +86,8 @@ def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
     def nth(number: int) -> Callable[[Column], Column]:
         return lambda element: _inside(member, element, path)[number][0]
 
+    if not member.nullable:
+        yield F.coalesce(F.exists(elements, lambda element: element.isNull()), F.lit(False)), path
     for number, (_, inner) in enumerate(_inside(member, F.lit(None).cast(member.ddl()), path)):
         yield F.coalesce(F.exists(elements, nth(number)), F.lit(False)), inner
 

@@ -140,7 +140,8 @@ def _batch(statement: Chosen, workspace: Workspace) -> tuple[Batch | None, Way]:
     def named(table: Table) -> str:
         return names.setdefault(table.name, f"sqlstream_{run}_{len(names)}")
 
-    resolved = resolve(statement.query, catalog, named)
+    dynamic = workspace.settings["table.dynamic-table-options.enabled"]
+    resolved = resolve(statement.query, catalog, named, dynamic)
     way = chosen_way(resolved, catalog, ends)
     if not way.may_be_batch or _tolerates_functions(resolved, workspace):
         return None, way

@@ -23,6 +23,7 @@ Several files are checked as one script: tables of the first are known in the se
 Examples:
   sqlstream check query.sql
   sqlstream check tables.sql query.sql --param data=/tmp/data
+  sqlstream check --from flink job.sql
 """
 
 _BETWEEN = "\n;\n"
@@ -30,7 +31,12 @@ _BETWEEN = "\n;\n"
 
 @click.command("check", epilog=_EPILOG)
 @script_options
-def command(files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...]) -> int:
+@click.option(
+    "--from", "origin", type=click.Choice(("flink",)), help="Also say what a script of Flink's does otherwise."
+)
+def command(
+    files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...], origin: str | None
+) -> int:
     """Find all mistakes of scripts at once, without starting Spark. Warnings leave the exit code 0."""
     from sqlstream.session import connect
 
@@ -39,7 +45,7 @@ def command(files: tuple[str, ...], statements: tuple[str, ...], parameters: tup
         mistakes = check_scripts(scripts, session)
     for name, diagnostic in mistakes:
         click.echo(f"{name}: {diagnostic.render()}\n", err=True)
-    warnings = warnings_of_scripts(scripts)
+    warnings = warnings_of_scripts(scripts) + (_changes_of(scripts) if origin == "flink" else [])
     for name, diagnostic in warnings:
         click.echo(f"{name}: {diagnostic.render()}\n", err=True)
     beside = f", {_counted(len(warnings), 'warning')}" if warnings else ""
@@ -66,6 +72,12 @@ def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic
     from sqlstream.statements.checking import script_warnings
 
     return [(script.name, warning) for script in scripts for warning in script_warnings(script.text)]
+
+
+def _changes_of(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
+    from sqlstream.statements.from_flink import changes_from_flink
+
+    return [(script.name, change) for script in scripts for change in changes_from_flink(script.text)]
 
 
 def _located(

@@ -17,7 +17,7 @@ from sqlstream.cli.starting import label, wait_for_spark
 from sqlstream.cli.status import working
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
-from sqlstream.grammar.nodes import Explain, Show, Statement
+from sqlstream.grammar.nodes import Explain, Set, Show, Statement
 from sqlstream.jobs import Job, JobState
 from sqlstream.query import Query
 from sqlstream.results import Rows, shown_rows_of
@@ -116,6 +116,10 @@ class Execution:
     def _print_rows(self, statement: Statement, rows: Rows) -> None:
         """What SHOW and the like return; that a definition went well is not worth a line."""
         if rows is DEFINED:
+            return
+        if isinstance(statement, Set) and statement.key is not None:  # a setting that changes nothing, and why
+            if not self._quiet:
+                click.echo(f"{statement.key}: {str(next(iter(rows))[0]).removeprefix('OK. ')}", err=True)
             return
         if self._output == "table" and is_text(statement):
             click.echo(plain_text(rows))

@@ -62,14 +62,16 @@ def command(
 def _plans(script: Script, session: Session, style: str, stage: str) -> list[str]:
     """The plans of one script, whose definitions the session keeps for the next one."""
     from sqlstream.grammar import parse_script
-    from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, StatementSet
+    from sqlstream.grammar.nodes import CreateTable, ExecutePlan, Explain, Insert, Query, StatementSet
     from sqlstream.results import Rows
 
     plans: list[str] = []
     try:
         for statement in parse_script(script.text):
             inner = statement.statement if isinstance(statement, Explain) else statement
-            if isinstance(inner, Query | Insert | StatementSet) or (isinstance(inner, CreateTable) and inner.query):
+            if isinstance(inner, Query | Insert | StatementSet | ExecutePlan) or (
+                isinstance(inner, CreateTable) and inner.query
+            ):
                 rows = session.execute(Explain(inner, style.upper(), stage.upper()), script.text)
                 assert isinstance(rows, Rows)
                 plans.append(plain_text(rows))

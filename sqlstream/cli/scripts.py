@@ -20,6 +20,7 @@ from sqlstream.python_path import importable
 from sqlstream.secrets import may_be_secret, option_at
 
 UNKNOWN_PARAMETER = "SS190"
+_PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
 
@@ -35,7 +36,7 @@ def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
     for decorate in (
         env_file_option,
-        click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help="Put VALUE for ${NAME}."),
+        click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help=_PARAM),
         click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
         click.argument("files", nargs=-1, metavar="[FILE]..."),
     ):
@@ -114,13 +115,39 @@ def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list
     One in an option that is no parameter, but a variable of the environment, stays: its job looks it up.
     """
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
+    if parameters:
+        used |= {name for script in scripts for name in _named(script.text)}
     if unused := sorted(parameters.keys() - used):
-        raise click.UsageError(f'no script uses the parameter "{unused[0]}": there is no ${{{unused[0]}}}')
+        where = f"there is no ${{{unused[0]}}} and no :{unused[0]}"
+        raise click.UsageError(f'no script uses the parameter "{unused[0]}": {where}')
     for script in scripts:
         if unknown := [_unknown(script, match) for match in _missing(script, parameters)]:
             with named(script, scripts):
                 raise ParseError.of(unknown)
-    return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), s.text)) for s in scripts]
+    if not parameters:
+        return list(scripts)
+    from sqlstream.arguments import literal_of_text
+
+    literals = {name: literal_of_text(value) for name, value in parameters.items()}
+    return [Script(script.name, _filled(script.text, parameters, literals)) for script in scripts]
+
+
+def _filled(text: str, parameters: Mapping[str, str], literals: Mapping[str, str]) -> str:
+    """``${name}`` is the value as it is written, ``:name`` a literal of it."""
+    from sqlstream.arguments import with_values
+
+    filled = _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), text)
+    return with_values(filled, literals) if _named(filled) & literals.keys() else filled
+
+
+def _named(text: str) -> set[str]:
+    """The names of ``:name``; none in a text that cannot be cut into words."""
+    from sqlstream.arguments import named_parameters
+
+    try:
+        return {name for name, _ in named_parameters(text)}
+    except SqlStreamError:
+        return set()
 
 
 def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str]]:

@@ -80,8 +80,13 @@ def _end_of_statement(text: str, start: int) -> int | None:
     """Where the statement's ``;`` ends; None where it has none."""
     words: list[str] = []
     for piece in pieces(text, start):
-        if piece.text == ";" and (words[:3] != ["EXECUTE", "STATEMENT", "SET"] or words[-1] == "END"):
+        if piece.text == ";" and (not _opens_set(words) or words[-2:] == [";", "END"]):
             return piece.end
-        if piece.is_word:
+        if piece.is_word or piece.text == ";":
             words.append(piece.text.upper())
     return None
+
+
+def _opens_set(words: list[str]) -> bool:
+    """Whether the words begin a statement set, be it behind EXPLAIN or COMPILE PLAN."""
+    return any(words[i : i + 2] == ["STATEMENT", "SET"] for i in range(min(len(words), 6)))

@@ -6,7 +6,16 @@ import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sqlstream.grammar.nodes import CreateTable, Explain, Insert, Query, Statement, StatementSet
+from sqlstream.grammar.nodes import (
+    CompilePlan,
+    CreateTable,
+    ExecutePlan,
+    Explain,
+    Insert,
+    Query,
+    Statement,
+    StatementSet,
+)
 from sqlstream.spark.connect import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
@@ -17,7 +26,8 @@ if TYPE_CHECKING:
 def starts_job(statement: Statement) -> bool:
     """True for queries, INSERTs and what else runs on."""
     creates = isinstance(statement, CreateTable) and statement.query is not None
-    return creates or isinstance(statement, Query | Insert | StatementSet)
+    executes = isinstance(statement, CompilePlan) and statement.execute
+    return creates or executes or isinstance(statement, Query | Insert | StatementSet | ExecutePlan)
 
 
 def needs_spark(statement: Statement) -> bool:

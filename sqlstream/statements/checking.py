@@ -14,6 +14,7 @@ from sqlstream.statements.definitions import DEFINITIONS, define, table_of_query
 from sqlstream.statements.explaining import checked_plan
 from sqlstream.statements.inspection import inspect_statement
 from sqlstream.statements.job_statements import is_job_statement
+from sqlstream.statements.plan_files import planned
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ def _check(statement: nodes.Statement, scratch: Workspace, text: str) -> bool:
             return _check_create_as(statement, statement.query, scratch)
         case nodes.Explain():
             checked_plan(statement, scratch)
+        case nodes.CompilePlan():
+            planned(statement.statement, scratch)
+        case nodes.ExecutePlan():
+            pass  # its file may be written by the script
         case nodes.Set(key=None):
             pass
         case _ if is_job_statement(statement):

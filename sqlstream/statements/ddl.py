@@ -34,15 +34,19 @@ def _column(column: Column) -> nodes.Column:
     if column.expression is not None:
         return nodes.ComputedColumn(column.name, column.expression, column.comment)
     if column.metadata_key is not None:
-        return nodes.MetadataColumn(column.name, column.type.to_sqlglot(), column.metadata_key)
-    return nodes.PhysicalColumn(column.name, _declared(column.type), column.nullable, column.comment)
+        kind, comment = column.type.to_sqlglot(), column.comment
+        return nodes.MetadataColumn(column.name, kind, column.metadata_key, comment=comment)
+    kind = _declared(column.type)
+    if column.declared is not None:
+        kind = exp.DataType.build(column.declared, dialect="sqlstream")
+    return nodes.PhysicalColumn(column.name, kind, column.nullable, column.comment)
 
 
 def _declared(kind: DataType) -> exp.DataType:
     """With what is NOT NULL inside."""
     if kind.declaration() == kind.ddl():
         return kind.to_sqlglot()
-    return exp.DataType.build(kind.declaration(), dialect="spark")
+    return exp.DataType.build(kind.declaration(), dialect="sqlstream")
 
 
 def _watermark(watermark: Watermark) -> exp.Expression:

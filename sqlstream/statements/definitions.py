@@ -9,21 +9,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import singledispatch
 
-from sqlstream import connectors
 from sqlstream.batch import runs_instead
-from sqlstream.catalog import Catalog, local_name
+from sqlstream.catalog import local_name
+from sqlstream.declaring import declared_table
 from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
-from sqlstream.planner.binder import bind_table, bind_view
+from sqlstream.planner.binder import bind_view
 from sqlstream.planner.catalog import Function, Table, View
 from sqlstream.planner.nodes import Output
 from sqlstream.plans import plan_of
 from sqlstream.results import Columns
+from sqlstream.statements.functions import create_function
 from sqlstream.types import DataType
-from sqlstream.udfs.functions import describe_function
 from sqlstream.workspace import Workspace
-
-OTHER_LANGUAGE = "SS352"
 
 
 @singledispatch
@@ -35,20 +33,14 @@ def define(statement: nodes.Statement, workspace: Workspace, text: str) -> Table
 @define.register
 def _(statement: nodes.CreateTable, workspace: Workspace, text: str) -> Table | None:
     assert statement.query is None, "a table with a query is created by its job"
-    table = declared_table(statement, workspace.catalog)
+    table = declared_table(_local(statement), workspace.catalog)
     created = workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
     return table if created else None
 
 
-def declared_table(statement: nodes.CreateTable, catalog: Catalog) -> Table:
-    """The table that the statement declares, its connector and options checked."""
-    name = nodes.Name((local_name(statement.name),), span=statement.name.span)
-    table = bind_table(replace(statement, name=name), catalog)
-    wrong = connectors.validate(table, {option.key: option.span for option in statement.options})
-    if wrong:
-        raise SqlStreamError.of(wrong)
-    kind = connectors.connector(table.connector)
-    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+def _local(statement: nodes.CreateTable) -> nodes.CreateTable:
+    """The statement with the name that the table has in the catalog."""
+    return replace(statement, name=nodes.Name((local_name(statement.name),), span=statement.name.span))
 
 
 @define.register
@@ -72,21 +64,7 @@ def _view(statement: nodes.CreateView, workspace: Workspace, text: str) -> View:
 
 @define.register
 def _(statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Function | None:
-    name = local_name(statement.name)
-    if statement.language != "PYTHON":
-        message = f"functions in the language {statement.language} are not executed"
-        raise UnsupportedError(OTHER_LANGUAGE, message, statement.span, hint="Write the function in Python.")
-    try:
-        function = describe_function(name, statement.target)
-    except SqlStreamError as error:
-        raise _at(error, statement) from error.__cause__
-    created = workspace.catalog.create_function(statement.name, function, if_not_exists=statement.if_not_exists)
-    return function if created else None
-
-
-def _at(error: SqlStreamError, statement: nodes.Statement) -> SqlStreamError:
-    """The error with the place of the statement, where it has none of its own."""
-    return SqlStreamError.of(d if d.span is not None else replace(d, span=statement.span) for d in error.diagnostics)
+    return create_function(statement, workspace)
 
 
 @define.register
@@ -135,4 +113,4 @@ def _table(
         nodes.PhysicalColumn(name, type_.to_sqlglot(), nullable, span=statement.name.span)
         for name, type_, nullable in typed_names
     )
-    return declared_table(replace(statement, columns=columns, query=None), workspace.catalog)
+    return declared_table(_local(replace(statement, columns=columns, query=None)), workspace.catalog)

@@ -10,12 +10,14 @@ from sqlstream.batch.running import Batches
 from sqlstream.connectors.secrets import secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
+from sqlstream.planner.binder.hints import without_effect
 from sqlstream.planner.explain import PLANNER_STAGES, explain, formats_of
 from sqlstream.planner.nodes import Node, Scan
 from sqlstream.planner.physical import Engine, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, Root, bound_plan, engine_of, require_sources
 from sqlstream.runner import Runner
+from sqlstream.statements.plan_files import compiled_plan
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
 
@@ -23,6 +25,8 @@ NO_PLAN = "SS283"
 NO_SUCH_FORMAT = "SS344"
 
 _SPARK_STAGES = ("PHYSICAL", "SPARK")
+_OF_FLINK = ("ESTIMATED_COST", "JSON_EXECUTION_PLAN")
+_NO_COST = "Costs are not estimated: a stream has no number of rows. EXPLAIN PHYSICAL says what each step does."
 
 
 def explained(
@@ -30,6 +34,11 @@ def explained(
 ) -> str:
     """The plan of the statement as text. The stage SPARK starts Spark, and PHYSICAL where it takes Spark to see who
     reads the files of a table. ``says_way``: a line more says why a query runs as a stream."""
+    if isinstance(statement.statement, nodes.ExecutePlan):
+        compiled, workspace = compiled_plan(statement.statement.path, workspace, statement.span)
+        return explained(replace(statement, statement=compiled), workspace, runner, batches, says_way=says_way)
+    if statement.more or statement.stage in _OF_FLINK:
+        return _sections(statement, workspace, runner, batches)
     batch = _batch_of(statement, workspace)
     if batch is not None:
         return explained_batch(batch, statement, workspace, batches)
@@ -38,10 +47,40 @@ def explained(
         text = explain(without_secrets(plan), statement.format, statement.stage, RULES)
         told = says_way and statement.stage == "OPTIMIZED" and statement.format == "TEXT"
         inner = _chosen(statement)
-        return f"{text}\n{why_stream(inner, workspace)}" if told and inner is not None else text
+        if not told or inner is None:
+            return text
+        ignored = "".join(f"\nhint {name}: of no effect on a stream" for name in without_effect(inner.query))
+        return f"{text}\n{why_stream(inner, workspace)}{ignored}"
     secrets = secrets_of_plan(plan) + workspace.settings.secrets
     with hiding(secrets):
         return secrets.hidden(_explained_below(plan, statement, workspace, runner))
+
+
+def _sections(statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches) -> str:
+    """The details that Flink lists behind EXPLAIN, each below its name where there are several."""
+    if statement.format != "TEXT":
+        message = f"a list of EXPLAIN in the format {statement.format} is not executed"
+        hint = "Write EXPLAIN FORMAT JSON with one stage, or the list without FORMAT."
+        raise UnsupportedError(NO_SUCH_FORMAT, message, statement.span, hint=hint)
+    stages = (statement.stage, *statement.more)
+    texts = [_section(stage, replace(statement, stage=stage, more=()), workspace, runner, batches) for stage in stages]
+    if len(stages) == 1:
+        return texts[0]
+    return "\n\n".join(f"== {stage} ==\n{text}" for stage, text in zip(stages, texts, strict=True))
+
+
+def _section(stage: str, statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches) -> str:
+    match stage:
+        case "ESTIMATED_COST":
+            plan = explained(replace(statement, stage="OPTIMIZED"), workspace, runner, batches)
+            return f"{plan}\n{_NO_COST}"
+        case "JSON_EXECUTION_PLAN":
+            return explained(replace(statement, stage="OPTIMIZED", format="JSON"), workspace, runner, batches)
+    if stage == "ADVICE" and _batch_of(statement, workspace) is not None:
+        return "Nothing to say about this plan: it runs as a batch."
+    if stage == "CHANGELOG_MODE" and _batch_of(statement, workspace) is not None:
+        return "A batch has final rows only: +I."
+    return explained(statement, workspace, runner, batches)
 
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
@@ -70,6 +109,8 @@ def _engine(plan: Node, workspace: Workspace, runner: Runner) -> Engine:
 
 def checked_plan(statement: nodes.Explain, workspace: Workspace) -> None:
     """SqlStreamError with what is wrong with the statement inside EXPLAIN."""
+    if isinstance(statement.statement, nodes.ExecutePlan):
+        return  # its file may be written by the script
     if _batch_of(statement, workspace) is None:
         explained_plan(statement, workspace)
 
@@ -104,6 +145,8 @@ def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:
 
 def _require_format(statement: nodes.Explain) -> None:
     stage, chosen = statement.stage, statement.format
+    if stage in _OF_FLINK or statement.more:
+        return
     if stage not in (*PLANNER_STAGES, *_SPARK_STAGES):
         hint = f"The stages are {', '.join((*PLANNER_STAGES, *_SPARK_STAGES))}."
         raise UnsupportedError(NO_SUCH_FORMAT, f'EXPLAIN has no stage "{stage}"', statement.span, hint=hint)

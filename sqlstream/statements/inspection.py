@@ -8,6 +8,7 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_query, refuse_statement
 from sqlstream.planner.catalog import Table, View
 from sqlstream.results import Rows
+from sqlstream.statements.functions import describe_function_named
 from sqlstream.statements.show import describe_table, describe_view, show
 from sqlstream.workspace import Workspace
 
@@ -20,6 +21,8 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
     match statement:
         case nodes.Show():
             return show(statement, workspace.catalog)
+        case nodes.Describe(kind="FUNCTION"):
+            return describe_function_named(statement.name, workspace.catalog)
         case nodes.Describe():
             return _describe(statement.name, workspace)
     raise TypeError(type(statement).__name__)

@@ -102,7 +102,7 @@ def _described(column: Column, table: Table) -> tuple[str | None, ...]:
     nullable = column.nullable and key is None
     return (
         column.name,
-        column.type.ddl() + _TIME_MARKS[column.time],
+        (column.declared or column.type.ddl()) + _TIME_MARKS[column.time],
         str(nullable).upper(),
         key,
         _extras(column),

@@ -40,9 +40,9 @@ def test_functions_of_others_do_not_exist_here_and_lead_to_one_that_does(name: s
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        ("JSON_VALUE(s, '$.x' RETURNING INT)", "json_value"),
-        ("UPPER(JSON_QUERY(s, '$.x' WITH WRAPPER))", "json_query"),
-        ("JSON_OBJECT(KEY UPPER(k) VALUE v)", "json_object"),
+        ("JSON_AGG(s RETURNING INT)", "json_agg"),
+        ("UPPER(JSON_EXTRACT(s, '$.x' WITH WRAPPER))", "json_extract"),
+        ("JSON_BUILD_OBJECT(KEY UPPER(k) VALUE v)", "json_build_object"),
     ],
 )
 def test_their_own_syntax_leads_there_as_well(call: str, name: str, letters: Session) -> None:

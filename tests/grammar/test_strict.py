@@ -47,7 +47,7 @@ _TINY = "1e-9999999999999999999BD"
         ("SELECT c..5 FROM t", 'unexpected "."', "."),
         ("SELECT c.'x' FROM t", 'unexpected "x"', "'x'"),
         ("SELECT a IN b FROM t", "IN needs a list or a query in parentheses", "IN"),
-        ("SELECT a IS b FROM t", "IS needs NULL, TRUE, FALSE or DISTINCT FROM", "b"),
+        ("SELECT a IS b FROM t", "IS needs NULL, TRUE, FALSE, JSON or DISTINCT FROM", "b"),
         ("SELECT a COLLATE 'x' FROM t", "a collation is a name", "'x'"),
         ("SELECT a[1:2] FROM t", "an array has no [from:to]", ":"),
         ("SELECT a GLOB b FROM t", 'unexpected "GLOB"', "GLOB"),

@@ -74,6 +74,16 @@ _MATCHED = """
 """
 
 
+_CHANGELOGS = """
+    SELECT kind, auction, n FROM TO_CHANGELOG(TABLE (SELECT * FROM FROM_CHANGELOG(TABLE (SELECT item AS op, auction, n
+    FROM bids) PARTITION BY auction, op_mapping => MAP['c', 'INSERT', 'u', 'UPDATE_AFTER'])), DESCRIPTOR(kind))
+"""
+_FLINKS_FUNCTIONS = """
+    SELECT JSON_VALUE(item, '$.a' RETURNING INT DEFAULT n + 1 ON EMPTY), item:a.b[0], PARSE_JSON(item):c, item IS JSON,
+    JSON_OBJECT(KEY item VALUE n ABSENT ON NULL), SPLIT_INDEX(item, ',', n), CEIL(ts TO HOUR) FROM bids
+"""
+
+
 def kinds_of_nodes() -> list[type[Node]]:
     """All that plans are made of: the nodes that every plan has, and those in the rooms of operators."""
     actual, waiting = [], [Node]
@@ -104,6 +114,7 @@ def corpus() -> dict[str, Node]:
     own |= {"the best rows of each key": plan(_RANKED), "groups and sets": plan(_GROUPED)}
     own |= {"rows that match a pattern": plan(_MATCHED)}
     own |= {"changes by key": plan(_CHANGED, _USERS), "joins as of a time and of windows": plan(_AS_OF)}
+    own |= {"changes as rows": plan(_CHANGELOGS), "functions of Flink": plan(_FLINKS_FUNCTIONS)}
     return {**collected, **own}
 
 

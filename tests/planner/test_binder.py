@@ -119,10 +119,14 @@ def test_all_statements_of_a_script_are_checked():
     assert [f[:5] for f in error] == ["SS201", "SS101", "SS201"]
 
 
-def test_a_number_is_no_text_of_a_time():
+def test_a_number_of_other_units_is_no_text_of_a_time():
     with pytest.raises(BindError, match="SS206: TO_TIMESTAMP_LTZ needs a text, not BIGINT") as caught:
-        table("n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts")
-    assert "TIMESTAMP_MILLIS(n)" in str(caught.value)
+        table("n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 6), WATERMARK FOR ts AS ts")
+    assert "TO_TIMESTAMP_LTZ(n, 3)" in str(caught.value)
+
+
+def test_numbers_since_1970_are_times():
+    table("n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), at AS TO_TIMESTAMP_LTZ(n, 0), WATERMARK FOR ts AS ts")
 
 
 # --- functions of users ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from sqlstream.errors import ConnectorError, Span, UnsupportedError
 from sqlstream.planner.binder import EmitSettings
 from sqlstream.plans import emit_settings
 from sqlstream.secrets import shown_value
-from sqlstream.settings import OPTIONS, PLANNED, Settings
+from sqlstream.settings import OPTIONS, PLANNED, Settings, without_effect
 from sqlstream.spark.handle import spark_settings
 
 
@@ -95,7 +95,31 @@ def test_all_keys_are_listed_with_their_values() -> None:
     settings.set("spark.x", "1")
     rows = dict(settings.rows())
     assert rows["spark.x"] == "1" and rows["sqlstream.gear"] == "auto"
-    assert set(rows) == {*(o.key for o in OPTIONS), "spark.x"}
+    assert set(rows) == {*(o.key for o in OPTIONS if not o.is_pattern), "spark.x"}
+
+
+def test_settings_of_flink_that_change_nothing_say_why() -> None:
+    settings = Settings()
+    for key in ("table.exec.mini-batch.size", "taskmanager.numberOfTaskSlots", "state.backend.rocksdb.localdir"):
+        settings.set(key, "5")
+        assert (without_effect(key) or "").startswith("Changes nothing here"), key
+    assert without_effect("parallelism.default") is None
+
+
+def test_older_names_of_flink_are_kept_as_the_newer_ones() -> None:
+    settings = Settings()
+    settings.set("restart-strategy", "fixed-delay")
+    settings.set("state.checkpoints.dir", "/tmp/c")
+    settings.set("table.exec.resource.default-parallelism", "3")
+    assert settings["restart-strategy.type"] == "fixed-delay" and settings["parallelism.default"] == 3
+    settings.reset("state.checkpoints.dir")
+    assert settings["execution.checkpointing.dir"] is None
+
+
+def test_the_offset_of_a_zone_is_one() -> None:
+    settings = Settings()
+    settings.set("table.local-time-zone", "GMT-08:00")
+    assert settings["table.local-time-zone"] == "Etc/GMT+8"
 
 
 def test_a_copy_changes_on_its_own() -> None:

@@ -92,6 +92,9 @@ class _NoTables:
     def remembered(self, key: Hashable, answer: Callable[[], T]) -> T:
         return answer()
 
+    def with_options(self, table: Table, options: object, span: object) -> Table:
+        return table
+
 
 def _refused(case: Case, wrong: list[str]) -> None:
     unknown = [text for text in wrong if text.startswith(UNKNOWN_OPTION)]

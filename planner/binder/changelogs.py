@@ -1,0 +1,198 @@
+"""TO_CHANGELOG and FROM_CHANGELOG in FROM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlstream.grammar.nodes import Argument, Descriptor, TableArgument, TableFunction
+from sqlstream.planner.binder.changelog import check_changes
+from sqlstream.planner.binder.context import Context, Relation, bind_error
+from sqlstream.planner.binder.scope import Scope, scope_of
+from sqlstream.planner.catalog import RowKind
+from sqlstream.planner.naming import Names, passed
+from sqlstream.planner.nodes import Node, Project
+from sqlstream.planner.operators.changelogs import Codes, FromChangelog, ToChangelog
+from sqlstream.planner.operators.normalize import Normalize
+from sqlstream.planner.suggestions import did_you_mean
+
+TO, FROM = "TO_CHANGELOG", "FROM_CHANGELOG"
+CHANGELOG_FUNCTIONS = frozenset({TO, FROM})
+_PARAMETERS = {
+    TO: ("input", "op", "op_mapping", "produces_full_deletes", "uid"),
+    FROM: ("input", "op", "op_mapping", "error_handling", "uid"),
+}
+_OP = "op"
+_KINDS = {
+    "INSERT": RowKind.INSERT,
+    "UPDATE_BEFORE": RowKind.UPDATE_BEFORE,
+    "UPDATE_AFTER": RowKind.UPDATE_AFTER,
+    "DELETE": RowKind.DELETE,
+}
+_HINTS = {
+    TO: "Write TO_CHANGELOG(input => TABLE t, op => DESCRIPTOR(op), op_mapping => MAP['INSERT', 'c', 'DELETE', 'd']).",
+    FROM: "Write FROM_CHANGELOG(input => TABLE t PARTITION BY id, op => DESCRIPTOR(op), "
+    "op_mapping => MAP['c, r', 'INSERT', 'u', 'UPDATE_AFTER', 'd', 'DELETE']).",
+}
+
+
+def changelog_function(call: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
+    """The rows of the function. BindError SS201, SS260, SS261, SS262, SS268."""
+    name = call.name.upper()
+    arguments = _by_name(call, name)
+    table = arguments["input"].value
+    assert isinstance(table, TableArgument)
+    if table.order_by:
+        context.refuse("syntax", table.span, f"It is ORDER BY in TABLE of {name}.")
+    scope = bind_source(table.source)
+    context.stop_if_wrong()
+    scope = _starred(scope)
+    op = _op(arguments.get("op"), name)
+    codes = _codes(arguments.get("op_mapping"), call, name)
+    return (_to if name == TO else _from)(call, arguments, scope, op, codes, context)
+
+
+def _starred(scope: Scope) -> Scope:
+    """The columns of SELECT *, and no other fields."""
+    columns = [c for c in scope.columns if c.starred]
+    fields = list(dict.fromkeys(c.field for c in columns))
+    node = Project(scope.node, tuple(passed(scope.fields[name]) for name in fields))
+    unique = [next(c for c in columns if c.field == name) for name in fields]
+    return Scope(node, tuple(unique))
+
+
+def _to(
+    call: TableFunction, arguments: dict[str, Argument], scope: Scope, op: str, codes: Codes, context: Context
+) -> Scope:
+    if any(c.name.casefold() == op.casefold() for c in scope.columns):
+        hint = "Give the new column another name: op => DESCRIPTOR(kind)."
+        raise bind_error("SS268", f'the rows of "{call.name}" have a column "{op}" already', call.span, hint)
+    full = arguments.get("produces_full_deletes")
+    if full is not None and not isinstance(full.value, exp.Boolean):
+        raise bind_error("SS261", "produces_full_deletes must be TRUE or FALSE", full.span, _HINTS[TO])
+    _keys(call, arguments, scope, TO)
+    field = Names(f.name for f in scope.node.schema).unique(op)
+    names = {c.field: c.name for c in reversed(scope.columns)}
+    node = ToChangelog(scope.node, field, codes)
+    shown = (op, *(names.get(f.name, f.name) for f in scope.node.schema))
+    return scope_of(Relation(node, shown), call.name)
+
+
+def _from(
+    call: TableFunction, arguments: dict[str, Argument], scope: Scope, op: str, codes: Codes, context: Context
+) -> Scope:
+    found = scope.find(op)
+    if len(found) != 1:
+        hint = did_you_mean(op, [c.name for c in scope.columns], "columns") or "op => DESCRIPTOR(c) names another one."
+        raise bind_error("SS201", f'column "{op}" with the operations does not exist', call.span, hint)
+    of_op = scope.fields[found[0].field].type
+    if of_op.name not in ("STRING", "UNKNOWN"):
+        raise bind_error("SS261", f'column "{op}" with the operations is {of_op}, not STRING', call.span, _HINTS[FROM])
+    keys = _keys(call, arguments, scope, FROM)
+    kinds = {kind for kind, _ in codes}
+    if RowKind.UPDATE_AFTER in kinds and RowKind.UPDATE_BEFORE not in kinds and not keys:
+        hint = "Write TABLE t PARTITION BY id, or map a code to 'UPDATE_BEFORE'."
+        message = f"updates of {FROM} without rows of before need the key of the rows"
+        raise bind_error("SS262", message, arguments["input"].span, hint)
+    node: FromChangelog | Normalize = check_changes(
+        FromChangelog(scope.node, found[0].field, codes, _skips(arguments.get("error_handling")), keys),
+        context,
+        arguments["input"].span,
+    )
+    names = {c.field: c.name for c in reversed(scope.columns)}
+    shown = tuple(names.get(f.name, f.name) for f in node.schema)
+    updated = keys and RowKind.UPDATE_AFTER in kinds and RowKind.UPDATE_BEFORE not in kinds
+    made: Node = Normalize(node, keys, context.ttl_of(call.name)) if updated else replace(node, keys=())
+    return scope_of(Relation(made, shown), call.name)
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def _by_name(call: TableFunction, name: str) -> dict[str, Argument]:
+    parameters = _PARAMETERS[name]
+    arguments: dict[str, Argument] = {}
+    for position, argument in enumerate(call.arguments):
+        if argument.name is None and position >= len(parameters):
+            raise bind_error("SS260", f"{name} takes at most {len(parameters)} arguments", argument.span, _HINTS[name])
+        parameter = argument.name.casefold() if argument.name is not None else parameters[position]
+        if parameter not in parameters:
+            hint = did_you_mean(parameter, parameters, "arguments") or _HINTS[name]
+            raise bind_error("SS260", f'{name} has no argument "{argument.name}"', argument.span, hint)
+        if parameter in arguments:
+            raise bind_error("SS260", f'argument "{parameter}" of {name} is given twice', argument.span, _HINTS[name])
+        arguments[parameter] = argument
+    if "input" not in arguments:
+        raise bind_error("SS260", f'{name} needs the argument "input"', call.span, _HINTS[name])
+    kinds = {"input": (TableArgument, "TABLE t"), "op": (Descriptor, "DESCRIPTOR(…)")}
+    for parameter, argument in arguments.items():
+        wanted, spelled = kinds.get(parameter, (exp.Expr, "a constant"))
+        if not isinstance(argument.value, wanted):
+            message = f'argument "{parameter}" of {name} must be {spelled}'
+            raise bind_error("SS261", message, argument.span, _HINTS[name])
+    return arguments
+
+
+def _op(argument: Argument | None, name: str) -> str:
+    """The name of the column with the operations."""
+    if argument is None:
+        return _OP
+    assert isinstance(argument.value, Descriptor)
+    if len(argument.value.columns) != 1:
+        raise bind_error("SS261", f"op of {name} must name one column", argument.span, _HINTS[name])
+    return str(argument.value.columns[0].name)
+
+
+def _codes(argument: Argument | None, call: TableFunction, name: str) -> Codes:
+    """Kinds and their codes; by default the names of the kinds."""
+    if argument is None:
+        return tuple((kind, text) for text, kind in _KINDS.items())
+    codes: dict[tuple[RowKind, str], None] = {}
+    for key, value in _pairs(argument, name):
+        listed, other = (key, value) if name == TO else (value, key)
+        for text in listed.split(",") if name == TO else [listed]:
+            kind = _KINDS.get(text.strip().upper())
+            if kind is None:
+                hint = f"Kinds are {', '.join(_KINDS)}."
+                raise bind_error(
+                    "SS261", f'op_mapping of {name} has no kind of row "{text.strip()}"', argument.span, hint
+                )
+            others = other.split(",") if name == FROM else [other]
+            codes.update(dict.fromkeys((kind, code.strip() if name == FROM else code) for code in others))
+    told = [kind if name == TO else code for kind, code in codes]
+    twice = next((t for t in told if told.count(t) > 1), None)
+    if twice is not None:
+        shown = twice.name if isinstance(twice, RowKind) else twice
+        raise bind_error("SS261", f'op_mapping of {name} has "{shown}" twice', argument.span, _HINTS[name])
+    return tuple(codes)
+
+
+def _pairs(argument: Argument, name: str) -> Iterator[tuple[str, str]]:
+    value = argument.value
+    texts = value.expressions if isinstance(value, exp.Anonymous) and value.name.upper() == "MAP" else []
+    if not texts or len(texts) % 2 or not all(isinstance(t, exp.Literal) and t.is_string for t in texts):
+        raise bind_error("SS261", f"op_mapping of {name} must be a MAP of constant texts", argument.span, _HINTS[name])
+    return zip((t.name for t in texts[::2]), (t.name for t in texts[1::2]), strict=True)
+
+
+def _skips(argument: Argument | None) -> bool:
+    value = argument.value if argument is not None else None
+    word = value.name.upper() if isinstance(value, exp.Literal) and value.is_string else ""
+    if argument is not None and word not in ("FAIL", "SKIP"):
+        raise bind_error("SS261", "error_handling must be 'FAIL' or 'SKIP'", argument.span, _HINTS[FROM])
+    return word == "SKIP"
+
+
+def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, name: str) -> tuple[str, ...]:
+    table = arguments["input"].value
+    assert isinstance(table, TableArgument)
+    keys: list[str] = []
+    for written in table.partition_by:
+        column = scope.resolve(written) if isinstance(written, exp.Column) else None
+        if not isinstance(column, exp.Column):
+            hint = "Compute it in a subquery: TABLE (SELECT …, expression AS k FROM t)."
+            raise bind_error("SS262", f'PARTITION BY of "{call.name}" must name columns', written, hint)
+        keys.append(column.name)
+    return tuple(dict.fromkeys(keys))

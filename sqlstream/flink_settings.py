@@ -1,0 +1,193 @@
+"""Settings of Flink that change nothing here, each with the reason, and older names of those that change something."""
+
+from __future__ import annotations
+
+from sqlstream.options import BOOLEAN, DURATION, STRING, Option, OptionKind, integer, one_of
+
+_ANYWAY = "Changes nothing here, for scripts written for Flink:"
+_NO_CLUSTER = "Spark runs the jobs, no cluster of Flink; settings that begin with spark. and --master say how."
+_NO_OPTIMIZER = "sqlstream's rules and Spark's optimizer decide that; EXPLAIN TRACE shows the rules."
+
+
+def _taken(key: str, kind: OptionKind, why: str, default: str | None = None) -> Option:
+    return Option(key, kind, f"{_ANYWAY} {why}", default)
+
+
+TAKEN = (
+    _taken("client.timeout", DURATION, "statements run in this process, and wait for what they started."),
+    _taken(
+        "execution.checkpointing.incremental", BOOLEAN,
+        "each checkpoint writes the state that has changed, and no more.", "true",
+    ),
+    _taken(
+        "execution.checkpointing.max-concurrent-checkpoints", integer(1),
+        "a micro-batch is one epoch, and the next one begins behind it.", "1",
+    ),
+    _taken(
+        "execution.checkpointing.mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"),
+        "state is exactly as after each row once, which is at least once too.", "EXACTLY_ONCE",
+    ),
+    _taken(
+        "execution.checkpointing.storage", one_of("filesystem", "jobmanager"),
+        "checkpoints are files. See execution.checkpointing.dir.", "filesystem",
+    ),
+    _taken(
+        "execution.checkpointing.unaligned.enabled", BOOLEAN,
+        "a micro-batch has no barriers that could wait for each other.", "false",
+    ),
+    _taken(
+        "execution.checkpointing.unaligned.#", STRING,
+        "a micro-batch has no barriers that could wait for each other.",
+    ),
+    _taken("execution.attached", BOOLEAN, _NO_CLUSTER),
+    _taken("execution.shutdown-on-attached-exit", BOOLEAN, _NO_CLUSTER),
+    _taken("execution.target", STRING, _NO_CLUSTER),
+    _taken(
+        "pipeline.auto-watermark-interval", DURATION,
+        "watermarks advance with each micro-batch. See execution.checkpointing.interval.",
+    ),
+    _taken(
+        "pipeline.auto-generate-uids", BOOLEAN,
+        "operators are told apart by what they do; EXPLAIN PHYSICAL numbers them.", "true",
+    ),
+    _taken("pipeline.object-reuse", BOOLEAN, "operators share columns, and copy nothing.", "false"),
+    _taken("pipeline.classpaths", STRING, "functions are Python; see CREATE FUNCTION."),
+    _taken("pipeline.jars", STRING, "functions are Python. Jars of Spark come with spark.jars."),
+    _taken(
+        "sql-client.verbose", BOOLEAN, "errors say what is wrong and where; --debug shows what Python says.", "false"
+    ),
+    _taken("sql-client.display.print-time-cost", BOOLEAN, "the shell tells how long a statement took.", "true"),
+    _taken(
+        "execution.state-recovery.ignore-unclaimed-state", one_of("false", planned=("true",)),
+        "a query that the state does not fit does not start.", "false",
+    ),
+    _taken(
+        "sql-client.display.max-column-width", integer(1), "values are shown whole; only frames of tables have a width."
+    ),
+    _taken(
+        "sql-client.execution.max-table-result.rows", integer(1),
+        "a table on the terminal has as many rows as its page, and the others are counted.",
+    ),
+    _taken("sql-client.prompt.#", STRING, "the shell has a prompt of its own."),
+    _taken(
+        "table.column-expansion-strategy", one_of("", planned=(
+            "exclude_default_virtual_metadata_columns", "exclude_aliased_virtual_metadata_columns"
+        )), "* stands for all columns.", "",
+    ),
+    _taken("state.backend.type", STRING, "state is kept by the gear. See sqlstream.gear."),
+    _taken("state.backend.#", STRING, "state is kept by the gear. See sqlstream.gear."),
+    _taken(
+        "table.builtin-catalog-name", STRING, "the catalog in memory is default_catalog.", "default_catalog"
+    ),
+    _taken(
+        "table.builtin-database-name", STRING, "its database is default_database.", "default_database"
+    ),
+    _taken(
+        "table.display.max-column-width", integer(1), "values are shown whole; only columns of the frame have a width."
+    ),
+    _taken(
+        "table.exec.deduplicate.insert-update-after-sensitive-enabled", BOOLEAN,
+        "the first row of a key comes as +I, and the rows that take its place as +U.", "true",
+    ),
+    _taken(
+        "table.exec.deduplicate.mini-batch.compact-changes-enabled", BOOLEAN,
+        "what a micro-batch changes of a key comes out once.", "false",
+    ),
+    _taken("table.exec.disabled-operators", STRING, _NO_OPTIMIZER),
+    _taken(
+        "table.exec.interval-join.min-cleanup-interval", DURATION,
+        "rows of interval joins go when the watermark has passed their partners.", "0 ms",
+    ),
+    _taken(
+        "table.exec.legacy-cast-behaviour", one_of("enabled", "disabled", planned=("enabled",)),
+        "CAST fails on bad input, and TRY_CAST gives NULL.", "disabled",
+    ),
+    _taken(
+        "table.exec.mini-batch.allow-latency", DURATION,
+        "rows wait for the micro-batch that they come in. See execution.checkpointing.interval.",
+    ),
+    _taken(
+        "table.exec.mini-batch.enabled", BOOLEAN,
+        "a micro-batch updates each result once, whatever of its rows change it.", "true",
+    ),
+    _taken("table.exec.mini-batch.size", integer(1), "sources say how many rows a micro-batch has."),
+    _taken("table.exec.operator-fusion-codegen.enabled", BOOLEAN, _NO_OPTIMIZER),
+    _taken(
+        "table.exec.rank.topn-cache-size", integer(1), "the state server of Spark keeps its own cache."
+    ),
+    _taken("table.exec.shuffle-mode", STRING, "Spark exchanges rows, by files."),
+    _taken("table.exec.simplify-operator-name-enabled", BOOLEAN, "EXPLAIN names operators as it does.", "true"),
+    _taken(
+        "table.exec.sink.keyed-shuffle", one_of("NONE", "AUTO", "FORCE"),
+        "changes of a key reach a sink in the order in which they happened, whatever task writes them.", "AUTO",
+    ),
+    _taken(
+        "table.exec.sink.rowtime-inserter", one_of("ENABLED", "DISABLED"),
+        "a record of Kafka has the time that its METADATA column timestamp gives it.", "ENABLED",
+    ),
+    _taken("table.exec.sort.#", STRING, "Spark sorts; see spark.sql.execution.*."),
+    _taken("table.exec.spill-compression.#", STRING, "Spark spills; see spark.shuffle.compress."),
+    _taken("table.exec.uid.format", STRING, "operators are told apart by what they do."),
+    _taken(
+        "table.exec.uid.generation", one_of("PLAN_ONLY", "ALWAYS", "DISABLED"),
+        "operators are told apart by what they do; a plan that was compiled names them.", "PLAN_ONLY",
+    ),
+    _taken("table.exec.unbounded-over.version", integer(1), "OVER has one operator for rows in order of time."),
+    _taken(
+        "table.exec.window-agg.buffer-size-limit", integer(1), "a micro-batch is aggregated before the exchange."
+    ),
+    _taken("table.generated-code.#", STRING, "Spark generates code; see spark.sql.codegen.*."),
+    _taken(
+        "table.optimizer.agg-phase-strategy", one_of("AUTO", "ONE_PHASE", "TWO_PHASE"),
+        "rows are aggregated before the exchange wherever that is possible.", "AUTO",
+    ),
+    _taken(
+        "table.optimizer.distinct-agg.split.enabled", BOOLEAN,
+        "DISTINCT values are kept one by one, not with their group.", "false",
+    ),
+    _taken(
+        "table.optimizer.distinct-agg.split.bucket-num", integer(1),
+        "DISTINCT values are kept one by one, not with their group.", "1024",
+    ),
+    _taken(
+        "table.optimizer.multi-join.enabled", BOOLEAN, "each join of streams keeps its own rows.", "false"
+    ),
+    _taken(
+        "table.optimizer.non-deterministic-update.strategy", one_of("IGNORE", "TRY_RESOLVE"),
+        "answers of lookups are kept, and taken back as they were given.", "IGNORE",
+    ),
+    _taken("table.optimizer.#", STRING, _NO_OPTIMIZER),
+    _taken("table.plan.#", STRING, "COMPILE PLAN keeps the definitions of its tables, and EXECUTE PLAN takes them."),
+    _taken(
+        "table.rtas-ctas.atomicity-enabled", BOOLEAN,
+        "CREATE TABLE … AS defines no table where its job does not start.", "false",
+    ),
+    _taken(
+        "table.sql-dialect", one_of("default", planned=("hive",)), "there is one dialect, and Spark's SQL is in it.",
+        "default",
+    ),
+    *(
+        _taken(f"{prefix}.#", STRING, _NO_CLUSTER)
+        for prefix in (
+            "akka", "blob", "cluster", "env", "high-availability", "historyserver", "io", "jobmanager", "kubernetes",
+            "metrics", "parallelism", "pekko", "queryable-state", "rest", "security", "slot", "slotmanager",
+            "taskmanager", "web", "yarn", "zookeeper",
+        )
+        if prefix != "parallelism"
+    ),
+)  # fmt: skip
+
+RENAMED = {
+    "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
+    "restart-strategy": "restart-strategy.type",
+    "state.backend": "state.backend.type",
+    "state.backend.incremental": "execution.checkpointing.incremental",
+    "state.checkpoint-storage": "execution.checkpointing.storage",
+    "state.checkpoints.dir": "execution.checkpointing.dir",
+    "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
+    "state.savepoints.dir": "execution.checkpointing.savepoint-dir",
+    "table.exec.resource.default-parallelism": "parallelism.default",
+}
+"""Names that Flink has had, or has for the same thing, to the one that is kept."""

@@ -1,0 +1,89 @@
+"""CREATE FUNCTION with a body of SQL or Python, SHOW FUNCTIONS and DESCRIBE FUNCTION."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sqlstream
+from sqlstream.errors import SqlStreamError
+from sqlstream.query import Query
+from sqlstream.results import Rows
+from sqlstream.session import Session
+
+FUNCTIONS = """
+CREATE FUNCTION inc(n INT, by INT DEFAULT 1) RETURNS BIGINT RETURN n + by;
+CREATE FUNCTION twice(n INT) RETURN inc(n, n);
+CREATE FUNCTION shout(text STRING) RETURNS STRING LANGUAGE PYTHON NOT DETERMINISTIC AS $$ return text.upper(); $$;
+"""
+
+
+@pytest.fixture
+def session() -> Session:
+    made = sqlstream.connect()
+    made.sql(FUNCTIONS)
+    return made
+
+
+def rows(session: Session, text: str) -> list[tuple[Any, ...]]:
+    result = session.sql(text)
+    assert isinstance(result, Rows | Query)
+    return [tuple(row) for row in result.fetchall()]
+
+
+def test_they_are_shown(session: Session) -> None:
+    assert rows(session, "SHOW USER FUNCTIONS") == [
+        ("inc", "sql", "user", "n INT, by INT", "BIGINT", "n + by"),
+        ("shout", "scalar", "user", "text STRING", "STRING", " return text.upper(); "),
+        ("twice", "sql", "user", "n INT", "BIGINT", "inc(n, n)"),
+    ]
+
+
+def test_they_are_described(session: Session) -> None:
+    assert ("argument", "by INT DEFAULT 1") in rows(session, "DESC FUNCTION EXTENDED INC")
+    assert ("deterministic", "FALSE") in rows(session, "DESCRIBE FUNCTION shout")
+    assert rows(session, "DESCRIBE FUNCTION json_value") == [
+        ("function name", "json_value"), ("kind", "scalar"), ("origin", "built-in")
+    ]  # fmt: skip
+    with pytest.raises(SqlStreamError, match="SS203"):
+        session.sql("DESCRIBE FUNCTION nothing")
+
+
+def test_they_are_replaced_and_dropped(session: Session) -> None:
+    session.sql("CREATE FUNCTION IF NOT EXISTS inc(n INT) RETURNS INT RETURN n")
+    assert ("inc", "sql", "user", "n INT, by INT", "BIGINT", "n + by") in rows(session, "SHOW USER FUNCTIONS")
+    session.sql("CREATE OR REPLACE FUNCTION inc(n INT, by INT) RETURNS INT RETURN n - by")
+    assert ("inc", "sql", "user", "n INT, by INT", "INT", "n - by") in rows(session, "SHOW USER FUNCTIONS")
+    session.sql("DROP FUNCTION inc")
+    with pytest.raises(SqlStreamError, match='SS203: function "inc" does not exist'):
+        session.explain("SELECT twice(1)")
+
+
+def test_a_function_of_the_users_goes_before_one_of_flinks(session: Session) -> None:
+    session.sql("CREATE FUNCTION week(n INT) RETURNS STRING RETURN CONCAT('w', n)")
+    session.sql("CREATE TABLE t (n INT) WITH ('connector' = 'test')")
+    assert "CONCAT('w'," in session.explain("SELECT week(n) FROM t")
+
+
+def test_a_compiled_plan_holds_them_and_those_that_they_call(session: Session, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    session.sql("CREATE TABLE t (n INT, s STRING) WITH ('connector' = 'test')")
+    session.sql(f"COMPILE PLAN '{plan}' FOR INSERT INTO t (n, s) SELECT CAST(twice(n) AS INT), shout(s) FROM t")
+    definitions = json.loads(plan.read_text())["definitions"]
+    assert [text.split()[2] for text in definitions] == ["t", "inc", "twice", "shout"]
+    session.sql("DROP FUNCTION twice; DROP FUNCTION shout")
+    session.sql("CREATE OR REPLACE FUNCTION inc(n INT) RETURNS INT RETURN n - 1")
+    explained = "\n".join(line for (line,) in rows(session, f"EXPLAIN PLAN FOR '{plan}'"))
+    assert " + " in explained and "- 1" not in explained, explained
+
+
+@pytest.mark.spark
+def test_they_run_over_finished_data(spark: SparkSession) -> None:
+    with sqlstream.connect(spark) as connected:
+        connected.sql(FUNCTIONS)
+        query = "SELECT inc(x), inc(by => 5, n => x), twice(x), shout('a') FROM (VALUES (1), (2)) AS t(x) ORDER BY 1"
+        assert rows(connected, query) == [(2, 6, 2, "A"), (3, 7, 4, "A")]

@@ -23,7 +23,6 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         click.option(
             "--settings",
-            "-i",
             "settings_files",
             multiple=True,
             metavar="FILE",
@@ -61,12 +60,12 @@ def settings_of(text: str) -> dict[str, str]:
         written = line.strip()
         if not written or written.startswith(("#", "--")):
             continue
-        found = _LINE.fullmatch(written)
-        if found is None:
+        setting = _LINE.fullmatch(written)
+        if setting is None:
             raise click.UsageError(f"line {number} of the settings is no KEY: VALUE")
-        value = found[2]
+        value = setting[2]
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        settings[found[1]] = value[1:-1] if quoted else value
+        settings[setting[1]] = value[1:-1] if quoted else value
     return settings
 
 

@@ -24,6 +24,8 @@ from sqlstream.shell.statements import is_blank, joined, split
         ("a; b;c", ["a;", "b;"], "c"),
         ("execute statement set begin a; b; end; c", ["execute statement set begin a; b; end;"], " c"),
         ("EXECUTE STATEMENT SET BEGIN a;", [], "EXECUTE STATEMENT SET BEGIN a;"),
+        ("CREATE FUNCTION f() AS $$\nx = ';';\n$$; c", ["CREATE FUNCTION f() AS $$\nx = ';';\n$$;"], " c"),
+        ("AS $$ open; body", [], "AS $$ open; body"),
         ("a;\\d\nb; \\q", ["a;", "\\d\n", "b;", "\\q"], ""),
         ("-- first\nhelp\n\\? ; a;", ["help\n", "\\? ;", "a;"], ""),
         ("SELECT a,\n\\d\n;", ["SELECT a,\n\\d\n;"], ""),  # in the middle of a statement it is part of it

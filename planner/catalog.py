@@ -92,12 +92,14 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script."""
+    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script. Its names
+    mean what they do in the catalog and database of ``namespace``; None: in the current ones."""
 
     name: str
     query: exp.Expression
     columns: tuple[str, ...] = ()
     text: str = ""
+    namespace: tuple[str, str] | None = None
 
 
 class Catalog(Protocol):
@@ -110,3 +112,7 @@ class Catalog(Protocol):
     def relation_names(self) -> list[str]: ...
 
     def function_names(self) -> list[str]: ...
+
+    def within(self, namespace: tuple[str, str] | None) -> Catalog:
+        """The catalog as the names in a view see it."""
+        ...

@@ -115,7 +115,7 @@ FEATURES: dict[str, Unsupported] = {
     "mixed time": Unsupported(
         "SS327", "queries with both event-time and processing-time windows", "Run two queries, connected by a table."
     ),
-    "module": Unsupported("SS329", "USE statements", "There is one catalog: name tables without a prefix."),
+    "module": Unsupported("SS329", "USE MODULES statements", "All functions are there; SHOW FUNCTIONS lists them."),
     "several generators": Unsupported("SS330", "several generators in one select list", "Use LATERAL VIEW for each."),
     "pivot": Unsupported(
         "SS331", "PIVOT and UNPIVOT clauses", "Write one aggregate with FILTER (WHERE …) for each column."

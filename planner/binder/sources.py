@@ -212,7 +212,7 @@ def _view(view: View, at: exp.Expr, context: Context, bind_query: BindQuery) -> 
     """The view's query in a scope of its own; its mistakes say where they are."""
     if view.name.casefold() in context.views:
         raise bind_error("SS222", f'view "{view.name}" refers to itself', at)
-    inside = context.inside_view(view.name)
+    inside = context.inside_view(view)
     try:
         relation = bind_query(view.query, inside)
         inside.stop_if_wrong()

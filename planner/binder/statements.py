@@ -107,7 +107,7 @@ def bind_statement_set(
 def refuse_statement(statement: Statement) -> None:
     """UnsupportedError for statements that parse and are not executed."""
     match statement:
-        case Use():
+        case Use(kind="MODULE"):
             raise unsupported.refusal("module", statement.span, f"It is USE {statement.kind}.")
 
 

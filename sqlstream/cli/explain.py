@@ -84,7 +84,8 @@ def _plans(script: Script, session: Session, style: str, stage: str) -> list[str
 def _declare(statement: Statement, session: Session) -> None:
     """The table of CREATE TABLE … AS is there for the statements behind, though nothing runs."""
     from sqlstream.grammar.nodes import CreateTable
+    from sqlstream.statements.definitions import create_table
 
     if isinstance(statement, CreateTable) and statement.query is not None:
-        table = session.table_of_query(statement, statement.query)
-        session.workspace.catalog.create(statement.name, table, if_not_exists=statement.if_not_exists)
+        table, stored, _ = session.table_of_query(statement, statement.query)
+        create_table(statement, table, stored, session.workspace.catalog)

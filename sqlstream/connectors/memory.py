@@ -88,6 +88,11 @@ def drop(directory: Path, table: Table) -> None:
     shutil.rmtree(_folder(directory, table), ignore_errors=True)
 
 
+def rename(directory: Path, before: Table, after: Table) -> None:
+    if _folder(directory, before).exists():
+        _folder(directory, before).rename(_folder(directory, after))
+
+
 CONNECTOR = Connector(
     name="memory",
     doc="Rows kept until the session closes: written by INSERT, by PRIMARY KEY where there is one; read as a bounded "
@@ -98,4 +103,6 @@ CONNECTOR = Connector(
     takes_changes=declared_or_upserts,
     bounded=lambda table: True,
     drop=drop,
+    truncate=drop,
+    rename=rename,
 )

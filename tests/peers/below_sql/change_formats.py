@@ -86,6 +86,9 @@ class _NoTables:
     def function_names(self) -> list[str]:
         return []
 
+    def within(self, namespace: tuple[str, str] | None) -> _NoTables:
+        return self
+
 
 def _refused(case: Case, wrong: list[str]) -> None:
     unknown = [text for text in wrong if text.startswith(UNKNOWN_OPTION)]

@@ -51,6 +51,9 @@ class Bids:
     def function_names(self):
         return []
 
+    def within(self, namespace: tuple[str, str] | None) -> Bids:
+        return self
+
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_bound_and_optimized_plans_give_the_same_rows(streams, query):

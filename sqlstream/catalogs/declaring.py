@@ -1,0 +1,98 @@
+"""From the statement that defines something to what it defines, bound and with its options checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlstream import connectors
+from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
+from sqlstream.grammar import nodes
+from sqlstream.planner.binder import bind_table
+from sqlstream.planner.catalog import Catalog, Function, Table, View
+from sqlstream.udfs.functions import describe_function
+
+OTHER_LANGUAGE = "SS352"
+NO_PARTITIONS = "SS295"
+PARTITIONS_OPTION = "partition-by"
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+def declared_table(
+    statement: nodes.CreateTable, catalog: Catalog, name: str, variables: Mapping[str, str] | None = None
+) -> Table:
+    """The table that the statement declares under ``name``, its connector and options checked. ``variables`` stand for
+    ``${…}`` in options."""
+    options = tuple(replace(o, value=expanded(o.value, variables or {})) for o in statement.options)
+    plain = replace(statement, name=nodes.Name((name,), span=statement.name.span), options=options, partitioned_by=())
+    partitioned = statement.partitioned_by
+    if partitioned:
+        plain = replace(plain, options=(*options, _partition_option(statement)))
+    table = bind_table(plain, catalog)
+    if partitioned:
+        _require_columns(statement, table)
+    wrong = connectors.validate(table, {option.key: option.span for option in plain.options})
+    if wrong:
+        raise SqlStreamError.of(wrong)
+    return with_traits(table)
+
+
+def with_traits(table: Table) -> Table:
+    """The table with what its connector knows of it."""
+    kind = connectors.connector(table.connector)
+    return replace(table, bounded=kind.bounded(table), streamed=kind.is_source and not kind.answers(table))
+
+
+def _partition_option(statement: nodes.CreateTable) -> nodes.Option:
+    """PARTITIONED BY is the option of the connector that has partitions."""
+    options = {o.key: o for o in statement.options}
+    name = options["connector"].value if "connector" in options else ""
+    has = name in connectors.NAMES and any(o.key == PARTITIONS_OPTION for o in connectors.connector(name).options)
+    if not has:
+        having = (n for n in connectors.NAMES if _has_partitions(n))
+        message = f'connector "{name}" has no partitions' if name else "PARTITIONED BY needs a connector"
+        hint = f"Connectors that have some: {', '.join(having)}."
+        raise BindError(NO_PARTITIONS, message, statement.name.span, hint=hint)
+    if PARTITIONS_OPTION in options:
+        message = f'PARTITIONED BY and the option "{PARTITIONS_OPTION}" say the same'
+        raise BindError(NO_PARTITIONS, message, options[PARTITIONS_OPTION].span, hint="Leave out one of the two.")
+    return nodes.Option(PARTITIONS_OPTION, ",".join(statement.partitioned_by), span=statement.name.span)
+
+
+def _has_partitions(name: str) -> bool:
+    return any(o.key == PARTITIONS_OPTION for o in connectors.connector(name).options)
+
+
+def _require_columns(statement: nodes.CreateTable, table: Table) -> None:
+    names = {c.name.casefold() for c in table.physical_columns}
+    missing = next((name for name in statement.partitioned_by if name.casefold() not in names), None)
+    if missing is not None:
+        message = f'column "{missing}" of PARTITIONED BY is no physical column of table "{table.name}"'
+        raise BindError(NO_PARTITIONS, message, statement.name.span, hint="Declare it among the columns.")
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """The text with ``${name}`` replaced by variables; others stay."""
+    return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text) if variables else text
+
+
+def declared_function(statement: nodes.CreateFunction, name: str) -> Function:
+    if statement.language != "PYTHON":
+        message = f"functions in the language {statement.language} are not executed"
+        raise UnsupportedError(OTHER_LANGUAGE, message, statement.span, hint="Write the function in Python.")
+    try:
+        return describe_function(name, statement.target)
+    except SqlStreamError as error:
+        raise _at(error, statement) from error.__cause__
+
+
+def _at(error: SqlStreamError, statement: nodes.Statement) -> SqlStreamError:
+    """The error with the place of the statement, where it has none of its own."""
+    return SqlStreamError.of(d if d.span is not None else replace(d, span=statement.span) for d in error.diagnostics)
+
+
+def stored_view(statement: nodes.CreateView, name: str, text: str, namespace: tuple[str, str]) -> View:
+    """The view of a definition, whose mistakes show where it is read."""
+    return View(name, statement.query, statement.columns, text, namespace)

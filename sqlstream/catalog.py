@@ -1,8 +1,8 @@
 """The catalogs of a session: what a name means, what is there, and what is created, altered and dropped.
 
 A name has up to three parts, ``catalog.database.object``; what is left out is the current catalog and database. A
-session begins in Flink's ``default_catalog.default_database``, which lives as long as the session. Names of what is there
-are plain, of everything elsewhere with catalog and database: so do messages, plans and checkpoints call it.
+session begins in Flink's ``default_catalog.default_database``, which lives as long as the session. Names of what is
+there are plain, of everything elsewhere with catalog and database: so do messages, plans and checkpoints call it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Catalog:
     # --- what names mean ---
 
     def path(self, name: Name) -> Path:
-        """The catalog, database and object that are named. BindError SS225 where there is no such catalog or database."""
+        """The catalog, database and object that are named. BindError SS225 where there is no such one of the former."""
         if len(name.parts) > 3:
             message, hint = f'name "{name}" has more than three parts', "Write catalog.database.name."
             raise BindError(NO_CONTAINER, message, name.span, hint=hint)

@@ -65,8 +65,8 @@ class Batches:
         return run, analyzed.columns
 
     def insert(self, batch: Batch, workspace: Workspace, script: str, before: Callable[[], None] = lambda: None) -> Job:
-        """Computes the rows, then calls ``before`` and starts the job that writes them. SqlStreamError for what is wrong
-        with either."""
+        """Computes the rows, then calls ``before`` and starts the job that writes them. SqlStreamError for what is
+        wrong with either."""
         from sqlstream.batch.inserts import plan_of_insert, stored_result, workspace_of_insert, write
 
         statement = batch.statement

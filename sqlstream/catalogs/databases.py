@@ -1,7 +1,7 @@
 """``'type' = 'jdbc'`` and ``'duckdb'``: the tables of a database that is there, as tables of its connector.
 
-What the database says of itself is asked for in its information_schema, and kept for a moment: planning a statement asks
-many times. Its schemas are the databases of the catalog.
+What the database says of itself is asked for in its information_schema, and kept for a moment: planning a statement
+asks many times. Its schemas are the databases of the catalog.
 """
 
 from __future__ import annotations

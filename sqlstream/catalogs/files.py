@@ -1,7 +1,7 @@
 """``'type' = 'file'``: a folder of readable SQL files, one per definition, that can be kept in git.
 
-``sales.sql`` is CREATE DATABASE, ``sales/orders.sql`` a table or view in it, ``sales/functions/fee.sql`` a function. The
-name of a file is that of its object. Files are read when their object is used, and again when they have changed, so
+``sales.sql`` is CREATE DATABASE, ``sales/orders.sql`` a table or view in it, ``sales/functions/fee.sql`` a function.
+The name of a file is that of its object. Files are read when their object is used, and again when they have changed, so
 that what other processes and editors write is seen at once.
 """
 

@@ -58,7 +58,7 @@ def write_batches(environment: Environment, table: Table) -> BatchWriter:
 
 
 def _append(name: str, key: str, batch: DataFrame, number: int) -> None:
-    """Appends the rows unless the table says that it has them: the number of the last batch is one of its properties."""
+    """Appends the rows unless the table has them: the number of the last batch is one of its properties."""
     spark = batch.sparkSession
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
     if int(properties.get(key, "-1")) >= number:
@@ -73,8 +73,8 @@ def place(table: Table) -> str | None:
 
 CONNECTOR = Connector(
     name="spark",
-    doc="Tables of Spark's own catalog, read as they are when the query starts, and appended to, batch by batch. A batch "
-    "that is repeated because the process died right behind it may be there twice.",
+    doc="Tables of Spark's own catalog, read as they are when the query starts, and appended to, batch by batch. A "
+    "batch that is repeated because the process died right behind it may be there twice.",
     options=(
         Option("table-name", TABLE_NAME, "The table, with its database: default.orders.", required=True, sink=True),
     ),

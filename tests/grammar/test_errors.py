@@ -116,8 +116,8 @@ def test_an_unclosed_quote_is_pointed_at(text: str, message: str, column: int) -
         (
             "SHOW THINGS",
             'SS101: unexpected "THINGS"',
-            'Expected "CATALOGS", "CHECKPOINTS", "COLUMNS", "CONNECTORS", "CREATE", "CURRENT", "DATABASES", "FUNCTIONS" '
-            "or one of 6 more.",
+            'Expected "CATALOGS", "CHECKPOINTS", "COLUMNS", "CONNECTORS", "CREATE", "CURRENT", "DATABASES", '
+            '"FUNCTIONS" or one of 6 more.',
         ),
         ("EXPLAIN FORMAT XML SELECT 1", 'SS101: unexpected "XML"', 'Expected "JSON", "MERMAID" or "TEXT".'),
         ("SET a = b", 'SS101: unexpected "a"', "Expected a string."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from copy import copy
@@ -46,16 +47,25 @@ CLOSED = "SS481"
 OK = Rows.of_text(("result",), (("OK",),))
 
 
-def connect(spark: SparkSession | str | None = None, **options: str) -> Session:
+def connect(
+    spark: SparkSession | str | None = None, *, project: str | os.PathLike[str] | None = None, **options: str
+) -> Session:
     """Open a session.
 
     ``spark`` is a SparkSession, the URL of a Spark Connect server (``sc://host:port``) or a master (``local[4]``,
     ``spark://host:7077``); without it, all cores of this machine. ``options`` are settings as of SET, given as
     ``**{"parallelism.default": "2"}``; those of Spark that only hold at its start belong here. A process has one Spark:
-    ExecutionError SS413 where another one runs already than ``spark`` asks for.
+    ExecutionError SS413 where another one runs already than ``spark`` asks for. ``project`` is a folder: the settings
+    and catalogs of the ``sqlstream.toml`` there or above hold, as on the command line.
     """
     session = Session(spark)
     session.require_spark()
+    if project is not None:
+        from sqlstream.project import enter, nearest_project
+
+        of_folder = nearest_project(project)
+        if of_folder is not None:
+            enter(session, of_folder)
     for key, value in options.items():
         session.workspace.settings.set(key, value)
     return session

@@ -21,6 +21,7 @@ from sqlstream.grammar.nodes import (
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.inserts import insert_into
+from sqlstream.planner.binder.partitions import without_partition
 from sqlstream.planner.binder.process_functions import check_uids
 from sqlstream.planner.binder.queries import bind_relation
 from sqlstream.planner.binder.settings import DEFAULT_EMIT, EmitSettings
@@ -50,6 +51,7 @@ def bind_query(query: exp.Expr, catalog: Catalog, settings: EmitSettings = DEFAU
 def bind_insert(statement: Insert, catalog: Catalog, settings: EmitSettings = DEFAULT_EMIT) -> InsertNode:
     """The plan of INSERT INTO. SS202, SS216."""
     table = _target(statement.target, catalog)
+    statement = without_partition(statement, catalog)
     relation = _whole(statement.query, catalog, settings)
     insert = insert_into(table, statement.columns, relation, statement)
     return replace(insert, functions=functions_on_error(insert, settings, catalog))

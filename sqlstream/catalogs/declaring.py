@@ -10,12 +10,11 @@ from sqlstream import connectors
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_table
+from sqlstream.planner.binder.partitions import NO_PARTITIONS, PARTITIONS_OPTION
 from sqlstream.planner.catalog import Catalog, Function, Table, View
 from sqlstream.udfs.functions import describe_function
 
 OTHER_LANGUAGE = "SS352"
-NO_PARTITIONS = "SS295"
-PARTITIONS_OPTION = "partition-by"
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 

@@ -18,14 +18,13 @@ from urllib.parse import unquote
 
 from sqlstream.catalogs.in_memory import Trial
 from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Stored, same_name
+from sqlstream.catalogs.written_secrets import refuse_secrets, refuse_secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
 from sqlstream.path_names import as_segment
-from sqlstream.secrets import has_secret_name, secret_texts
 from sqlstream.udfs.texts import reason_of
 
 DAMAGED = "SS532"
-SECRET = "SS533"
 NO_FOLDER = "SS534"
 
 _ENDING = ".sql"
@@ -69,7 +68,7 @@ class Files:
 
     def put_database(self, database: Database) -> None:
         options = tuple(nodes.Option(key, value) for key, value in database.options.items())
-        _refuse_secrets(options, f'database "{database.name}"', lambda key, value: has_secret_name(key))
+        refuse_secrets_of(database)
         statement = nodes.CreateDatabase(nodes.Name((database.name,)), options, comment=database.comment)
         with self._usable():
             _write(self._database_file(database.name), _text_of(statement))
@@ -105,9 +104,9 @@ class Files:
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
         stored = entry.stored if isinstance(entry, Bound) else entry
         assert stored is not None, "only definitions are written into files"
+        refuse_secrets(stored)
         statement = replace(stored.statement, if_not_exists=False, temporary=False)
         if isinstance(statement, nodes.CreateTable):
-            _refuse_secrets(statement.options, f'table "{stored.name}"')
             statement = replace(statement, replace=False, must_exist=False)
         if isinstance(statement, nodes.CreateView):
             statement = replace(statement, replace=False)
@@ -220,20 +219,6 @@ def _text_of(statement: _Statement) -> str:
         return format_script(f"{printed};")
     except SqlStreamError:  # the layout is a matter of beauty alone
         return f"{printed};\n"
-
-
-def _holds_secret(key: str, value: str) -> bool:
-    return bool(secret_texts(key, value))
-
-
-def _refuse_secrets(
-    options: tuple[nodes.Option, ...], owner: str, secret: Callable[[str, str], bool] = _holds_secret
-) -> None:
-    for option in options:
-        if secret(option.key, option.value) and secret_texts(option.key, option.value):
-            message = f'option "{option.key}" of {owner} holds a secret, which the catalog would write into a file'
-            hint = f"Write '{option.key}' = '${{NAME}}' and set the environment variable NAME, or give --env-file."
-            raise ConnectorError(SECRET, message, option.span, hint=hint)
 
 
 def _write(file: Path, text: str, *, new: bool = False) -> None:

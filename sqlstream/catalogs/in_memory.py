@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlstream.catalogs.store import Database, Entry, Kind, Store
+from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Store
+from sqlstream.catalogs.written_secrets import refuse_secrets, refuse_secrets_of
 
 _Key = tuple[str, Kind, str]
 
@@ -80,6 +81,8 @@ class Trial:
         return [database for database in {**there, **self._databases}.values() if database is not None]
 
     def put_database(self, database: Database) -> None:
+        if self.keeps_text:
+            refuse_secrets_of(database)
         self._databases[database.name.casefold()] = database
 
     def drop_database(self, name: str) -> None:
@@ -109,6 +112,9 @@ class Trial:
         return self.behind.entry(database, kind, name) if database.casefold() in there else None
 
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
+        stored = entry.stored if isinstance(entry, Bound) else entry
+        if self.keeps_text and stored is not None:
+            refuse_secrets(stored)
         self._entries[_key(database, kind, entry.name)] = entry
 
     def remove(self, database: str, kind: Kind, name: str) -> None:

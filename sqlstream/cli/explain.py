@@ -48,7 +48,8 @@ def command(
 ) -> int | None:
     """Show the plans of the queries and INSERTs of scripts."""
     scripts = read_scripts(files, statements, parameters)
-    with open_session(master, settings) as session, working("planning"):
+    with open_session(master, settings) as opened, working("planning"):
+        session = opened.fork()  # nothing that the scripts define is kept
         plans = []
         for script in scripts:
             with named(script, scripts):

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from sqlstream.cli.env_file import env_file_option
+from sqlstream.cli.project_option import current_project, project_option
 from sqlstream.cli.text_files import read_text, require_text
 from sqlstream.errors import Diagnostic, ParseError, Span, SqlStreamError
 from sqlstream.python_path import importable
@@ -35,6 +36,7 @@ def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
     for decorate in (
         env_file_option,
+        project_option,
         click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help="Put VALUE for ${NAME}."),
         click.option("--execute", "-e", "statements", multiple=True, metavar="SQL", help="SQL instead of a file."),
         click.argument("files", nargs=-1, metavar="[FILE]..."),
@@ -56,7 +58,9 @@ def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
     """The scripts of a command line, files first, parameters put in; a usage error where there are none."""
-    return substitute(written_scripts(files, statements), pairs(parameters, "--param"))
+    given = pairs(parameters, "--param")
+    project = current_project()
+    return substitute(written_scripts(files, statements), given, {} if project is None else project.variables)
 
 
 def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
@@ -108,19 +112,32 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     return values
 
 
-def substitute(scripts: Sequence[Script], parameters: Mapping[str, str]) -> list[Script]:
+def substitute(
+    scripts: Sequence[Script], parameters: Mapping[str, str], variables: Mapping[str, str] | None = None
+) -> list[Script]:
     """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that nothing uses.
 
-    One in an option that is no parameter, but a variable of the environment, stays: its job looks it up.
+    One in an option that is no parameter, but a variable of the project or of the environment, stays: definitions keep
+    it, and their jobs look it up.
     """
+    known = variables or {}
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
     if unused := sorted(parameters.keys() - used):
         raise click.UsageError(f'no script uses the parameter "{unused[0]}": there is no ${{{unused[0]}}}')
     for script in scripts:
-        if unknown := [_unknown(script, match) for match in _missing(script, parameters)]:
+        if unknown := [_unknown(script, match) for match in _missing(script, {**known, **parameters})]:
             with named(script, scripts):
                 raise ParseError.of(unknown)
-    return [Script(s.name, _PLACEHOLDER.sub(lambda match: parameters.get(match[1], match[0]), s.text)) for s in scripts]
+    return [Script(s.name, _put_in(s.text, parameters, known)) for s in scripts]
+
+
+def _put_in(text: str, parameters: Mapping[str, str], variables: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] in parameters or match[1] not in variables:
+            return parameters.get(match[1], match[0])
+        return match[0] if option_at(text, match.start()) is not None else variables[match[1]]
+
+    return _PLACEHOLDER.sub(value, text)
 
 
 def _missing(script: Script, parameters: Mapping[str, str]) -> list[re.Match[str]]:

@@ -11,7 +11,7 @@ from functools import singledispatch
 
 from sqlstream.batch import runs_instead
 from sqlstream.catalog import Catalog, full_name
-from sqlstream.catalogs.declaring import declared_function, declared_table
+from sqlstream.catalogs.declaring import declared_function, declared_table, expanded
 from sqlstream.catalogs.qualifying import qualified
 from sqlstream.catalogs.store import Stored
 from sqlstream.errors import BindError, SqlStreamError
@@ -150,7 +150,8 @@ def _(statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
 @define.register
 def _(statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
     assert statement.key is not None and statement.value is not None, "a bare SET defines nothing"
-    workspace.settings.set(statement.key, statement.value, statement.span)
+    value = expanded(statement.value, workspace.catalog.variables)
+    workspace.settings.set(statement.key, value, statement.span)
     return None
 
 

@@ -10,19 +10,19 @@ from sqlglot import exp
 from sqlstream.catalog import Catalog
 from sqlstream.errors import BindError, UnsupportedError
 from sqlstream.grammar import nodes
+from sqlstream.planner.binder.partitions import NO_PARTITIONS, partitions_of
 from sqlstream.planner.catalog import Table
 
-NO_PARTITIONS = "SS295"
 ELSEWHERE = "SS358"
 
 
 def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
     """``day=2024-01-31/hour=7``, sorted; with PARTITION those that have these values."""
-    from sqlstream.connectors.filesystem import local_path, partition_columns
+    from sqlstream.connectors.filesystem import local_path
 
     assert statement.name is not None
     table = catalog.required(statement.name)
-    columns = partition_columns(table) if isinstance(table, Table) else []
+    columns = partitions_of(table) if isinstance(table, Table) else []
     if not isinstance(table, Table) or table.connector != "filesystem" or not columns:
         hint = "CREATE TABLE … PARTITIONED BY (…) of the connector filesystem makes some."
         raise BindError(NO_PARTITIONS, f'table "{table.name}" has no partitions', statement.name.span, hint=hint)

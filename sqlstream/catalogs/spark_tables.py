@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlstream.catalogs.declaring import with_traits
 from sqlstream.catalogs.store import Bound, Database, Entry, Kind, same_name
+from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.spark import spark_name
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import Column, Table
@@ -42,7 +43,7 @@ class SparkTables:
         return self.start()
 
     def databases(self) -> list[Database]:
-        return [Database(d.name, d.description or None) for d in self._spark.catalog.listDatabases()]
+        return [Database(str(row[0])) for row in self._spark.sql("SHOW DATABASES").collect()]
 
     def put_database(self, database: Database) -> None:
         raise AssertionError(self.refusal)
@@ -53,8 +54,8 @@ class SparkTables:
     def names(self, database: str, kind: Kind) -> list[str]:
         if kind == "function" or not self._spark.catalog.databaseExists(database):
             return []
-        tables = self._spark.catalog.listTables(database)
-        return [table.name for table in tables if not table.isTemporary]
+        shown = self._spark.sql(f"SHOW TABLES IN {quoted(database)}").collect()
+        return [str(row["tableName"]) for row in shown if not row["isTemporary"]]
 
     def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
         spelled = same_name(name, self.names(database, kind))
@@ -63,7 +64,7 @@ class SparkTables:
         full = spark_name(database, spelled)
         columns = tuple(
             Column(field.name, from_spark(field.dataType.jsonValue()), field.nullable)
-            for field in self._spark.table(full).schema
+            for field in self._spark.table(f"{quoted(database)}.{quoted(spelled)}").schema
         )
         return Bound(with_traits(Table(spelled, columns, "spark", (("table-name", full),))))
 

@@ -89,8 +89,20 @@ def drop(directory: Path, table: Table) -> None:
 
 
 def rename(directory: Path, before: Table, after: Table) -> None:
-    if _folder(directory, before).exists():
-        _folder(directory, before).rename(_folder(directory, after))
+    """Moves the rows. Spark's logs hold the whole paths of their files, which become those of the new folder."""
+    old, new = _folder(directory, before), _folder(directory, after)
+    if not old.exists():
+        return
+    old.rename(new)
+    for entry in new.glob("*/_spark_metadata/*"):
+        if entry.name.startswith("."):
+            entry.unlink()  # the checksum of an entry
+        else:
+            entry.write_bytes(entry.read_bytes().replace(_in_logs(old), _in_logs(new)))
+
+
+def _in_logs(folder: Path) -> bytes:
+    return f"{folder.absolute().as_uri().removeprefix('file://')}/".encode()
 
 
 CONNECTOR = Connector(

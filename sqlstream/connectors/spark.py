@@ -42,6 +42,7 @@ def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> Da
 
     spark, name = environment.spark, _identifier(table)
     try:
+        spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see
         rows = spark.read.table(name) if environment.finished else spark.readStream.table(name)
     except AnalysisException as error:
         reason = str(error).partition(" SQLSTATE")[0].partition(";")[0]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from sqlstream.batch import chosen, runs_instead
+from sqlstream.batch import runs_instead
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_query, refuse_statement
 from sqlstream.planner.catalog import Table, View
-from sqlstream.planner.nodes import Output
 from sqlstream.results import Rows
 from sqlstream.statements.show import (
     describe_catalog,
@@ -42,12 +41,11 @@ def inspect_statement(statement: nodes.Statement, workspace: Workspace) -> Rows:
 
 def _describe_query(statement: nodes.DescribeQuery, workspace: Workspace) -> Rows:
     """The columns of a query. BindError SS601 where only Spark knows them."""
-    way = chosen(nodes.Query(statement.query, span=statement.span), workspace)
-    if isinstance(way, Output):
-        return describe_view(way.names, way.schema)
     try:
         plan = bind_query(statement.query, workspace.catalog)
-    except SqlStreamError:
+    except SqlStreamError as error:
+        if not runs_instead(nodes.Query(statement.query, span=statement.span), workspace, error):
+            raise
         message = "the columns of this query are known to Spark alone, because it runs as a batch"
         hint = "Run it with LIMIT 1, which shows them."
         raise BindError(UNKNOWN_COLUMNS, message, statement.span, hint=hint) from None

@@ -54,7 +54,7 @@ def seeds() -> tuple[Seed, ...]:
 
 def _workspace(texts: Iterable[str]) -> Workspace:
     """The tables, views and functions that texts of one file create, over those of all tests."""
-    workspace = Workspace(no_tables())
+    workspace = Workspace(no_tables()).copy()  # whose catalogs write no files
     for text in (TABLES, _READ_BY_EXAMPLES, *texts):
         statements, _ = parse_script_recovering(text)
         for statement in statements:

@@ -9,6 +9,7 @@ import pytest
 import sqlstream
 from sqlstream.cli import run
 from sqlstream.errors import SqlStreamError
+from sqlstream.planner.catalog import Table
 from sqlstream.project import find_project, nearest_project, read_project
 
 TEXT = """
@@ -62,7 +63,7 @@ def test_a_session_begins_as_the_project_says(folder: Path) -> None:
         assert session.workspace.settings["parallelism.default"] == 2
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = '${data}/t', 'format' = 'csv')")
         table = session.workspace.catalog.relation("t")
-        assert table is not None and table.option("path") == "/data/t"
+        assert isinstance(table, Table) and table.option("path") == "/data/t"
 
 
 def test_commands_of_the_folder_agree(folder: Path, monkeypatch, capsys) -> None:
